@@ -1,0 +1,118 @@
+"""The define-by-run engine: looks an op's kernel up, runs it, records what gradients need."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.backend import Backend
+from kerasish.backends.eager.numpy_kernels import KERNELS
+from kerasish.backends.step import Journal
+from kerasish.ops.op import Op, Spec
+from kerasish.tensor import (
+    Tensor,
+    is_traced,
+    prepare,
+    record,
+    recording,
+    to_numpy,
+    using_scope,
+    wrap,
+)
+
+
+class _Quiet(threading.local):
+    on = False
+
+
+class Eager(Backend):
+    """Runs ops one by one with `xp`'s functions and a table of faster kernels.
+
+    Args:
+        xp: the array module, NumPy or CuPy.
+        overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference.
+    """
+
+    def __init__(
+        self, xp: Any = np, overrides: dict[str, Callable[..., Any]] | None = None
+    ) -> None:
+        self.xp = xp
+        self.name = "eager"
+        self._overrides = KERNELS if overrides is None else overrides
+        self._kernels: dict[Op, Callable[..., Any]] = {}
+        self._quiet = _Quiet()
+
+    def kernel(self, op: Op) -> Callable[..., Any]:
+        """Return the function of arrays that computes `op` here."""
+        found = self._overrides.get(op.name) or functools.partial(op.kernel, self.xp)
+        self._kernels[op] = found
+        return found
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Compute `op` now; record it if a gradient may be asked for."""
+        tensors, attrs = prepare(op, args, attrs)
+        values = [t.value for t in tensors]
+        kernel = self._kernels.get(op) or self.kernel(op)
+        try:
+            if self._quiet.on:
+                out = kernel(*values, **attrs)
+            else:
+                with np.errstate(all="ignore"):
+                    out = kernel(*values, **attrs)
+        except Exception as error:
+            self._explain(op, tensors, attrs, error)
+            raise
+        if op.outputs == 1:
+            result = wrap(out)
+            if op.grad is not None and recording.on:
+                for t in tensors:
+                    if t.tracked:
+                        record(op, tensors, attrs, (result,))
+                        break
+            return result
+        results = tuple(wrap(o) for o in out)
+        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
+            record(op, tensors, attrs, results)
+        return results
+
+    def _explain(
+        self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
+    ) -> None:
+        """Raise a clearer error than the kernel's where the shape rule or a trace tells why."""
+        if any(is_traced(t) for t in tensors):
+            raise RuntimeError(
+                f"{op.name}: a tensor of a finished trace was used outside it. Return it from the "
+                "traced function instead of keeping it in an attribute or a global."
+            ) from error
+        try:
+            op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
+        except ValueError as clearer:
+            raise clearer from error
+
+    def array(self, value: Any) -> Any:
+        """Return the numbers as an array of `xp`."""
+        return self.xp.asarray(value)
+
+    def to_numpy(self, value: Any) -> Any:
+        """Return the numbers as a NumPy array."""
+        return to_numpy(wrap(value))
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Return `function` as a step whose assignments are made together at its end."""
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            journal = Journal()
+            before, self._quiet.on = self._quiet.on, True
+            try:
+                with np.errstate(all="ignore"), using_scope(journal):
+                    result = function(*args, **kwargs)
+            finally:
+                self._quiet.on = before
+            journal.commit()
+            return result
+
+        return step

@@ -1,0 +1,48 @@
+"""NumPy kernels that are faster than the reference ones: op name -> kernel(*arrays, **attrs)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Kernel = Any
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
+    """Sum rows by a sorted segment sum, far faster than `np.add.at`."""
+    count = indices.ndim
+    order = (*range(axis, axis + count), *range(axis), *range(axis + count, x.ndim))
+    rows = np.transpose(x, order)
+    rest = rows.shape[count:]
+    flat = np.ascontiguousarray(rows).reshape(indices.size, -1)
+    y = np.zeros((size, flat.shape[1]), x.dtype)
+    places = indices.reshape(-1)
+    if places.size:
+        places = np.where(places < 0, places + size, places)
+        if places.min() < 0 or places.max() >= size:
+            raise IndexError(f"index out of range for {size} rows")
+        by_row = np.argsort(places, kind="stable")
+        ordered = places[by_row]
+        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        y[ordered[starts]] = np.add.reduceat(flat[by_row], starts, axis=0)
+    return np.moveaxis(y.reshape(size, *rest), 0, axis)
+
+
+KERNELS: dict[str, Kernel] = {
+    "relu": _relu,
+    "add_rows": _add_rows,
+}
+
+for _name, _ufunc in {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.true_divide,
+    "negative": np.negative, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
+    "square": np.square, "maximum": np.maximum, "minimum": np.minimum, "greater": np.greater,
+    "less": np.less, "equal": np.equal, "power": np.power, "select": np.where,
+}.items():  # fmt: skip
+    # The bare ufunc saves a Python frame an op.
+    KERNELS[_name] = _ufunc

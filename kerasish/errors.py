@@ -1,0 +1,30 @@
+"""The errors of kerasish, each a kind of the built-in error that users already catch."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ShapeError(ValueError):
+    """Shapes do not fit; the message names the op or layer, what was expected and what came."""
+
+
+class DTypeError(TypeError):
+    """A dtype is unknown or does not fit the operation."""
+
+
+class TraceError(TypeError):
+    """A traced function asked for a number that only exists when the graph runs."""
+
+
+class UnknownNameError(ValueError):
+    """A name is not known; the message lists the nearest known ones."""
+
+    @classmethod
+    def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownNameError:
+        """Return the error for the unknown `name` of a thing called `what`."""
+        names = sorted(known)
+        near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known: {names}."
+        return cls(f"Unknown {what}: {name!r}. {hint}")

@@ -1,0 +1,314 @@
+"""Ops that move elements: reshape, transpose, broadcast, slice, pad, join."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops.op import (
+    Op,
+    Shape,
+    Spec,
+    broadcast_shapes,
+    normalize_axes,
+    normalize_axis,
+    op,
+)
+
+
+def sizes(shape: Any, what: str) -> tuple[int, ...]:
+    """Return a shape given as a number or a sequence as a tuple of ints (None stays)."""
+    many = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        return tuple(None if s is None else int(s) for s in many)  # type: ignore[misc]
+    except TypeError:
+        raise ShapeError(f"{what}: expected a shape of whole numbers, got {shape!r}.") from None
+
+
+# --- reshape --------------------------------------------------------------------------------
+
+
+def _reshape_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    shape, new = shapes[0], sizes(attrs["newshape"], "reshape")
+    unknown = [i for i, s in enumerate(new) if s in (-1, None)]
+    if len(unknown) > 1:
+        raise ShapeError(f"reshape: only one size may be -1, got {new}.")
+    if None in shape:
+        return {"newshape": tuple(-1 if s is None else s for s in new)}
+    total = math.prod(shape)
+    if unknown:
+        rest = math.prod(s for s in new if s not in (-1, None))
+        if (rest == 0 and total) or (rest and total % rest):
+            raise ShapeError(f"reshape: {total} elements of shape {shape} do not fit into {new}.")
+        new = tuple(
+            (total // rest if rest else 0) if i in unknown else s for i, s in enumerate(new)
+        )
+    elif math.prod(new) != total:
+        raise ShapeError(f"reshape: {total} elements of shape {shape} do not fit into {new}.")
+    return {"newshape": new}
+
+
+def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
+    return Spec(tuple(None if s == -1 else s for s in newshape), x.dtype)
+
+
+@op(
+    "movement",
+    _reshape_shape,
+    lambda g, y, x, newshape: (reshape(g, x.shape),),
+    canonical=_reshape_canonical,
+    examples=[(((2, 6),), {"newshape": (3, -1)}), (((1,),), {"newshape": ()}), (((0, 3),), {"newshape": (3, 0)})],
+)  # fmt: skip
+def reshape(xp, x, *, newshape):
+    """The elements of x, in C order, in another shape; one size may be -1."""
+    return xp.reshape(x, newshape)
+
+
+# --- transpose ------------------------------------------------------------------------------
+
+
+def _transpose_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    ndim, axes = len(shapes[0]), attrs["axes"]
+    if axes is None:
+        return {"axes": tuple(range(ndim))[::-1]}
+    axes = tuple(normalize_axis(a, ndim, "transpose") for a in axes)
+    if sorted(axes) != list(range(ndim)):
+        raise ShapeError(f"transpose: axes {attrs['axes']} are no order of {ndim} axes.")
+    return {"axes": axes}
+
+
+def _transpose_grad(g, y, x, axes):
+    inverse = tuple(axes.index(i) for i in range(len(axes)))
+    return (transpose(g, inverse),)
+
+
+@op(
+    "movement",
+    lambda x, axes: Spec(tuple(x.shape[a] for a in axes), x.dtype),
+    _transpose_grad,
+    canonical=_transpose_canonical,
+    examples=[(((2, 3),), {}), (((2, 3, 4),), {"axes": (1, 2, 0)}), (((),), {})],
+)
+def transpose(xp, x, *, axes=None):
+    """x with its axes in another order (None: reversed)."""
+    return xp.transpose(x, axes)
+
+
+# --- broadcast ------------------------------------------------------------------------------
+
+
+def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    shape = sizes(attrs["shape"], "broadcast_to")
+    if broadcast_shapes(shapes[0], shape, what="broadcast_to") != shape and None not in shapes[0]:
+        raise ShapeError(f"broadcast_to: shape {shapes[0]} does not broadcast to {shape}.")
+    return {"shape": shape}
+
+
+@op(
+    "movement",
+    lambda x, shape: Spec(shape, x.dtype),
+    lambda g, y, x, shape: (g,),
+    canonical=_broadcast_canonical,
+    examples=[(((3,),), {"shape": (2, 3)}), (((2, 1),), {"shape": (2, 4)}), (((),), {"shape": (0, 2)})],
+)  # fmt: skip
+def broadcast_to(xp, x, *, shape):
+    """x repeated along axes of size 1 and new leading axes."""
+    return xp.broadcast_to(x, shape)
+
+
+# --- slice ----------------------------------------------------------------------------------
+
+
+def _slice_length(start: int, stop: int, step: int) -> int:
+    return len(range(start, stop, step))
+
+
+def _slice_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    shape, given = shapes[0], tuple(attrs["slices"])
+    if len(given) > len(shape):
+        raise ShapeError(f"slice: {len(given)} slices for the {len(shape)} axes of {shape}.")
+    given += (slice(None),) * (len(shape) - len(given))
+    made: list[Any] = []
+    for s, size in zip(given, shape):
+        s = s if isinstance(s, slice) else slice(*s)
+        if size is None:
+            made.append((s.start, s.stop, s.step))
+            continue
+        start, stop, step = s.indices(size)
+        # A stop of -1 (before the first element) would count from the end: None says it.
+        made.append((start, None if stop < 0 else stop, step))
+    return {"slices": tuple(made)}
+
+
+def _slice_size(size: int | None, bounds: tuple[Any, Any, Any]) -> int | None:
+    if size is None:
+        return None
+    return len(range(size)[slice(*bounds)])
+
+
+def _slice_shape(x: Spec, slices: Any) -> Spec:
+    return Spec(tuple(map(_slice_size, x.shape, slices)), x.dtype)
+
+
+@op(
+    "movement",
+    _slice_shape,
+    lambda g, y, x, slices: (unslice(g, x.shape, slices),),
+    canonical=_slice_canonical,
+    examples=[
+        (((4, 5),), {"slices": (slice(1, 3), slice(None, None, 2))}),
+        (((4,),), {"slices": (slice(None, None, -1),)}),
+        (((4, 2),), {"slices": (slice(3, 1),)}),
+    ],
+)
+def strided_slice(xp, x, *, slices):
+    """The part of x at `slices`, one (start, stop, step) an axis."""
+    return x[tuple(slice(*s) for s in slices)]
+
+
+@op(
+    "movement",
+    lambda x, shape, slices: Spec(tuple(shape), x.dtype),
+    lambda g, y, x, shape, slices: (strided_slice(g, slices),),
+    canonical=lambda shapes, attrs: {
+        "shape": tuple(attrs["shape"]),
+        "slices": tuple(
+            (s.start, s.stop, s.step) if isinstance(s, slice) else tuple(s) for s in attrs["slices"]
+        ),
+    },
+    examples=[(((2, 3),), {"shape": (4, 5), "slices": ((1, 3, 1), (0, 5, 2))})],
+)
+def unslice(xp, x, *, shape, slices):
+    """Zeros of `shape` with x at `slices`: the transpose of `strided_slice`."""
+    y = xp.zeros(shape, x.dtype)
+    y[tuple(slice(*s) for s in slices)] = x
+    return y
+
+
+# --- pad ------------------------------------------------------------------------------------
+
+
+def _pad_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    ndim, width = len(shapes[0]), attrs["pad_width"]
+    if isinstance(width, int):
+        width = ((width, width),) * ndim
+    width = tuple(tuple(w) if isinstance(w, (tuple, list)) else w for w in width)
+    if len(width) == 2 and all(isinstance(w, int) for w in width):
+        width = (width,) * ndim
+    elif len(width) == 1 and ndim != 1:
+        width = width * ndim
+    pairs = tuple((int(a), int(b)) for a, b in ((w, w) if isinstance(w, int) else w for w in width))
+    if len(pairs) != ndim or any(a < 0 or b < 0 for a, b in pairs):
+        raise ShapeError(
+            f"pad: expected one (before, after) >= 0 for each of {ndim} axes, got {width}."
+        )
+    return {"pad_width": pairs, "value": float(attrs["value"])}
+
+
+def _pad_shape(x: Spec, pad_width: Any, value: float) -> Spec:
+    grown = (None if s is None else s + a + b for s, (a, b) in zip(x.shape, pad_width))
+    return Spec(tuple(grown), x.dtype)
+
+
+def _pad_grad(g, y, x, pad_width, value):
+    return (strided_slice(g, [(a, a + s, 1) for s, (a, _) in zip(x.shape, pad_width)]),)
+
+
+@op(
+    "movement",
+    _pad_shape,
+    _pad_grad,
+    canonical=_pad_canonical,
+    examples=[(((2, 3),), {"pad_width": ((1, 0), (0, 2))}), (((0,),), {"pad_width": ((1, 1),), "value": 2.0})],
+)  # fmt: skip
+def constant_pad(xp, x, *, pad_width, value=0.0):
+    """x with `value` put (before, after) it along each axis."""
+    return xp.pad(x, pad_width, mode="constant", constant_values=value)
+
+
+# --- join -----------------------------------------------------------------------------------
+
+
+def _concatenate_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    if not shapes:
+        raise ShapeError("concatenate: expected at least one tensor, got none.")
+    return {"axis": normalize_axis(attrs["axis"], len(shapes[0]), "concatenate")}
+
+
+def _concatenate_shape(*xs: Spec, axis: int) -> Spec:
+    first = xs[0].shape
+    joined: list[Any] = list(first)
+    for x in xs[1:]:
+        if len(x.shape) != len(first):
+            raise ShapeError(f"concatenate: shapes {first} and {x.shape} differ in rank.")
+        for i, size in enumerate(x.shape):
+            if i == axis:
+                joined[i] = None if None in (joined[i], size) else joined[i] + size
+            elif joined[i] is None:
+                joined[i] = size
+            elif size not in (None, joined[i]):
+                raise ShapeError(
+                    f"concatenate: shapes {[x.shape for x in xs]} may differ along axis {axis} "
+                    f"only, but differ along axis {i}."
+                )
+    return Spec(tuple(joined), xs[0].dtype)
+
+
+def _concatenate_grad(g, y, *xs, axis):
+    grads, start = [], 0
+    for x in xs:
+        stop = start + x.shape[axis]
+        grads.append(strided_slice(g, [slice(None)] * axis + [slice(start, stop)]))
+        start = stop
+    return tuple(grads)
+
+
+@op(
+    "movement",
+    _concatenate_shape,
+    _concatenate_grad,
+    "same",
+    canonical=_concatenate_canonical,
+    examples=[(((2, 3), (1, 3)), {}), (((2, 1), (2, 0), (2, 2)), {"axis": -1})],
+    variadic=True,
+)
+def concatenate(xp, *xs, axis=0):
+    """The tensors xs joined along `axis`."""
+    return xp.concatenate(xs, axis)
+
+
+# --- composed -------------------------------------------------------------------------------
+
+
+def expand_axes(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return x with axes of size 1 put back where a reduction over `axes` took them."""
+    shape = list(x.shape)
+    for axis in sorted(axes):
+        shape.insert(axis, 1)
+    return reshape(x, tuple(shape))
+
+
+def expand_axes_of(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Return the gradient g of a reduction of x over `axis`, ready to broadcast against x."""
+    return g if keepdims or not axis else expand_axes(g, axis)
+
+
+def flip_axes(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return x reversed along `axes`."""
+    steps = [slice(None, None, -1 if i in axes else 1) for i in range(len(x.shape))]
+    return strided_slice(x, steps)
+
+
+def move_last(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return x with `axes` moved to the end, in order."""
+    ndim = len(x.shape)
+    rest = [i for i in range(ndim) if i not in axes]
+    return transpose(x, (*rest, *axes))
+
+
+__all__ = [
+    "Op", "broadcast_to", "concatenate", "constant_pad", "expand_axes", "expand_axes_of",
+    "flip_axes", "move_last", "normalize_axes", "reshape", "sizes", "strided_slice", "transpose",
+    "unslice",
+]  # fmt: skip

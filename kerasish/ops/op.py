@@ -1,0 +1,290 @@
+"""An op: what is computed, with its shape rule, its gradient and its reference kernel.
+
+An op knows no device and no tensor class. Calling one hands it to the engine now in charge, which
+sits in the slot below: the eager backend applies its kernel at once, a trace writes a node.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from kerasish.errors import ShapeError
+
+Shape = tuple[Any, ...]  # sizes; None where a size is not known yet
+
+
+class Spec(NamedTuple):
+    """Shape and dtype of a value."""
+
+    shape: Shape
+    dtype: str
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+
+class Engine(Protocol):
+    """Whoever runs ops: applies `op` to `args` (tensors or what converts to them)."""
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Return the tensor, or the tuple of tensors, that `op` gives."""
+
+
+class _Slot(threading.local):
+    engine: Engine | None = None
+
+
+_slot = _Slot()
+_default: list[Engine] = []
+
+
+def current_engine() -> Engine:
+    """Return the engine in charge in this thread."""
+    return _slot.engine or _default[0]
+
+
+def set_default_engine(engine: Engine) -> None:
+    """Put `engine` in charge wherever no other one is."""
+    _default[:] = [engine]
+
+
+@contextmanager
+def using_engine(engine: Engine) -> Iterator[None]:
+    """Put `engine` in charge in this thread, for the `with` block."""
+    before, _slot.engine = _slot.engine, engine
+    try:
+        yield
+    finally:
+        _slot.engine = before
+
+
+class SymbolicArgument(Exception):  # noqa: N818 (a signal, not an error)
+    """Raised by engines that meet a symbolic argument; carries it to `Op.__call__`."""
+
+    def __init__(self, argument: Any) -> None:
+        super().__init__()
+        self.argument = argument
+
+
+REGISTRY: dict[str, Op] = {}
+
+
+class Op:
+    """One operation: name, kind, shape rule, gradient, reference kernel, examples.
+
+    Attributes:
+        kernel: `kernel(xp, *inputs, **attrs)` on NumPy or CuPy arrays: the definition.
+        shape: `shape(*specs, **attrs)` -> Spec, or a tuple of them; sizes may be None.
+        grad: `grad(g, y, *inputs, **attrs)` -> one gradient (or None) an input, written in ops;
+            sums over broadcast axes are left to the reverse pass. None: no gradient flows.
+        promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
+            float), or None (left alone). `promoted` is the index of the first input concerned.
+        canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
+        variadic: the op's first argument is a list of tensors.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable[..., Any],
+        kind: str,
+        shape: Callable[..., Any],
+        grad: Callable[..., Any] | None,
+        promote: str | None,
+        promoted: int,
+        canonical: Callable[..., dict[str, Any]] | None,
+        examples: Sequence[Any],
+        variadic: bool,
+        outputs: int,
+        name: str | None,
+    ) -> None:
+        self.name = name or kernel.__name__.rstrip("_")
+        self.kernel, self.kind, self.shape, self.grad = kernel, kind, shape, grad
+        self.promote, self.promoted, self.canonical = promote, promoted, canonical
+        self.examples, self.variadic, self.outputs = examples, variadic, outputs
+        self.__doc__ = kernel.__doc__
+        self.__name__ = self.__qualname__ = self.name
+        self.__module__ = kernel.__module__
+        self._read_signature()
+
+    def _read_signature(self) -> None:
+        parameters = list(inspect.signature(self.kernel).parameters.values())[1:]
+        inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        attrs = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+        self.input_names = tuple(p.name for p in inputs)
+        self.attr_names = tuple(p.name for p in attrs)
+        self.defaults = {p.name: p.default for p in attrs if p.default is not p.empty}
+        self.input_defaults = {p.name: p.default for p in inputs if p.default is not p.empty}
+        self.arity = 1 if self.variadic else len(inputs)
+        plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        public = [p.replace(kind=plain, annotation=p.empty) for p in (*inputs, *attrs)]
+        self.__signature__ = inspect.Signature(public)
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        """Hand the op to the engine in charge."""
+        if attrs or self.attr_names or len(args) != self.arity:
+            args, attrs = self.bind(args, attrs)
+        try:
+            return (_slot.engine or _default[0]).apply(
+                self, args[0] if self.variadic else args, attrs
+            )
+        except SymbolicArgument as signal:
+            return signal.argument.__kerasish_function__(self, args, attrs)
+
+    def bind(self, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return (inputs, attrs) from a call's arguments, defaults filled in."""
+        names = (*self.input_names, *self.attr_names)
+        if len(args) > len(names):
+            raise TypeError(f"{self.name}() takes {len(names)} arguments, got {len(args)}.")
+        values = dict(self.defaults)
+        values.update(zip(names, args))
+        for name, value in attrs.items():
+            if name not in names:
+                raise TypeError(
+                    f"{self.name}() got an unexpected argument {name!r}; it takes {list(names)}."
+                )
+            if name in names[: len(args)]:
+                raise TypeError(f"{self.name}() got two values for the argument {name!r}.")
+            values[name] = value
+        missing = [n for n in names if n not in values and n not in self.input_defaults]
+        if missing:
+            raise TypeError(f"{self.name}() misses the argument {missing[0]!r}.")
+        inputs = [values.pop(n) for n in self.input_names if n in values]
+        return inputs, values
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find_op, (self.name,)
+
+
+def _find_op(name: str) -> Op:
+    return REGISTRY[name]
+
+
+def op(
+    kind: str,
+    shape: Callable[..., Any],
+    grad: Callable[..., Any] | None = None,
+    promote: str | None = None,
+    promoted: int = 0,
+    canonical: Callable[..., dict[str, Any]] | None = None,
+    examples: Sequence[Any] = (),
+    variadic: bool = False,
+    outputs: int = 1,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Op]:
+    """Make an op of its reference kernel `kernel(xp, *inputs, *, **attrs)` and register it.
+
+    The kernel's keyword-only parameters are the op's attributes; callers may give them by
+    position too. `examples` is a sequence of (inputs, attrs), an input being a shape, an array
+    or a function rng -> array.
+    """
+
+    def make(kernel: Callable[..., Any]) -> Op:
+        made = Op(
+            kernel, kind, shape, grad, promote, promoted, canonical, examples, variadic, outputs,
+            name,
+        )  # fmt: skip
+        if made.name in REGISTRY:
+            raise ValueError(f"The op {made.name!r} is defined twice.")
+        REGISTRY[made.name] = made
+        return made
+
+    return make
+
+
+def _symbolic_among(values: Any) -> Any:
+    for value in values:
+        if hasattr(type(value), "__kerasish_function__"):
+            return value
+        if type(value) in (list, tuple):
+            found = _symbolic_among(value)
+            if found is not None:
+                return found
+        elif type(value) is dict:
+            found = _symbolic_among(value.values())
+            if found is not None:
+                return found
+    return None
+
+
+def function(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function composed of ops one step of a functional model when its input is symbolic."""
+
+    @functools.wraps(f)
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        symbolic = _symbolic_among(args)
+        if symbolic is None and kwargs:
+            symbolic = _symbolic_among(kwargs.values())
+        if symbolic is not None:
+            return symbolic.__kerasish_function__(composed, args, kwargs)
+        return f(*args, **kwargs)
+
+    return composed
+
+
+def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:
+    """Return the shape to which `shapes` broadcast; a None size gives way to a known one.
+
+    Example:
+        >>> broadcast_shapes((2, 1, None), (3, 1))
+        (2, 3, None)
+    """
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    ndim = max(map(len, shapes))
+    result: list[Any] = [1] * ndim
+    for shape in shapes:
+        for axis, size in enumerate(shape, ndim - len(shape)):
+            known = result[axis]
+            if known == 1 or (known is None and size not in (1, None)):
+                result[axis] = size
+            elif size not in (1, None, known):
+                raise ShapeError(
+                    f"{what}: shapes {' and '.join(map(str, shapes))} do not broadcast: "
+                    f"sizes {known} and {size} of axis {axis - ndim} differ."
+                )
+    return tuple(result)
+
+
+def broadcast(*specs: Spec, **attrs: Any) -> Spec:
+    """Shape rule: the inputs broadcast, the dtype stays."""
+    return Spec(broadcast_shapes(*(s.shape for s in specs)), specs[0].dtype)
+
+
+def broadcast_bool(*specs: Spec, **attrs: Any) -> Spec:
+    """Shape rule: the inputs broadcast, the result is bool."""
+    return Spec(broadcast_shapes(*(s.shape for s in specs)), "bool")
+
+
+def same(x: Spec, *others: Spec, **attrs: Any) -> Spec:
+    """Shape rule: as the first input."""
+    return Spec(x.shape, x.dtype)
+
+
+def normalize_axis(axis: Any, ndim: int, what: str) -> int:
+    """Return `axis` as a number in [0, ndim)."""
+    number = int(axis)
+    if not -ndim <= number < ndim:
+        raise ShapeError(f"{what}: axis {number} is out of range for {ndim} axes.")
+    return number % ndim
+
+
+def normalize_axes(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
+    """Return `axis` (None: all, a number, or a sequence) as a sorted tuple in [0, ndim)."""
+    if axis is None:
+        return tuple(range(ndim))
+    many = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(sorted(normalize_axis(a, ndim, what) for a in many))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{what}: axis {axis} names an axis twice.")
+    return axes

@@ -1,0 +1,357 @@
+"""Names of classes and functions in files: register, serialize, deserialize.
+
+Layouts are Keras's (`{"module", "class_name", "config", "registered_name"}`); a name is looked up
+among what was registered, never imported.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kerasish.errors import UnknownNameError
+
+# Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
+BUILTINS: dict[str, dict[str, Any]] = {}
+_PUBLIC: dict[Any, tuple[str, str]] = {}
+
+_custom: dict[str, Any] = {}
+_custom_names: dict[Any, str] = {}
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.scopes: list[dict[str, Any]] = []
+        self.shared: dict[int, Any] | None = None
+
+
+_local = _Local()
+
+
+def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
+    """Make classes and functions of kerasish known under Keras's public module name."""
+    known = BUILTINS.setdefault(module, {})
+    for name, value in objects.items():
+        known[name] = value
+        if isinstance(value, (type, types.FunctionType)):
+            _PUBLIC.setdefault(value, (module, name))
+
+
+def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable:
+    """Return a decorator that lets files name a class or function as `package>name`.
+
+    Example:
+        >>> @register_keras_serializable(package="doc")
+        ... def doubled(x):
+        ...     return 2 * x
+        >>> get_registered_name(doubled)
+        'doc>doubled'
+    """
+
+    def register(value: Any) -> Any:
+        if isinstance(value, type) and not hasattr(value, "get_config"):
+            raise ValueError(
+                f"register_keras_serializable: {value.__name__} needs a get_config method."
+            )
+        full = f"{package}>{name or value.__name__}"
+        _custom[full] = value
+        _custom_names[value] = full
+        return value
+
+    return register
+
+
+def get_registered_name(obj: Any) -> str:
+    """Return the name under which `obj` was registered, else its own name."""
+    return _custom_names.get(obj) or obj.__name__
+
+
+def get_registered_object(
+    name: str,
+    custom_objects: Mapping[str, Any] | None = None,
+    module_objects: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return the class or function registered under `name`, or None."""
+    for known in (*reversed(_local.scopes), _custom, custom_objects or {}, module_objects or {}):
+        if name in known:
+            return known[name]
+    return None
+
+
+def get_custom_objects() -> dict[str, Any]:
+    """Return the dictionary of what was registered by users; it may be changed."""
+    return _custom
+
+
+class CustomObjectScope:
+    """A `with` block inside which files may name the given classes and functions.
+
+    Args:
+        custom_objects: name -> class or function.
+    """
+
+    def __init__(self, custom_objects: Mapping[str, Any]) -> None:
+        self.custom_objects = dict(custom_objects or {})
+
+    def __enter__(self) -> CustomObjectScope:
+        _local.scopes.append(self.custom_objects)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _local.scopes.remove(self.custom_objects)
+
+
+custom_object_scope = CustomObjectScope
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def serialize_keras_object(obj: Any) -> Any:
+    """Return `obj` as what JSON can hold, in Keras's layout.
+
+    Raises:
+        TypeError: an object without `get_config`.
+    """
+    obj = _plain(obj)
+    if obj is None or isinstance(obj, (str, bool, int, float)):
+        return obj
+    if isinstance(obj, bytes):
+        return {"class_name": "__bytes__", "config": {"value": obj.decode("utf-8")}}
+    if isinstance(obj, slice):
+        parts = {k: serialize_keras_object(getattr(obj, k)) for k in ("start", "stop", "step")}
+        return {"class_name": "__slice__", "config": parts}
+    if obj is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(obj, Mapping):
+        return {k: serialize_keras_object(v) for k, v in obj.items()}
+    if isinstance(obj, (list, tuple)):
+        return [serialize_keras_object(v) for v in obj]
+    if isinstance(obj, np.dtype) or isinstance(obj, type) and issubclass(obj, np.generic):
+        return np.dtype(obj).name
+    if isinstance(obj, np.ndarray):
+        config = {"value": obj.tolist(), "dtype": obj.dtype.name}
+        return {"class_name": "__numpy__", "config": config}
+    if hasattr(obj, "__keras_serialize__"):
+        return obj.__keras_serialize__()
+    if hasattr(obj, "get_config") and not isinstance(obj, type):
+        return _serialize_instance(obj)
+    if callable(obj) and hasattr(obj, "__name__"):
+        return _serialize_function(obj)
+    if hasattr(obj, "maker"):
+        return {
+            "class_name": "__tensor__",
+            "config": {"value": obj.tolist(), "dtype": obj.dtype},
+        }
+    raise TypeError(
+        f"Cannot serialize {obj!r} of type {type(obj).__name__}: it has no get_config method."
+    )
+
+
+def _serialize_instance(obj: Any) -> dict[str, Any]:
+    cls = type(obj)
+    if cls in _custom_names:
+        module, name, registered = cls.__module__, cls.__name__, _custom_names[cls]
+    elif cls in _PUBLIC:
+        (module, name), registered = _PUBLIC[cls], None
+    else:
+        module = None if cls.__module__ == "__main__" else cls.__module__
+        name = registered = cls.__name__
+    made = {
+        "module": getattr(cls, "_keras_module", module),
+        "class_name": name,
+        "config": serialize_config(obj),
+        "registered_name": getattr(cls, "_keras_registered_name", registered),
+    }
+    if hasattr(obj, "get_build_config"):
+        build = obj.get_build_config()
+        if build is not None:
+            made["build_config"] = serialize_keras_object(build)
+    if hasattr(obj, "get_compile_config"):
+        compiled = obj.get_compile_config()
+        if compiled is not None:
+            made["compile_config"] = serialize_keras_object(compiled)
+    return made
+
+
+def serialize_config(obj: Any) -> dict[str, Any]:
+    """Return the parts of `obj.get_config()` serialized one by one."""
+    return {k: serialize_keras_object(v) for k, v in obj.get_config().items()}
+
+
+def _serialize_function(f: Any) -> Any:
+    if f.__name__ == "<lambda>":
+        raise TypeError(
+            "A lambda has no name that a file could hold. Define it with def and register it by "
+            "@kerasish.saving.register_keras_serializable()."
+        )
+    if f in _custom_names:
+        name = _custom_names[f]
+    elif f in _PUBLIC:
+        return _PUBLIC[f][1]
+    else:
+        name = f.__name__
+    module = "builtins" if not isinstance(f, type) else f.__module__
+    kind = "function" if not isinstance(f, type) else f.__name__
+    return {"module": module, "class_name": kind, "config": name, "registered_name": kind}
+
+
+@contextmanager
+def _sharing() -> Iterator[dict[int, Any]]:
+    if _local.shared is not None:
+        yield _local.shared
+        return
+    _local.shared = {}
+    try:
+        yield _local.shared
+    finally:
+        _local.shared = None
+
+
+def deserialize_keras_object(
+    config: Any,
+    custom_objects: Mapping[str, Any] | None = None,
+    safe_mode: bool = True,
+    module_objects: Mapping[str, Any] | None = None,
+    printable_module_name: str = "object",
+) -> Any:
+    """Return what `serialize_keras_object` was given.
+
+    Args:
+        config: the serialized object.
+        custom_objects: name -> class or function, beside what was registered.
+        safe_mode: refuse lambdas (kerasish runs no code from files in any mode).
+        module_objects: where plain names are looked up.
+        printable_module_name: what messages call the kind of object.
+
+    Raises:
+        ValueError: a name that is not known.
+    """
+    with CustomObjectScope(dict(custom_objects or {})), _sharing() as shared:
+        return _restore(config, safe_mode, module_objects, printable_module_name, shared)
+
+
+def _restore(config: Any, safe: bool, names: Any, what: str, shared: dict[int, Any]) -> Any:
+    if isinstance(config, str) and names is not None:
+        found = get_registered_object(config, None, names)
+        if found is None:
+            raise UnknownNameError.of(what, config, [*names, *_custom])
+        return found
+    if isinstance(config, (list, tuple)):
+        return type(config)(_restore(c, safe, None, what, shared) for c in config)
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" not in config or "config" not in config:
+        return {k: _restore(v, safe, None, what, shared) for k, v in config.items()}
+    number = config.get("shared_object_id")
+    if number is not None and number in shared:
+        return shared[number]
+    made = _restore_object(config, safe, names, what, shared)
+    if number is not None:
+        shared[number] = made
+    return made
+
+
+def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any) -> Any:
+    kind, inner = config["class_name"], config["config"]
+    if kind in ("__tensor__", "__numpy__"):
+        return np.array(inner["value"], dtype=inner["dtype"])
+    if kind == "__bytes__":
+        return inner["value"].encode("utf-8")
+    if kind == "__slice__":
+        return slice(inner["start"], inner["stop"], inner["step"])
+    if kind == "__ellipsis__":
+        return Ellipsis
+    if kind == "__lambda__":
+        raise ValueError(
+            "The file holds a lambda as byte code. kerasish runs no code from files; define the "
+            "function with a name and register it."
+        )
+    if kind == "function":
+        return find_function(inner, names)
+    cls = find_class(config, names, what)
+    if not hasattr(cls, "from_config"):
+        return cls
+    instance = cls.from_config(dict(inner)) if isinstance(inner, Mapping) else cls(inner)
+    if config.get("build_config") and hasattr(instance, "build_from_config"):
+        instance.build_from_config(config["build_config"])
+    if config.get("compile_config") and hasattr(instance, "compile_from_config"):
+        instance.compile_from_config(config["compile_config"])
+    return instance
+
+
+def find_function(name: Any, names: Mapping[str, Any] | None = None) -> Any:
+    """Return the registered or built-in function called `name`."""
+    found = get_registered_object(name, None, names)
+    if found is None:
+        for known in BUILTINS.values():
+            value = known.get(name)
+            if isinstance(value, types.FunctionType):
+                return value
+        every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
+        raise UnknownNameError.of("function", name, every)
+    return found
+
+
+def find_class(
+    config: Mapping[str, Any], names: Mapping[str, Any] | None = None, what: str = "object"
+) -> Any:
+    """Return the class that a serialized object names."""
+    name, registered = config["class_name"], config.get("registered_name")
+    module = config.get("module") or ""
+    for candidate in (registered, name):
+        found = get_registered_object(candidate) if candidate else None
+        if found is not None:
+            return found
+    public = module.replace("kerasish", "keras", 1)
+    known = BUILTINS.get(public, {})
+    if name in known:
+        return known[name]
+    if names is not None and name in names:
+        return names[name]
+    for other in BUILTINS.values():
+        if isinstance(other.get(name), type):
+            return other[name]
+    every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
+    raise UnknownNameError.of(f"{what} class", name, every) from None
+
+
+def get_by_name(
+    identifier: Any, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """Return what `get(identifier)` of a module gives: an instance or function, or None.
+
+    Args:
+        identifier: None, a name, a serialized dict, a class, or the thing itself.
+        module: the public module ("keras.losses") whose names count.
+        what: what messages call the kind of object ("loss").
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, Mapping):
+        identifier = deserialize_keras_object(
+            identifier, custom_objects, module_objects=BUILTINS[module], printable_module_name=what
+        )
+    elif isinstance(identifier, str):
+        with CustomObjectScope(dict(custom_objects or {})):
+            names = BUILTINS[module]
+            found = get_registered_object(identifier, None, names)
+            if found is None:
+                raise UnknownNameError.of(what, identifier, [*names, *_custom])
+            identifier = found
+    if isinstance(identifier, type):
+        return identifier()
+    if callable(identifier) or hasattr(identifier, "get_config"):
+        return identifier
+    raise ValueError(
+        f"Expected a {what} by name, config, class or object, got {identifier!r} of type "
+        f"{type(identifier).__name__}."
+    )
