@@ -1,0 +1,160 @@
+"""The house: who imports whom, what importing does, and how files are called."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kerasish
+
+PACKAGE = Path(kerasish.__file__).parent
+CHECKOUT = Path(__file__).parent.parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+# Each is imported on first use by the one function that needs it.
+ON_FIRST_USE = {
+    "cudnn", "cupy", "h5py", "joblib", "llvmlite", "matplotlib", "ml_dtypes", "pandas", "scipy",
+    "sklearn", "tqdm",
+}  # fmt: skip
+PEERS = {"jax", "keras", "tensorflow", "torch"}
+
+# A name that tells what a file is for others, not what is inside.
+EMPTY_WORDS = re.compile(r"(^|_)(utils?|helpers?|common|misc|base|manager|impl)(_|$)")
+NAMES_OF_KERAS = {"utils"}  # `keras.utils` is a public name
+
+IMPORT_AND_REPORT = """
+import json, os, sys, time
+touched = []
+def watch(event, args):
+    if event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        touched.append(f"{event} {args[0]}")
+    elif event in ("os.mkdir", "os.rename", "os.remove", "socket.connect", "subprocess.Popen"):
+        touched.append(f"{event} {args[0]}")
+sys.addaudithook(watch)
+before = set(sys.modules)
+start = time.perf_counter()
+import kerasish
+seconds = time.perf_counter() - start
+modules = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+print(json.dumps({"modules": modules, "touched": touched, "seconds": seconds}))
+"""
+
+
+def import_in_fresh_process(home: Path) -> dict:
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "PYTHONPATH": str(PACKAGE.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "XDG_CACHE_HOME": str(home / "cache"),
+    }
+    report = subprocess.run(
+        [sys.executable, "-c", IMPORT_AND_REPORT],
+        cwd=home, env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert report.returncode == 0, report.stderr
+    return json.loads(report.stdout)
+
+
+def test_imports_go_down():
+    """The contracts of pyproject.toml hold."""
+    linter = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()",
+         "--no-cache"],
+        cwd=CHECKOUT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert linter.returncode == 0, linter.stdout + linter.stderr
+    assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", linter.stdout), linter.stdout
+
+
+def imports_inside_functions(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, module) of each import of our own that waits inside a function."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    for node in (inner for function in functions for inner in ast.walk(function)):
+        if isinstance(node, ast.ImportFrom):
+            names = ["kerasish" if node.level else node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
+        else:
+            continue
+        for name in names:
+            if name.partition(".")[0] == "kerasish" or name.startswith("."):
+                yield node.lineno, name
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from kerasish import ops", []),
+        ("def f():\n    import numpy", []),
+        ("def f():\n    from kerasish import ops", [(2, "kerasish")]),
+        ("def f():\n    from ..ops import op", [(2, "kerasish")]),
+        ("class C:\n  async def f(self):\n    import kerasish.ops as o", [(3, "kerasish.ops")]),
+        ("def f():\n    importlib.import_module('kerasish.ops')", [(2, "kerasish.ops")]),
+    ],
+)
+def test_own_imports_inside_functions_are_seen(source, found):
+    assert list(imports_inside_functions(source)) == found
+
+
+def test_no_function_imports_our_own_modules():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line} imports {name}"
+        for path in SOURCES
+        for line, name in sorted(set(imports_inside_functions(path.read_text("utf-8"))))
+    ]
+    assert SOURCES
+    assert not found, "\n".join(found)
+
+
+def test_import_brings_nothing_heavy_and_leaves_no_trace(tmp_path):
+    """Nothing that is imported on first use comes with `import kerasish`; no file is written."""
+    report = import_in_fresh_process(tmp_path)
+    assert "numpy" in report["modules"]
+    assert not set(report["modules"]) & (ON_FIRST_USE | PEERS)
+    assert not report["touched"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_import_time_is_told(tmp_path):
+    """The time is printed (`pytest -s`), not judged: machines differ."""
+    seconds = [import_in_fresh_process(tmp_path)["seconds"] for _ in range(5)]
+    print(f"\nimport kerasish: best of 5 {min(seconds):.3f} s, worst {max(seconds):.3f} s")
+    assert min(seconds) > 0
+
+
+def test_names_of_files_say_what_is_inside():
+    empty = [
+        str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*"))
+        if "__pycache__" not in path.parts
+        and EMPTY_WORDS.search(path.stem)
+        and path.relative_to(PACKAGE).as_posix() not in NAMES_OF_KERAS
+    ]
+    assert not empty, f"Say what is inside, not what it is for others: {empty}"
+
+
+@pytest.mark.parametrize("word", ["utils", "layer_utils", "base_layer", "helper", "run_impl"])
+def test_empty_words_are_seen(word):
+    assert EMPTY_WORDS.search(word)
+    assert not EMPTY_WORDS.search("database_" + word + "ful")
+
+
+def test_no_file_is_longer_than_700_lines():
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    long = [f"{path.relative_to(PACKAGE)}: {n}" for path, n in lengths.items() if n > 700]
+    assert not long, f"A file is one idea; split these: {long}"
