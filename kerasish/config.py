@@ -18,6 +18,7 @@ class _Settings:
     max_epochs: int | None = None
     max_steps_per_epoch: int | None = None
     seed: int | None = None
+    threads: int | None = None
     draws = itertools.count()
 
 
@@ -124,6 +125,18 @@ def max_steps_per_epoch() -> int | None:
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
     """Cap the steps of every epoch (None: no cap)."""
     _Settings.max_steps_per_epoch = max_steps_per_epoch
+
+
+def set_threads(threads: int | None) -> None:
+    """Let the CPU engine use `threads` threads, 1 or more (None: as many as the machine gives us)."""
+    if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
+        raise ValueError(f"set_threads: expected None or an integer of 1 or more, got {threads!r}.")
+    _Settings.threads = None if threads is None else int(threads)
+
+
+def threads() -> int | None:
+    """Return the number of `set_threads`, or None where it was left to the machine."""
+    return _Settings.threads
 
 
 def set_seed(seed: int | None) -> None:
