@@ -136,7 +136,7 @@ def shared_with_keras() -> Iterator[Any]:
                 yield pytest.param(getattr(ours, name), theirs, id=f"{module}.{name}")
 
 
-@pytest.mark.parametrize(("ours", "theirs"), shared_with_keras())
+@pytest.mark.parametrize(("ours", "theirs"), list(shared_with_keras()))
 def test_signature_is_that_of_keras(ours, theirs):
     assert not differences(inspect.signature(ours), theirs)
 
