@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+from collections.abc import Iterator
 
 # Before NumPy is imported: each pytest-xdist worker is a process; threads on top would queue.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -16,15 +18,23 @@ os.environ["XDG_CACHE_HOME"] = _cache.name
 os.environ["MPLCONFIGDIR"] = _cache.name
 
 import hypothesis  # noqa: E402 (the environment above comes first)
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-import kerasish  # noqa: E402
+from kerasish import config  # noqa: E402
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)
-def fixed_seeds() -> None:
-    """Python's, NumPy's and kerasish's random numbers start anew in every test."""
-    kerasish.utils.set_random_seed(20150327)
+def same_start() -> Iterator[None]:
+    """Each test starts from the same seeds, and leaves the settings of the process as they were."""
+    random.seed(20150327)
+    np.random.seed(20150327)
+    config.set_seed(20150327)
+    before = (config.floatx(), config.epsilon(), config.image_data_format())
+    yield
+    config.set_floatx(before[0])
+    config.set_epsilon(before[1])
+    config.set_image_data_format(before[2])
