@@ -12,7 +12,7 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.errors import ShapeError
-from kerasish.ops import dtypes
+from kerasish.ops import core, dtypes
 from kerasish.tensor import (
     Key,
     Record,
@@ -497,3 +497,6 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     ]
     packed = tree.pack_sequence_as(result, out)
     return (result, packed, aux) if has_aux else (result, packed)
+
+
+core.derivatives.update(custom_gradient=custom_gradient, jvp=jvp)

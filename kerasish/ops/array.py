@@ -52,7 +52,6 @@ from kerasish.ops.reduce import (
     running_sum,
 )
 
-
 # --- indexing ---------------------------------------------------------------------------------
 
 
@@ -462,12 +461,6 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return sqrt(var(x, axis, keepdims))
 
 
-@function
-def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
-    """Return (mean, variance) over `axes`."""
-    return mean(x, axes, keepdims), var(x, axes, keepdims)
-
-
 def _with_initial(reduced: Any, initial: Any, meet: Any) -> Any:
     return reduced if initial is None else meet(reduced, initial)
 
@@ -601,7 +594,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = Non
 
 __all__ = [
     "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item", "logsumexp",
-    "max", "mean", "min", "moments", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
+    "max", "mean", "min", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
     "roll", "round", "scatter_update", "shape", "size", "sizes", "sort", "split", "squeeze",
     "stack", "std", "swapaxes", "take", "take_along_axis", "tile", "top_k", "unstack", "var",
     "where",

@@ -97,7 +97,7 @@ def _find(dtype: Any) -> str:
     return name
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def array_dtype(name: str) -> Any:
     """Return NumPy's dtype object for a name ("bfloat16" through ml_dtypes)."""
     if name == "bfloat16":
@@ -124,7 +124,7 @@ def is_inexact(name: str) -> bool:
     return name in FLOATS or name in COMPLEXES
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _uppers(name: str) -> frozenset[str]:
     found = {name}
     for above in _ABOVE[name]:
@@ -183,3 +183,35 @@ def join_kinds(kinds: list[str]) -> str:
 def to_inexact(name: str) -> str:
     """Return `name` if it is floating or complex, else the default float."""
     return name if name in FLOATS or name in COMPLEXES else config.floatx()
+
+
+@functools.cache
+def limits(name: str) -> tuple[Any, Any] | None:
+    """Return the least and the largest finite number of a dtype; None for complex ones."""
+    if name == "bool":
+        return 0, 1
+    if is_integer(name):
+        info = np.iinfo(name)
+        return int(info.min), int(info.max)
+    if not is_float(name):
+        return None
+    if name == "bfloat16":
+        top = (2 - 2.0**-7) * 2.0**127
+    else:
+        top = float(np.finfo(name).max)
+    return -top, top
+
+
+def limits_within(name: str, of: str) -> tuple[Any, Any]:
+    """Return the limits of the integer dtype `name` as numbers of the float dtype `of`.
+
+    Example:
+        >>> limits_within("int32", "float32")
+        (-2147483648.0, 2147483520.0)
+    """
+    low, high = limits(name) or (0, 0)
+    kind = array_dtype(of)
+    top = np.asarray(high).astype(kind)
+    if float(top) > high:
+        top = np.nextafter(top, np.zeros((), kind))
+    return float(low), float(top)

@@ -1,0 +1,125 @@
+"""Activation functions by name: Keras's `activations` module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kerasish import ops
+from kerasish.ops.activation import celu as celu
+from kerasish.ops.activation import elu as elu
+from kerasish.ops.activation import glu as glu
+from kerasish.ops.activation import hard_shrink as hard_shrink
+from kerasish.ops.activation import hard_sigmoid as hard_sigmoid
+from kerasish.ops.activation import hard_silu as hard_silu
+from kerasish.ops.activation import hard_swish as hard_swish
+from kerasish.ops.activation import hard_tanh as hard_tanh
+from kerasish.ops.activation import leaky_relu as leaky_relu
+from kerasish.ops.activation import log_sigmoid as log_sigmoid
+from kerasish.ops.activation import log_softmax as log_softmax
+from kerasish.ops.activation import mish as mish
+from kerasish.ops.activation import relu6 as relu6
+from kerasish.ops.activation import selu as selu
+from kerasish.ops.activation import silu as silu
+from kerasish.ops.activation import soft_shrink as soft_shrink
+from kerasish.ops.activation import softmax as softmax
+from kerasish.ops.activation import softsign as softsign
+from kerasish.ops.activation import sparse_plus as sparse_plus
+from kerasish.ops.activation import sparse_sigmoid as sparse_sigmoid
+from kerasish.ops.activation import sparsemax as sparsemax
+from kerasish.ops.activation import squareplus as squareplus
+from kerasish.ops.activation import swish as swish
+from kerasish.ops.activation import tanh_shrink as tanh_shrink
+from kerasish.ops.activation import threshold as threshold
+from kerasish.ops.op import function
+from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+
+
+def linear(x: Any) -> Any:
+    """Return x."""
+    return x
+
+
+@function
+def relu(
+    x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
+) -> Any:
+    """Return x above the threshold, negative_slope * (x - threshold) below, at most max_value.
+
+    Example:
+        >>> relu([-2.0, 1.0, 9.0], negative_slope=0.5, max_value=6).tolist()
+        [-1.0, 1.0, 6.0]
+    """
+    if threshold:
+        below = ops.multiply(ops.subtract(x, threshold), negative_slope)
+        y = ops.where(ops.greater(x, threshold), x, below)
+    elif negative_slope:
+        y = leaky_relu(x, negative_slope)
+    else:
+        y = ops.relu(x)
+    return y if max_value is None else ops.minimum(y, max_value)
+
+
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x))."""
+    return ops.sigmoid(x)
+
+
+def tanh(x: Any) -> Any:
+    """Return the hyperbolic tangent of x."""
+    return ops.tanh(x)
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x))."""
+    return ops.softplus(x)
+
+
+def exponential(x: Any) -> Any:
+    """Return exp(x)."""
+    return ops.exp(x)
+
+
+def gelu(x: Any, approximate: bool = False) -> Any:
+    """Return x * P(X <= x) for a standard normal X, by erf, or by tanh if approximate."""
+    return ops.gelu(x, approximate)
+
+
+_FUNCTIONS = (
+    relu, leaky_relu, relu6, softmax, celu, elu, selu, softplus, softsign, squareplus, soft_shrink,
+    sparse_plus, sparse_sigmoid, silu, gelu, glu, tanh, tanh_shrink, threshold, sigmoid,
+    exponential, hard_sigmoid, hard_silu, hard_tanh, hard_shrink, linear, mish, log_softmax,
+    log_sigmoid, sparsemax,
+)  # fmt: skip
+add_builtins("keras.activations", {f.__name__: f for f in _FUNCTIONS})
+add_builtins("keras.activations", {"swish": silu, "hard_swish": hard_silu})
+
+
+def get(identifier: Any) -> Callable[..., Any]:
+    """Return the activation function for a name, a config or a function; None: linear.
+
+    Raises:
+        ValueError: a name that is not known; the message lists the nearest known ones.
+
+    Example:
+        >>> get("relu") is relu, get(None) is linear
+        (True, True)
+    """
+    if identifier is None:
+        return linear
+    return get_by_name(identifier, "keras.activations", "activation")  # type: ignore[no-any-return]
+
+
+def serialize(activation: Callable[..., Any]) -> Any:
+    """Return the name of an activation function, or its config, as files hold it.
+
+    Example:
+        >>> serialize(swish)
+        'silu'
+    """
+    return serialize_keras_object(activation)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the activation function that `serialize` was given."""
+    return get_by_name(config, "keras.activations", "activation", custom_objects)
