@@ -1,0 +1,1 @@
+"""Kerasish timed beside its peers: `python -m benchmarks` (see docs/benchmarks.md)."""

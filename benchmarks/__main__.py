@@ -1,0 +1,25 @@
+"""`python -m benchmarks [compare|roof|parity|install-size] ...`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import compare, install_size, parity, roof
+
+_COMMANDS = {
+    "compare": compare.main,
+    "roof": roof.main,
+    "parity": parity.main,
+    "install-size": install_size.main,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command named first; `compare` where none is."""
+    if arguments and arguments[0] in _COMMANDS:
+        return _COMMANDS[arguments[0]](arguments[1:])
+    return compare.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,87 @@
+"""Runs a workload through Keras's API: kerasish, or Keras on any of its backends."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import Workload, compile_model
+
+
+class KerasRunner:
+    """Drives `fit`, `train_on_batch` and `predict` of one Keras-like module."""
+
+    def __init__(self, api: str, device: str) -> None:
+        self.keras = importlib.import_module(api)
+        self.device = device
+        self.model: Any = None
+
+    def build(self, workload: Workload, x: np.ndarray, y: np.ndarray) -> None:
+        """Make the model and keep the arrays that `run` trains on."""
+        self.keras.utils.set_random_seed(1)
+        self.model = compile_model(self.keras, workload.build(self.keras))
+        self.batch, self.x, self.y = workload.batch, x, y
+        self.clock = _make_clock(self.keras)
+
+    def run(self, steps: int) -> dict[str, float]:
+        """Train `steps` steps with `fit`; seconds of the epoch and of the whole call."""
+        count = steps * self.batch
+        start = time.perf_counter()
+        history = self.model.fit(
+            self.x[:count],
+            self.y[:count],
+            batch_size=self.batch,
+            epochs=1,
+            verbose=0,
+            callbacks=[self.clock],
+        )
+        whole = time.perf_counter() - start
+        return {
+            "seconds": self.clock.seconds,
+            "call_seconds": whole,
+            "loss": float(history.history["loss"][-1]),
+        }
+
+    def run_batches(self, steps: int) -> dict[str, float]:
+        """Train `steps` steps with `train_on_batch`, batches sliced in order."""
+        logs: Any = {}
+        start = time.perf_counter()
+        for step in range(steps):
+            rows = slice(step * self.batch, (step + 1) * self.batch)
+            logs = self.model.train_on_batch(self.x[rows], self.y[rows], return_dict=True)
+        loss = float(logs["loss"])
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "call_seconds": seconds, "loss": loss}
+
+    def single_calls(self) -> dict[str, Callable[[], Any]]:
+        """Ways to ask for one row's output, by name; each returns a NumPy array."""
+        row, model, to_numpy = self.x[:1], self.model, self.keras.ops.convert_to_numpy
+        return {
+            "predict": lambda: model.predict(row, verbose=0),
+            "call": lambda: to_numpy(model(row)),
+        }
+
+    def count_parameters(self) -> int:
+        """Number of trainable parameters."""
+        return int(sum(np.prod(variable.shape) for variable in self.model.trainable_variables))
+
+
+def _make_clock(keras: Any) -> Any:
+    class EpochClock(keras.callbacks.Callback):  # type: ignore[name-defined, misc]
+        """Times the last epoch; wants no batch events, so that no loop is slowed by it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seconds = 0.0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.started = time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seconds = time.perf_counter() - self.started
+
+    return EpochClock()
