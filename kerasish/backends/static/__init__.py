@@ -1,0 +1,1 @@
+"""The static engine: a traced step as one table of native records."""

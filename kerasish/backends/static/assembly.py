@@ -1,0 +1,405 @@
+"""LLVM IR written as text: typed values, a writer with loops and branches, and the target's limits.
+
+Text is 5 to 10 times faster to make than llvmlite's builder objects, and needs no import. A `Value` is an SSA
+name with a dtype and a number of lanes (1 = scalar). Every method of `Writer` writes one or a few instructions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+STORED = {
+    "float32": ("float", 4),
+    "float64": ("double", 8),
+    "float16": ("half", 2),
+    "bfloat16": ("i16", 2),
+    "bool": ("i8", 1),
+    "int8": ("i8", 1),
+    "uint8": ("i8", 1),
+    "int16": ("i16", 2),
+    "uint16": ("i16", 2),
+    "int32": ("i32", 4),
+    "uint32": ("i32", 4),
+    "int64": ("i64", 8),
+    "uint64": ("i64", 8),
+}
+COMPUTED = {"float16": "float32", "bfloat16": "float32"}
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def computed(dtype: str) -> str:
+    """The dtype in which values stored as `dtype` are computed (half precisions in float32)."""
+    return COMPUTED.get(dtype, dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of one stored element."""
+    return STORED[dtype][1]
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in FLOATS
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype.startswith("int")
+
+
+class Value(NamedTuple):
+    """An SSA name (or a literal), its dtype and its lanes. Pointers have dtype "ptr"."""
+
+    text: str
+    dtype: str
+    lanes: int = 1
+
+    @property
+    def llvm(self) -> str:
+        return llvm_type(self.dtype, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        return f"{self.llvm} {self.text}"
+
+
+_SCALARS = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "half",
+    "bool": "i1",
+    "ptr": "ptr",
+    "int8": "i8",
+    "uint8": "i8",
+    "int16": "i16",
+    "uint16": "i16",
+    "int32": "i32",
+    "uint32": "i32",
+    "int64": "i64",
+    "uint64": "i64",
+}
+
+
+def llvm_type(dtype: str, lanes: int = 1) -> str:
+    """LLVM's name of a register type."""
+    scalar = _SCALARS[dtype]
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def literal(value: float, dtype: str) -> str:
+    """One constant as LLVM writes it; floats as the bits of a double, rounded to `dtype` first."""
+    if dtype == "float32":
+        number = float(value)
+        if number == number and abs(number) != float("inf"):
+            try:
+                number = struct.unpack("<f", struct.pack("<f", number))[0]
+            except OverflowError:
+                number = float("inf") if number > 0 else float("-inf")
+        return "0x%016X" % struct.unpack("<Q", struct.pack("<d", number))[0]
+    if dtype == "float64":
+        return "0x%016X" % struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+    if dtype == "bool":
+        return "true" if value else "false"
+    return str(int(value))
+
+
+def constant(value: float, dtype: str, lanes: int = 1) -> Value:
+    """A constant in every lane."""
+    one = literal(value, dtype)
+    if lanes == 1:
+        return Value(one, dtype)
+    item = f"{_SCALARS[dtype]} {one}"
+    return Value("<" + ", ".join([item] * lanes) + ">", dtype, lanes)
+
+
+def lane_numbers(dtype: str, lanes: int) -> Value:
+    """The constant vector 0, 1, 2, ..."""
+    if lanes == 1:
+        return constant(0, dtype)
+    scalar = _SCALARS[dtype]
+    return Value("<" + ", ".join(f"{scalar} {i}" for i in range(lanes)) + ">", dtype, lanes)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the generated code may use.
+
+    Args:
+        level: "avx512", "avx2", "sse" (x86-64-v4, -v3, -v2) or "generic" (another architecture).
+        cpu: LLVM's name of the processor. features: LLVM's feature string.
+        triple: LLVM's target triple; "" is the process's own.
+    """
+
+    level: str
+    cpu: str
+    features: str = ""
+    triple: str = ""
+
+    @property
+    def lanes(self) -> int:
+        """float32 lanes in a native register."""
+        return {"avx512": 16, "avx2": 8}.get(self.level, 4)
+
+    @property
+    def half_conversions(self) -> bool:
+        return self.level in ("avx512", "avx2", "generic")
+
+    def masks(self, size: int) -> bool:
+        """Whether loads and stores of `size`-byte elements can be masked in hardware."""
+        return self.level == "avx512" or (self.level == "avx2" and size >= 4)
+
+
+Lines = list[str]
+
+
+class Writer:
+    """Writes one function's instructions; `body()` gives the text."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.lines: Lines = []
+        self.allocations: Lines = []
+        self.count = 0
+        self.block = "entry"
+        self.declared: set[str] = set()
+        self.table = Value("%table", "ptr")
+
+    # --- names, raw lines -------------------------------------------------------------------
+    def fresh(self, hint: str = "v") -> str:
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def do(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, text: str, dtype: str, lanes: int = 1) -> Value:
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return Value(name, dtype, lanes)
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def jump(self, name: str) -> None:
+        self.do(f"br label %{name}")
+
+    def allocate(self, llvm: str, count: int, align: int = 64) -> Value:
+        """A buffer on the stack, made once at the function's entry."""
+        self.count += 1
+        name = f"%s{self.count}"
+        self.allocations.append(f"  {name} = alloca [{count} x {llvm}], align {align}")
+        return Value(name, "ptr")
+
+    def body(self) -> str:
+        return "\n".join(["entry:", *self.allocations, *self.lines])
+
+    # --- arithmetic --------------------------------------------------------------------------
+    def two(self, instruction: str, a: Value, b: Value, dtype: str | None = None) -> Value:
+        return self.let(f"{instruction} {a.typed}, {b.text}", dtype or a.dtype, a.lanes)
+
+    def like(self, x: Value, number: float) -> Value:
+        return constant(number, x.dtype, x.lanes)
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self.two("fadd" if is_float(a.dtype) else "add", a, b)
+
+    def sub(self, a: Value, b: Value) -> Value:
+        return self.two("fsub" if is_float(a.dtype) else "sub", a, b)
+
+    def mul(self, a: Value, b: Value) -> Value:
+        return self.two("fmul" if is_float(a.dtype) else "mul", a, b)
+
+    def div(self, a: Value, b: Value) -> Value:
+        return self.two("fdiv", a, b)
+
+    def bits_and(self, a: Value, b: Value) -> Value:
+        return self.two("and", a, b)
+
+    def bits_or(self, a: Value, b: Value) -> Value:
+        return self.two("or", a, b)
+
+    def bits_xor(self, a: Value, b: Value) -> Value:
+        return self.two("xor", a, b)
+
+    def shift_left(self, a: Value, count: int) -> Value:
+        return self.two("shl", a, self.like(a, count))
+
+    def shift_right(self, a: Value, count: int) -> Value:
+        return self.two("lshr", a, self.like(a, count))
+
+    def negative(self, a: Value) -> Value:
+        if is_float(a.dtype):
+            return self.let(f"fneg {a.typed}", a.dtype, a.lanes)
+        return self.sub(self.like(a, 0), a)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, contracted where the processor can."""
+        return self.call("llvm.fmuladd", a, b, c)
+
+    def compare(self, predicate: str, a: Value, b: Value) -> Value:
+        """A float predicate (olt, uno, ...) or an integer one (slt, ult, eq, ...)."""
+        kind = "fcmp" if is_float(a.dtype) else "icmp"
+        return self.let(f"{kind} {predicate} {a.typed}, {b.text}", "bool", a.lanes)
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.let(f"select {condition.typed}, {a.typed}, {b.typed}", a.dtype, a.lanes)
+
+    def convert(self, instruction: str, a: Value, dtype: str) -> Value:
+        """One of LLVM's conversions; nothing where the register type stays the same."""
+        to = llvm_type(dtype, a.lanes)
+        if to == a.llvm:
+            return Value(a.text, dtype, a.lanes)
+        return self.let(f"{instruction} {a.typed} to {to}", dtype, a.lanes)
+
+    def bitcast(self, a: Value, dtype: str) -> Value:
+        return self.convert("bitcast", a, dtype)
+
+    def call(self, name: str, *args: Value) -> Value:
+        """An LLVM intrinsic overloaded on its first argument's type."""
+        first = args[0]
+        suffix = {"float32": "f32", "float64": "f64", "float16": "f16", "bool": "i1"}.get(
+            first.dtype, _SCALARS[first.dtype]
+        )
+        if first.lanes > 1:
+            suffix = f"v{first.lanes}{suffix}"
+        symbol = f"@{name}.{suffix}"
+        types = ", ".join(a.llvm for a in args)
+        self.declared.add(f"declare {first.llvm} {symbol}({types})")
+        given = ", ".join(a.typed for a in args)
+        return self.let(f"call {first.llvm} {symbol}({given})", first.dtype, first.lanes)
+
+    # --- lanes ---------------------------------------------------------------------------------
+    def splat(self, a: Value, lanes: int) -> Value:
+        if lanes == 1 or a.lanes == lanes:
+            return a
+        if not a.text.startswith("%"):
+            item = f"{_SCALARS[a.dtype]} {a.text}"
+            return Value("<" + ", ".join([item] * lanes) + ">", a.dtype, lanes)
+        vector = llvm_type(a.dtype, lanes)
+        first = self.let(f"insertelement {vector} poison, {a.typed}, i32 0", a.dtype, lanes)
+        return self.let(
+            f"shufflevector {vector} {first.text}, {vector} poison, "
+            f"<{lanes} x i32> zeroinitializer",
+            a.dtype,
+            lanes,
+        )
+
+    def shuffle(self, a: Value, b: Value | None, order: Sequence[int]) -> Value:
+        mask = ", ".join(f"i32 {i}" for i in order)
+        second = b.text if b is not None else "poison"
+        text = f"shufflevector {a.typed}, {a.llvm} {second}, <{len(order)} x i32> <{mask}>"
+        value = self.let(text, a.dtype, len(order))
+        if len(order) == 1:
+            return self.let(f"extractelement {value.llvm_vector} {value.text}, i32 0", a.dtype)
+        return value
+
+    def extract(self, a: Value, lane: int | Value) -> Value:
+        if a.lanes == 1:
+            return a
+        where = f"i32 {lane}" if isinstance(lane, int) else lane.typed
+        return self.let(f"extractelement {a.typed}, {where}", a.dtype)
+
+    def insert(self, a: Value, item: Value, lane: int) -> Value:
+        if a.lanes == 1:
+            return item
+        return self.let(f"insertelement {a.typed}, {item.typed}, i32 {lane}", a.dtype, a.lanes)
+
+    def halve(self, a: Value) -> tuple[Value, Value]:
+        """The low and the high half of the lanes."""
+        half = a.lanes // 2
+        if half == 1:
+            return self.extract(a, 0), self.extract(a, 1)
+        return self.shuffle(a, None, range(half)), self.shuffle(a, None, range(half, a.lanes))
+
+    def fold(self, a: Value, combine: Callable[[Value, Value], Value]) -> Value:
+        """All lanes combined in a fixed tree."""
+        while a.lanes > 1:
+            a = combine(*self.halve(a))
+        return a
+
+    # --- memory --------------------------------------------------------------------------------
+    def address(self, base: Value, index: Value, size: int) -> Value:
+        """base + index * size bytes."""
+        if index.text == "0":
+            return base
+        kind = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size]
+        return self.let(f"getelementptr {kind}, ptr {base.text}, {index.typed}", "ptr")
+
+    def load(self, address: Value, llvm: str, align: int) -> str:
+        self.count += 1
+        name = f"%v{self.count}"
+        self.lines.append(f"  {name} = load {llvm}, ptr {address.text}, align {align}")
+        return name
+
+    def load_word(self, args: Value, position: int, dtype: str = "int64") -> Value:
+        """Word `position` of a record's argument block."""
+        at = self.let(f"getelementptr i64, ptr {args.text}, i64 {position}", "ptr")
+        return Value(self.load(at, llvm_type(dtype), 8), dtype)
+
+    def load_value(self, address: Value, dtype: str, lanes: int = 1) -> Value:
+        align = 4 if dtype in ("float32", "int32", "uint32") else 8
+        return Value(self.load(address, llvm_type(dtype, lanes), align), dtype, lanes)
+
+    def store_value(self, value: Value, address: Value, align: int = 4) -> None:
+        self.do(f"store {value.typed}, ptr {address.text}, align {align}")
+
+    # --- control -------------------------------------------------------------------------------
+    def loop(
+        self,
+        start: Value,
+        stop: Value,
+        step: int,
+        carried: Sequence[Value],
+        body: Callable[[Value, list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """for i in range(start, stop, step), with carried values; gives their last state."""
+        name = self.fresh("l")
+        before = self.block
+        self.jump(f"{name}.head")
+        self.label(f"{name}.head")
+        index = Value(f"%{name}.i", "int64")
+        phis = [Value(f"%{name}.c{n}", c.dtype, c.lanes) for n, c in enumerate(carried)]
+        place = len(self.lines)
+        more = self.compare("slt", index, stop)
+        self.do(f"br i1 {more.text}, label %{name}.body, label %{name}.exit")
+        self.label(f"{name}.body")
+        result = list(body(index, list(phis)))
+        following = self.add(index, constant(step, "int64"))
+        latch = self.block
+        self.jump(f"{name}.head")
+        heads = [f"  {index.text} = phi i64 [ {start.text}, %{before} ], "
+                 f"[ {following.text}, %{latch} ]"]
+        heads += [
+            f"  {p.text} = phi {p.llvm} [ {c.text}, %{before} ], [ {r.text}, %{latch} ]"
+            for p, c, r in zip(phis, carried, result, strict=True)
+        ]
+        self.lines[place:place] = heads
+        self.label(f"{name}.exit")
+        return phis
+
+    def branch(
+        self,
+        condition: Value,
+        then: Callable[[], Sequence[Value]],
+        otherwise: Callable[[], Sequence[Value]] = tuple,
+    ) -> list[Value]:
+        """if / else; the values both sides give are joined."""
+        name = self.fresh("b")
+        self.do(f"br i1 {condition.text}, label %{name}.then, label %{name}.else")
+        self.label(f"{name}.then")
+        first = list(then())
+        end_then = self.block
+        self.jump(f"{name}.end")
+        self.label(f"{name}.else")
+        second = list(otherwise())
+        end_else = self.block
+        self.jump(f"{name}.end")
+        self.label(f"{name}.end")
+        joined = []
+        for a, b in zip(first, second, strict=True):
+            text = f"phi {a.llvm} [ {a.text}, %{end_then} ], [ {b.text}, %{end_else} ]"
+            joined.append(self.let(text, a.dtype, a.lanes))
+        return joined

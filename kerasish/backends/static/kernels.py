@@ -1,0 +1,230 @@
+"""The kernel cache: structure -> address of machine code, in memory and on disk.
+
+    addresses = compile_many([kernel, other])
+
+Equal descriptions share one piece of code in the process. On disk (`KERASISH_CACHE_DIR`, else
+`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) the kernels compiled together lie in one pack, and a small file
+per kernel names its pack. A key covers the structure, the generator's source, llvmlite's version and the target.
+Files are written beside and renamed, so that any number of processes may share the folder; a file whose checksum does
+not fit is ignored and written again; a folder that cannot be written leaves the cache in memory, silently.
+`KERASISH_CACHE_DIR=""` (empty) turns the disk off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from kerasish.backends.static import machine_code
+from kerasish.backends.static.assembly import Target
+from kerasish.backends.static.loops import closing, matmul
+from kerasish.backends.static.loops.description import Kernel
+from kerasish.backends.static.machine_code import Code
+
+FORMAT = b"kerasish kernels 1\n"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Functions given as LLVM IR, in which @SYMBOL stands for the record's function."""
+
+    source: str
+    declared: tuple[str, ...] = ()
+
+
+@dataclass
+class Statistics:
+    """What the cache has done in this process: kernels compiled or read from disk, and seconds."""
+
+    compiled: int = 0
+    read: int = 0
+    compile_seconds: float = 0.0
+    read_seconds: float = 0.0
+
+
+statistics = Statistics()
+_addresses: dict[tuple[Hashable, Target], int] = {}
+_lock = threading.RLock()
+
+
+def compile_many(
+    kernels: Sequence[Kernel | matmul.Matmul | Text], target: Target | None = None
+) -> list[int]:
+    """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
+
+    All that is missing is compiled as one module: cheaper than one by one.
+    """
+    target = target or machine_code.host_target()
+    with _lock:
+        missing = list(dict.fromkeys(k for k in kernels if (k, target) not in _addresses))
+        if missing:
+            _find(missing, target)
+        return [_addresses[k, target] for k in kernels]
+
+
+def compile_one(kernel: Kernel | matmul.Matmul | Text, target: Target | None = None) -> int:
+    """The address of one kernel's function."""
+    return compile_many([kernel], target)[0]
+
+
+def forget() -> None:
+    """Drop what the process remembers (code already in use stays); the disk is left alone."""
+    with _lock:
+        _addresses.clear()
+
+
+def _find(missing: list[Hashable], target: Target) -> None:
+    keys = {kernel_key(k, target): k for k in missing}
+    folder = cache_folder()
+    start = time.perf_counter()
+    codes = _read(folder, list(keys)) if folder else []
+    for addresses in machine_code.load(codes):
+        for symbol, address in addresses.items():
+            if symbol in keys:
+                _addresses[keys[symbol], target] = address
+    absent = {key: k for key, k in keys.items() if (k, target) not in _addresses}
+    statistics.read += len(keys) - len(absent)
+    statistics.read_seconds += time.perf_counter() - start
+    if not absent:
+        return
+    start = time.perf_counter()
+    code = build(absent, target)
+    addresses = machine_code.load([code])[0]
+    for key, kernel in absent.items():
+        _addresses[kernel, target] = addresses[key]
+    statistics.compiled += len(absent)
+    statistics.compile_seconds += time.perf_counter() - start
+    if folder:
+        _write(folder, code)
+
+
+def build(kernels: dict[str, Hashable], target: Target) -> Code:
+    """Compile kernels, given by symbol, into one piece of code."""
+    functions: list[str] = []
+    declared: set[str] = set()
+    for symbol, kernel in kernels.items():
+        if isinstance(kernel, Text):
+            functions.append(kernel.source.replace("@SYMBOL", f"@{symbol}"))
+            declared.update(kernel.declared)
+            continue
+        generate = matmul.generate if isinstance(kernel, matmul.Matmul) else closing.generate
+        text, needs = generate(kernel, symbol, target)  # type: ignore[arg-type]
+        functions.append(text)
+        declared |= needs
+    text = machine_code.module_text(functions, declared, target)
+    return machine_code.emit(text, list(kernels), target)
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def kernel_key(kernel: Hashable, target: Target) -> str:
+    """The kernel's symbol and the name of its file: a hash of all its code depends on."""
+    text = f"{kernel!r}|{target!r}|{_versions()}"
+    return "k" + hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+@lru_cache(maxsize=1)
+def _versions() -> str:
+    """llvmlite's version and a hash of the generator's own source."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("loops/*.py"), *(here / n for n in _SOURCES)]):
+        digest.update(path.read_bytes())
+    try:
+        version = metadata.version("llvmlite")
+    except metadata.PackageNotFoundError:
+        version = "none"
+    return f"{version}|{digest.hexdigest()}"
+
+
+_SOURCES = ("assembly.py", "vector_math.py", "machine_code.py")
+
+# --- disk -----------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path | None:
+    """Where kernels are kept on disk; None if nowhere."""
+    chosen = os.environ.get("KERASISH_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) / "kernels" if chosen else None
+    root = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(root) if root else Path.home() / ".cache") / "kerasish" / "kernels"
+    except RuntimeError:  # no home directory
+        return None
+
+
+def _read(folder: Path, keys: list[str]) -> list[Code]:
+    packs: dict[str, None] = {}
+    for key in keys:
+        try:
+            packs[(folder / key[1:3] / key).read_text()] = None
+        except (OSError, UnicodeDecodeError):
+            continue
+    return [code for pack in packs if (code := _read_pack(folder, pack)) is not None]
+
+
+def _read_pack(folder: Path, name: str) -> Code | None:
+    if not name.isalnum():
+        return None
+    try:
+        return unpack((folder / name).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def unpack(data: bytes) -> Code:
+    """A pack's code.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    head = len(FORMAT)
+    body = data[head + 32 :]
+    if data[:head] != FORMAT or hashlib.sha256(body).digest() != data[head : head + 32]:
+        raise ValueError("damaged pack of kernels")
+    (length,) = struct.unpack_from("<I", body)
+    facts = json.loads(body[4 : 4 + length])
+    return Code(facts["kind"], body[4 + length :], facts["symbols"])
+
+
+def pack(code: Code) -> bytes:
+    """Code as the bytes of a pack."""
+    facts = json.dumps({"kind": code.kind, "symbols": code.symbols}).encode()
+    body = struct.pack("<I", len(facts)) + facts + code.data
+    return FORMAT + hashlib.sha256(body).digest() + body
+
+
+def _write(folder: Path, code: Code) -> None:
+    data = pack(code)
+    name = "p" + hashlib.sha256(data).hexdigest()[:40]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / name, data)
+        for key in code.symbols:
+            (folder / key[1:3]).mkdir(exist_ok=True)
+            _replace(folder / key[1:3] / key, name.encode())
+    except OSError:
+        return  # no disk, no permission, no space: the cache in memory serves
+
+
+def _replace(path: Path, data: bytes) -> None:
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Fused loops: what they compute (`description`), how it becomes LLVM IR (`generate`)."""

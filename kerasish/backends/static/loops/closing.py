@@ -1,0 +1,193 @@
+"""What follows when every row is done: threads' parts joined in order, then the nodes after reductions."""
+
+from __future__ import annotations
+
+from kerasish.backends.static.assembly import STORED, Target, Value, constant
+from kerasish.backends.static.loops import arguments as words
+from kerasish.backends.static.loops import memory, scalars
+from kerasish.backends.static.loops.generate import Part, State, Worker, word
+from kerasish.backends.static.loops.description import Kernel
+from kerasish.backends.static.loops.plan import LoopPlan
+
+
+class Closing(Part):
+    """`void closing(ptr args)`."""
+
+    def __init__(self, plan: LoopPlan, target: Target) -> None:
+        super().__init__(plan, target)
+        self.threads = self.w.load_word(self.args, words.THREADS)
+
+    @staticmethod
+    def needed(plan: LoopPlan) -> bool:
+        """Whether a kernel writes anything that is only known when every row is done."""
+        return any(
+            plan.after(o.value) or plan.levels.level[o.value] == "scalar"
+            for o in plan.kernel.outputs
+        )
+
+    def write(self) -> str:
+        for place, v in enumerate(self.plan.all_reductions):
+            self.scalar_values[v] = self._total(place, v)
+        outputs = list(enumerate(self.kernel.outputs))
+        for n, output in outputs:
+            if self.plan.levels.level[output.value] == "scalar":
+                at = self.bases[len(self.kernel.inputs) + n]
+                memory.store_one(self.w, self.scalar(output.value), at, output.dtype)
+        columns = [n for n, o in outputs if self.plan.after(o.value) and self.plan.wide(o.value)]
+        if columns:
+            self._columns(columns)
+        self.w.do("ret void")
+        return self.w.body()
+
+    def _total(self, place: int, v: int) -> Value:
+        w, node, dtype = self.w, self.plan.node(v), self.total_dtype(v)
+
+        def add(t: Value, state: State) -> State:
+            part = w.load_value(self.total_part(self.threads, t, place), dtype)
+            return [scalars.reduction(node.op, w, state[0], part)]
+
+        start = scalars.neutral(node.op, dtype, 1)
+        total = w.loop(word(0), self.threads, 1, [start], add)[0]
+        return scalars.cast(w, total, self.dtype(v))
+
+    def _columns(self, outputs: list[int]) -> None:
+        w = self.w
+        needed = self._needed(outputs)
+        for v in sorted(needed):
+            for a in self.plan.node(v).args if self.plan.is_node(v) else ():
+                if not self.plan.wide(a):
+                    self.scalar(a)
+        if self.plan.by_column:
+            by_rows = self.shares(self.threads)[2]
+        else:
+            by_rows = constant(1, "bool")
+
+        def group(g: Value, _: State) -> State:
+            def vector(c: Value, _: State) -> State:
+                self._vector(outputs, needed, by_rows, g, c)
+                return []
+
+            w.loop(word(0), self.columns, self.lanes, [], vector)
+            return []
+
+        w.loop(word(0), self.groups, 1, [], group)
+
+    def _needed(self, outputs: list[int]) -> set[int]:
+        todo = [self.kernel.outputs[n].value for n in outputs]
+        seen: set[int] = set()
+        while todo:
+            v = todo.pop()
+            if v in seen or not self.plan.wide(v):
+                continue
+            seen.add(v)
+            if self.plan.is_node(v) and v not in self.plan.column_reductions:
+                todo.extend(self.plan.node(v).args)
+        return seen
+
+    def _vector(
+        self, outputs: list[int], needed: set[int], by_rows: Value, g: Value, c: Value
+    ) -> None:
+        w, lanes = self.w, self.lanes
+        rest = w.sub(self.columns, c)
+        mask = memory.tail_mask(w, smallest_int(self, rest), lanes)
+        count = smallest_int(self, rest)
+        values: dict[int, Value] = {}
+
+        def value(v: int) -> Value:
+            return values[v] if v in values else w.splat(self.scalar(v), lanes)
+
+        for v in sorted(needed):
+            if not self.plan.is_node(v):
+                operand = self.kernel.inputs[v]
+                at = w.address(self.bases[v], c, STORED[operand.dtype][1])
+                raw = memory.load_tail(w, at, operand.dtype, lanes, count, mask)
+                values[v] = memory.from_storage(w, raw, operand.dtype)
+            elif v in self.plan.column_reductions:
+                values[v] = self._reduced(v, by_rows, g, c)
+            elif self.plan.node(v).op == "column_index":
+                start = w.splat(scalars.cast(w, c, "int32"), lanes)
+                numbers = w.add(start, memory.lane_numbers("int32", lanes))
+                values[v] = scalars.cast(w, numbers, self.plan.node(v).dtype)
+            else:
+                node = self.plan.node(v)
+                values[v] = scalars.apply(w, node, [value(a) for a in node.args])
+        for n in outputs:
+            output, number = self.kernel.outputs[n], len(self.kernel.inputs) + n
+            at = w.add(w.mul(g, self.strides[number][0]), c)
+            at = w.address(self.bases[number], at, STORED[output.dtype][1])
+            result = values[output.value]
+            if output.combine == "add":
+                raw = memory.load_tail(w, at, output.dtype, lanes, count, mask)
+                result = w.add(memory.from_storage(w, raw, output.dtype), result)
+            stored = memory.to_storage(w, result, output.dtype)
+            memory.store_tail(w, stored, at, output.dtype, count, mask)
+
+    def _reduced(self, v: int, by_rows: Value, g: Value, c: Value) -> Value:
+        """One vector of a column reduction: a group's slot, or the threads' slots in order."""
+        w, node, dtype = self.w, self.plan.node(v), self.dtype(v)
+        place = self.plan.column_reductions.index(v)
+        size = memory.computed_size(dtype)
+        first = w.select(by_rows, word(0), g)
+        last = w.select(by_rows, self.threads, w.add(g, word(1)))
+
+        def add(slot: Value, state: State) -> State:
+            at = w.address(self.column_part(slot, place), c, size)
+            part = Value(w.load(at, state[0].llvm, size), dtype, self.lanes)
+            return [scalars.reduction(node.op, w, state[0], part)]
+
+        start = scalars.neutral(node.op, dtype, self.lanes)
+        return w.loop(first, last, 1, [start], add)[0]
+
+
+def smallest_int(part: Part, rest: Value) -> Value:
+    """The columns in this vector."""
+    limit = word(part.lanes)
+    return part.w.select(part.w.compare("slt", rest, limit), rest, limit)
+
+
+def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]]:
+    """The LLVM IR of a kernel's functions, and the intrinsics they need declared.
+
+    Args:
+        symbol: name of the record's function, `i32 symbol(ptr arguments)`: 0, or a status.
+    """
+    plan = LoopPlan(kernel)
+    worker = Worker(plan, target)
+    parts = [
+        f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0 "
+        f"{{\n{worker.write()}\n}}"
+    ]
+    declared = set(worker.w.declared)
+    closing_call = ""
+    if Closing.needed(plan):
+        closing = Closing(plan, target)
+        parts.append(
+            f"define internal void @{symbol}.closing(ptr %args) #0 {{\n{closing.write()}\n}}"
+        )
+        declared |= closing.w.declared
+        closing_call = f"  call void @{symbol}.closing(ptr %args)\n"
+    parts.append(_ENTRY.format(symbol=symbol, closing=closing_call, status=words.STATUS))
+    return "\n".join(parts), declared
+
+
+_ENTRY = """define i32 @{symbol}(ptr %args) #0 {{
+entry:
+  %status.at = getelementptr i64, ptr %args, i64 {status}
+  store i64 0, ptr %status.at, align 8
+  %threads.at = getelementptr i64, ptr %args, i64 1
+  %threads = load i64, ptr %threads.at, align 8
+  %many = icmp sgt i64 %threads, 1
+  br i1 %many, label %parallel, label %alone
+parallel:
+  %table = load ptr, ptr %args, align 8
+  %run = load ptr, ptr %table, align 8
+  call void %run(ptr @{symbol}.worker, ptr %args, i64 %threads)
+  br label %after
+alone:
+  call void @{symbol}.worker(ptr %args, i64 0, i64 1)
+  br label %after
+after:
+{closing}  %status = load i64, ptr %status.at, align 8
+  %code = trunc i64 %status to i32
+  ret i32 %code
+}}"""
