@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def measure_bandwidth(threads: int) -> float:
     source = np.ones(_COPY_BYTES, np.uint8)
     target = np.zeros_like(source)
     return max(
-        2 * _COPY_BYTES / best_time(lambda n=count: _copy(source, target, n), 1.0)
+        2 * _COPY_BYTES / best_time(partial(_copy, source, target, count), 1.0)
         for count in range(1, threads + 1)
     )
 
