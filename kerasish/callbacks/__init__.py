@@ -1,0 +1,14 @@
+"""What happens around training: stopping, saving, rates, progress, records. Handed the model."""
+
+from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
+from kerasish.callbacks.callback import Callback as Callback
+from kerasish.callbacks.callback_list import CallbackList as CallbackList
+from kerasish.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
+from kerasish.callbacks.history import History as History
+from kerasish.callbacks.logs import CSVLogger as CSVLogger
+from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
+from kerasish.callbacks.progress import ProgbarLogger as ProgbarLogger
+from kerasish.callbacks.schedule import LearningRateScheduler as LearningRateScheduler
+from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
+from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
+from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN

@@ -1,0 +1,154 @@
+"""Callback: the hooks that `fit`, `evaluate` and `predict` call while they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Logs = dict[str, Any]
+
+BATCH_HOOKS = {
+    "train": (
+        "on_train_batch_begin",
+        "on_train_batch_end",
+        "on_batch_begin",
+        "on_batch_end",
+    ),
+    "test": ("on_test_batch_begin", "on_test_batch_end"),
+    "predict": ("on_predict_batch_begin", "on_predict_batch_end"),
+}
+HOOKS = (
+    "on_train_begin",
+    "on_train_end",
+    "on_test_begin",
+    "on_test_end",
+    "on_predict_begin",
+    "on_predict_end",
+    "on_epoch_begin",
+    "on_epoch_end",
+    *BATCH_HOOKS["train"],
+    *BATCH_HOOKS["test"],
+    *BATCH_HOOKS["predict"],
+)
+
+
+class Callback:
+    """Hooks around epochs and batches; override those you want.
+
+    `logs` holds what is known by then, `{"loss": 0.31, "val_loss": 0.4, ...}`: in batch hooks the
+    running means of the epoch so far. Epochs and batches count from 0. A hook sets
+    `self.model.stop_training = True` to end training after the batch or the epoch.
+
+    Attributes:
+        model: the model at work; a copy or a pickle of a callback belongs to no model.
+        params: {"verbose", "epochs", "steps"}; None for an unknown number of steps.
+        every_batch: whether the batch hooks must see each batch. A callback that sets it to False
+            is content to be called a few times a second with the batch reached, and always with
+            the last one: engines then run many steps in one go.
+
+    Example:
+        >>> class Greet(Callback):
+        ...     def on_epoch_end(self, epoch, logs=None):
+        ...         print("epoch", epoch, "loss", logs["loss"])
+        >>> Greet().on_epoch_end(0, {"loss": 0.5})
+        epoch 0 loss 0.5
+    """
+
+    params: dict[str, Any] | None = None
+    every_batch: bool = True
+    _model: Any = None
+    # The attributes that a checkpoint has to keep for training to go on as if never interrupted.
+    _state: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.params = None
+        self._model = None
+
+    @property
+    def model(self) -> Any:
+        """The model at work, or None before `set_model`."""
+        return self._model
+
+    def set_params(self, params: dict[str, Any] | None) -> None:
+        """Take {"verbose", "epochs", "steps"} of the run to come."""
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        """Take the model that the hooks will see as `self.model`."""
+        self._model = model
+
+    def wants_batches(self, mode: str) -> bool:
+        """Whether a batch hook of `mode` ("train", "test" or "predict") must see each batch."""
+        return self.every_batch and self.wants_updates(mode)
+
+    def wants_updates(self, mode: str) -> bool:
+        """Whether this callback has a batch hook of `mode` at all."""
+        return any(has_hook(self, hook) for hook in BATCH_HOOKS[mode])
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what a resumed run needs: values for JSON, arrays, lists of arrays."""
+        return {name: getattr(self, name) for name in self._state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take back what `get_state` gave; call it after `on_train_begin`, which starts anew.
+
+        Raises:
+            ValueError: `state` does not hold exactly this callback's names.
+        """
+        if set(state) != set(self._state):
+            raise ValueError(
+                f"{type(self).__name__}: expected a state with {sorted(self._state)}, "
+                f"got {sorted(state)}"
+            )
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def on_train_begin(self, logs: Logs | None = None) -> None: ...
+
+    def on_train_end(self, logs: Logs | None = None) -> None: ...
+
+    def on_test_begin(self, logs: Logs | None = None) -> None: ...
+
+    def on_test_end(self, logs: Logs | None = None) -> None: ...
+
+    def on_predict_begin(self, logs: Logs | None = None) -> None: ...
+
+    def on_predict_end(self, logs: Logs | None = None) -> None: ...
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
+
+    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_batch_end(batch, logs)
+
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+    def _idle(self) -> tuple[str, ...]:
+        """Hooks of its own that, made with these arguments, this callback has no work for."""
+        return ()
+
+    def _release(self) -> None:
+        """Close what is open (bars, files); called when a run ends by an error."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # scikit-learn clones estimators with their callbacks: that must not copy the model.
+        return {name: value for name, value in vars(self).items() if name != "_model"}
+
+
+def has_hook(callback: Callback, hook: str) -> bool:
+    """Whether `callback` has a working `hook` of its own, by its class or put on the instance."""
+    own = getattr(getattr(callback, hook), "__func__", None) is not getattr(Callback, hook)
+    return own and hook not in callback._idle()

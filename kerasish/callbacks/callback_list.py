@@ -1,0 +1,212 @@
+"""CallbackList: calls the same hook of many callbacks, and knows which of them need batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from kerasish import tree
+from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
+from kerasish.callbacks.history import History
+from kerasish.callbacks.progress import ProgbarLogger
+
+# Callback's on_train_batch_* hands on to on_batch_*: whoever has the latter answers to both.
+ALIASES = {"on_train_batch_begin": "on_batch_begin", "on_train_batch_end": "on_batch_end"}
+
+
+class CallbackList(Callback):
+    """Calls each hook on each callback in order, and only on those that have it.
+
+    Args:
+        callbacks: callbacks, also nested in lists; None for none.
+        add_history: whether to add a `History` if there is none.
+        add_progbar: whether to add a `ProgbarLogger` if there is none.
+        model: handed to each callback by `set_model`.
+        params: `verbose`, `epochs`, `steps` for `set_params`.
+
+    An error in a hook closes the other callbacks' bars and files and goes on to the caller
+    unchanged; from Python 3.11 on a note says which callback and hook it came from.
+
+    Example:
+        >>> callbacks = CallbackList(add_history=True, epochs=2)
+        >>> callbacks.on_epoch_end(0, {"loss": 0.5})
+        >>> callbacks.history.history
+        {'loss': [0.5]}
+        >>> callbacks.wants_batches("train")
+        False
+    """
+
+    def __init__(
+        self,
+        callbacks: Callback | Iterable[Any] | None = None,
+        add_history: bool = False,
+        add_progbar: bool = False,
+        model: Any = None,
+        **params: Any,
+    ) -> None:
+        super().__init__()
+        self.callbacks: list[Callback] = [checked(c) for c in flattened(callbacks)]
+        if add_history and self.history is None:
+            self.callbacks.append(History())
+        if add_progbar and not self._has(ProgbarLogger):
+            self.callbacks.append(ProgbarLogger())
+        self._find_hooks()
+        if model is not None:
+            self.set_model(model)
+        if params:
+            self.set_params(params)
+
+    @property
+    def history(self) -> History | None:
+        """The first `History` of the list, or None."""
+        return next((c for c in self.callbacks if isinstance(c, History)), None)
+
+    def append(self, callback: Callback) -> None:
+        """Add `callback` at the end, with the model and the params of the list."""
+        self.callbacks.append(checked(callback))
+        if self._model is not None:
+            callback.set_model(self._model)
+        if self.params is not None:
+            callback.set_params(self.params)
+        self._find_hooks()
+
+    def set_params(self, params: dict[str, Any] | None) -> None:
+        self.params = params
+        for callback in self.callbacks:
+            callback.set_params(params)
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)
+        for callback in self.callbacks:
+            callback.set_model(model)
+
+    def wants_batches(self, mode: str) -> bool:
+        return any(callback.wants_batches(mode) for callback in self.callbacks)
+
+    def wants_updates(self, mode: str) -> bool:
+        return any(callback.wants_updates(mode) for callback in self.callbacks)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return {"0:History": state, ...}: each callback's state by its place and class."""
+        return {key: callback.get_state() for key, callback in self._keyed().items()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Give each callback its state back; the callbacks must be those it was taken from."""
+        keyed = self._keyed()
+        if set(state) != set(keyed):
+            raise ValueError(
+                f"the state is of the callbacks {sorted(state)}, but these are {sorted(keyed)}"
+            )
+        for key, callback in keyed.items():
+            callback.set_state(state[key])
+
+    def release(self) -> None:
+        """Close the callbacks' bars and files; for a run that ends by an error or by Ctrl-C."""
+        for callback in self.callbacks:
+            try:
+                callback._release()
+            except Exception as error:  # noqa: BLE001 (an error is on its way already)
+                warnings.warn(f"{type(callback).__name__} could not close: {error!r}", stacklevel=2)
+
+    def _release(self) -> None:
+        self.release()
+
+    def _keyed(self) -> dict[str, Callback]:
+        return {f"{i}:{type(c).__name__}": c for i, c in enumerate(self.callbacks)}
+
+    def _has(self, kind: type[Callback]) -> bool:
+        return any(isinstance(callback, kind) for callback in self.callbacks)
+
+    def _find_hooks(self) -> None:
+        self._hooks = {hook: [c for c in self.callbacks if answers(c, hook)] for hook in HOOKS}
+
+    def _call(self, hook: str, *args: Any) -> None:
+        for callback in self._hooks[hook]:
+            try:
+                getattr(callback, hook)(*args)
+            except BaseException as error:
+                if hasattr(error, "add_note"):
+                    error.add_note(f"raised in {type(callback).__name__}.{hook}")
+                self.release()
+                raise
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._find_hooks()
+        self._call("on_train_begin", known(logs))
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self._call("on_train_end", known(logs))
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        self._call("on_test_begin", known(logs))
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        self._call("on_test_end", known(logs))
+
+    def on_predict_begin(self, logs: Logs | None = None) -> None:
+        self._call("on_predict_begin", known(logs))
+
+    def on_predict_end(self, logs: Logs | None = None) -> None:
+        self._call("on_predict_end", known(logs))
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._call("on_epoch_begin", epoch, known(logs))
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self._call("on_epoch_end", epoch, known(logs))
+
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_train_batch_begin", batch, known(logs))
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_train_batch_end", batch, known(logs))
+
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_test_batch_begin", batch, known(logs))
+
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_test_batch_end", batch, known(logs))
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_predict_batch_begin", batch, known(logs))
+
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._call("on_predict_batch_end", batch, known(logs))
+
+    # The old names of the training hooks.
+
+    def on_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_train_batch_begin(batch, logs)
+
+    def on_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self.on_train_batch_end(batch, logs)
+
+
+def flattened(callbacks: Any) -> list[Any]:
+    """Return the callbacks of a nested structure in order."""
+    return [] if callbacks is None else tree.flatten(callbacks)
+
+
+def checked(callback: Any) -> Callback:
+    """Return `callback`, or raise a TypeError that says what it is."""
+    if isinstance(callback, Callback):
+        return callback
+    if isinstance(callback, type) and issubclass(callback, Callback):
+        name = callback.__name__
+        raise TypeError(f"callbacks: expected an instance, got the class {name}; write {name}()")
+    raise TypeError(
+        f"callbacks: expected instances of kerasish.callbacks.Callback, got {callback!r} "
+        f"({type(callback).__module__}.{type(callback).__name__})"
+    )
+
+
+def answers(callback: Callback, hook: str) -> bool:
+    """Whether calling `hook` of `callback` does anything."""
+    alias = ALIASES.get(hook)
+    return has_hook(callback, hook) or (alias is not None and has_hook(callback, alias))
+
+
+def known(logs: Logs | None) -> Logs:
+    """Return `logs` itself, so that callbacks may add to it, or an empty dict."""
+    return {} if logs is None else logs

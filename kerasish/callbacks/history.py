@@ -1,0 +1,48 @@
+"""History: the record of what each epoch gave, which `fit` returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.values import plain
+
+
+class History(Callback):
+    """Each epoch's logs in lists: `history["loss"][i]` belongs to the i-th epoch run.
+
+    Attributes:
+        history: {name: [value of each epoch]}; grows on over several `fit` with the same object.
+        epoch: the epochs of the latest `fit`, from 0.
+
+    Example:
+        >>> history = History()
+        >>> history.on_epoch_end(0, {"loss": 0.5})
+        >>> history.history
+        {'loss': [0.5]}
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch: list[int] = []
+        self.history: dict[str, list[Any]] = {}
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.epoch = []
+        if self.model is not None:
+            self.model.history = self
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self.epoch.append(epoch)
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(plain(value))
+
+    def get_state(self) -> dict[str, Any]:
+        return {
+            "epoch": list(self.epoch),
+            "history": {name: list(values) for name, values in self.history.items()},
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.epoch = list(state["epoch"])
+        self.history = {name: list(values) for name, values in state["history"].items()}

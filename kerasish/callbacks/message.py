@@ -1,0 +1,15 @@
+"""Lines for the user that do not tear a progress bar apart."""
+
+from __future__ import annotations
+
+import sys
+
+
+def say(text: str) -> None:
+    """Print `text` on a line of its own, above a progress bar that is being drawn."""
+    tqdm = sys.modules.get("tqdm")
+    if tqdm is None:  # then no bar is open either
+        print(text, flush=True)
+    else:
+        tqdm.tqdm.write(text, file=sys.stdout)
+        sys.stdout.flush()

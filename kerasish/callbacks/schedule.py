@@ -1,0 +1,157 @@
+"""Callbacks that set the learning rate: LearningRateScheduler, ReduceLROnPlateau."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.message import say
+from kerasish.callbacks.monitor import Monitor
+from kerasish.callbacks.values import get_rate, plain, set_rate
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate at each epoch's start: rate = schedule(epoch, rate).
+
+    Args:
+        schedule: a function of the epoch (from 0) and the present rate, or of the epoch alone.
+        verbose: 1 says the rate at each epoch.
+
+    Raises:
+        ValueError: the schedule gave something other than a number.
+        TypeError: the optimizer follows a schedule of its own.
+
+    Example:
+        >>> halving = LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+        >>> halving.schedule(0, 0.1)
+        0.05
+    """
+
+    def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
+        super().__init__()
+        self.schedule = schedule
+        self.verbose = verbose
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        optimizer = self.model.optimizer
+        old = get_rate(optimizer)
+        given = self.schedule(epoch, old) if takes_two(self.schedule) else self.schedule(epoch)
+        rate = plain(given)
+        if not isinstance(rate, numbers.Real) or isinstance(rate, bool):
+            raise ValueError(
+                f"LearningRateScheduler: the schedule must give a float, got {given!r} "
+                f"for epoch {epoch}"
+            )
+        set_rate(optimizer, float(rate), "LearningRateScheduler")
+        if self.verbose > 0:
+            say(f"Epoch {epoch + 1}: learning rate set to {float(rate):.6g}")
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if logs is not None:
+            logs["learning_rate"] = get_rate(self.model.optimizer)
+
+
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Whether `function` can be called with two positional arguments."""
+    try:
+        inspect.signature(function).bind(0, 0.0)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin without a signature: (epoch, rate) is the documented form
+        return True
+    return True
+
+
+class ReduceLROnPlateau(Monitor):
+    """Multiplies the learning rate by `factor` when `monitor` has stopped getting better.
+
+    Args:
+        monitor: name of the watched log.
+        factor: new rate / old rate, below 1.
+        patience: epochs without improvement before the rate falls.
+        verbose: 1 says each change.
+        mode: "min", "max", or "auto" by the metric.
+        min_delta: least change that counts as better.
+        cooldown: epochs to wait after a change before counting again.
+        min_lr: lower bound of the rate.
+        **kwargs: accepted for old programs, without effect.
+
+    Raises:
+        ValueError: factor is 1 or more.
+        TypeError: while training, where the optimizer follows a schedule of its own.
+
+    Example:
+        >>> plateau = ReduceLROnPlateau("val_loss", factor=0.2, patience=5)
+        >>> plateau.in_cooldown()
+        False
+    """
+
+    _state = ("best", "wait", "cooldown_counter")
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        factor: float = 0.1,
+        patience: int = 10,
+        verbose: int = 0,
+        mode: str = "auto",
+        min_delta: float = 0.0001,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta)
+        if factor >= 1.0:
+            raise ValueError(f"ReduceLROnPlateau: factor must be below 1, got {factor}")
+        self.factor = factor
+        self.patience = patience
+        self.verbose = verbose
+        self.cooldown = cooldown
+        self.min_lr = min_lr
+        self._reset()
+
+    def _reset(self) -> None:
+        self.best = None
+        self.wait = 0
+        self.cooldown_counter = 0
+
+    def in_cooldown(self) -> bool:
+        """Whether a change of the rate is so recent that epochs are not counted yet."""
+        return self.cooldown_counter > 0
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        super().on_train_begin(logs)
+        self._reset()
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        value = self.get_monitor_value(logs)
+        if logs is not None:
+            logs["learning_rate"] = get_rate(self.model.optimizer)
+        if value is None:
+            return
+        if self.in_cooldown():
+            self.cooldown_counter -= 1
+            self.wait = 0
+        if self._is_improvement(value, self.best):
+            self.best = value
+            self.wait = 0
+        elif not self.in_cooldown():
+            self.wait += 1
+            if self.wait >= self.patience:
+                self._reduce(epoch)
+
+    def _reduce(self, epoch: int) -> None:
+        old = get_rate(self.model.optimizer)
+        # The rate lives in float32: one that was set to min_lr must not count as above it.
+        if old <= self.min_lr or math.isclose(old, self.min_lr, rel_tol=1e-6):
+            return
+        rate = max(old * self.factor, self.min_lr)
+        set_rate(self.model.optimizer, rate, "ReduceLROnPlateau")
+        self.cooldown_counter = self.cooldown
+        self.wait = 0
+        if self.verbose > 0:
+            say(f"Epoch {epoch + 1}: {self.monitor} rests, learning rate {old:.6g} -> {rate:.6g}")

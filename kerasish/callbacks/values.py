@@ -1,0 +1,63 @@
+"""The values of logs and of the optimizer's rate, as plain Python numbers, read and set."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as a Python number if it is one, or as it came.
+
+    Logs hold floats, NumPy scalars, arrays of one number, tensors, or objects that know their
+    number only when `float()` asks.
+
+    Example:
+        >>> plain(np.float32(0.5)), plain(np.array([2.0])), plain("text")
+        (0.5, 2.0, 'text')
+    """
+    if isinstance(value, (bool, int, float, str, bytes, list, tuple, dict)) or value is None:
+        return value
+    shape = getattr(value, "shape", ())
+    if math.prod(shape) != 1:
+        return np.asarray(value)
+    if shape or isinstance(value, np.generic):
+        return np.asarray(value).item()
+    return float(value) if hasattr(value, "__float__") else value
+
+
+def get_rate(optimizer: Any) -> float:
+    """Return the optimizer's learning rate.
+
+    Raises:
+        ValueError: the optimizer has none.
+    """
+    if not hasattr(optimizer, "learning_rate"):
+        raise ValueError(
+            f"expected an optimizer with a learning_rate, got {optimizer!r}; "
+            f"compile the model first"
+        )
+    rate = optimizer.learning_rate
+    if callable(rate):  # a schedule
+        rate = rate(optimizer.iterations)
+    return float(np.asarray(rate))
+
+
+def set_rate(optimizer: Any, value: float, who: str) -> None:
+    """Set the optimizer's learning rate; `who` wants it, for the error.
+
+    Raises:
+        TypeError: the rate follows a schedule object.
+    """
+    rate = optimizer.learning_rate
+    if callable(rate):
+        raise TypeError(
+            f"{who}: cannot set the learning rate, since the {type(optimizer).__name__}'s follows "
+            f"a {type(rate).__name__}; give the optimizer a number to set it while training"
+        )
+    if hasattr(rate, "assign"):
+        rate.assign(value)
+    else:
+        optimizer.learning_rate = value
