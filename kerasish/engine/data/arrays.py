@@ -1,0 +1,154 @@
+"""Arrays as data: in memory, on disk (h5py, memory maps) or sparse, cut into batches of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kerasish import tree
+from kerasish.engine.data.batch import Batch, row_counts
+from kerasish.engine.data.convert import map_leaves
+from kerasish.engine.data.data import Data, random_order
+from kerasish.engine.data.rows import ArrayRows, Rows, as_rows
+from kerasish.engine.data.weights import class_weights_of, combine
+
+DEFAULT_BATCH_SIZE = 32
+
+
+class ArrayData(Data):
+    """Batches of rows of equally long arrays.
+
+    In memory, `arrays` is the flat list of contiguous arrays (the user's own where dtype and
+    layout allow), `order(epoch)` the rows of an epoch in turn, `pack` puts gathered rows into
+    (x, y, sample_weight): what an engine needs that gathers the batches itself.
+
+    Args:
+        x: array or nested structure of arrays; the first axis counts samples.
+        y: targets likewise, or None.
+        sample_weight: weights likewise, or None.
+        class_weight: weight of each class in `y`; multiplies `sample_weight`.
+        batch_size: rows a batch; default 32, or such that `steps_per_epoch` batches hold them all.
+        steps_per_epoch: batches an epoch; default all.
+        shuffle: True for a new order of rows each epoch, "batch" for a new order of whole batches.
+        seed: the orders are a function of it and of the epoch's number.
+        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        class_weight: Any = None,
+        batch_size: int | None = None,
+        steps_per_epoch: int | None = None,
+        shuffle: bool | str = False,
+        seed: int = 0,
+        training: bool = True,
+    ) -> None:
+        super().__init__(steps_per_epoch, training)
+        self._shuffle = shuffle
+        self._seed = seed
+        self._class_weight = class_weight
+        parts = tuple(
+            map_leaves(part, lambda leaf, at: as_rows(leaf, at, at[0] == "x"), name)
+            for name, part in (("x", x), ("y", y), ("sample_weight", sample_weight))
+        )
+        self.num_samples = _count(parts)
+        if class_weight is not None and _is_array(parts[1]) and _is_array(parts[2] or parts[1]):
+            parts = (*parts[:2], self._weighted(parts))
+            self._class_weight = None
+        self._structure = parts
+        self._simple = not any(tree.is_nested(part) for part in parts)
+        self._rows: list[Rows] = [leaf for leaf in tree.flatten(parts) if leaf is not None]
+        self.in_memory = self._class_weight is None and all(r.in_memory for r in self._rows)
+        if batch_size is None:
+            batch_size = DEFAULT_BATCH_SIZE
+            if steps_per_epoch is not None:
+                batch_size = -(-self.num_samples // steps_per_epoch)
+        self.batch_size: int = batch_size
+        self._all_batches = -(-self.num_samples // batch_size)
+
+    @property
+    def num_batches(self) -> int:
+        return self._all_batches if self._steps is None else min(self._steps, self._all_batches)
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """The arrays of x, y and sample_weight in one flat list (only if `in_memory`)."""
+        return [rows.array for rows in self._rows if isinstance(rows, ArrayRows)]
+
+    def pack(self, flat: Any) -> Batch:
+        """Return (x, y, sample_weight) with the entries of `flat` where `arrays` came from."""
+        rest = iter(flat)
+        if self._simple:
+            x, y, w = (None if part is None else next(rest) for part in self._structure)
+            return x, y, w
+        leaves = [None if leaf is None else next(rest) for leaf in tree.flatten(self._structure)]
+        return tree.pack_sequence_as(self._structure, leaves)
+
+    def order(self, epoch: int = 0) -> np.ndarray:
+        """Return the indices of the rows of an epoch in turn, int64; batches are cut from it."""
+        whole, first, stop = self._window(epoch, self._all_batches)
+        start, end = first * self.batch_size, min(stop * self.batch_size, self.num_samples or 0)
+        if not self._shuffle:
+            return np.arange(start, end, dtype=np.int64)
+        return self._permutation(whole)[start:end]
+
+    def peek(self, epoch: int = 0) -> Batch:
+        return self._weigh(self.pack([rows.part(0, self.batch_size) for rows in self._rows]))
+
+    def _permutation(self, whole: int) -> np.ndarray:
+        count = self.num_samples or 0
+        if self._shuffle != "batch":
+            return random_order(count, self._seed, whole)
+        full = count // self.batch_size  # the short last batch stays the last
+        chunks = random_order(full, self._seed, whole)
+        rows = chunks[:, None] * self.batch_size + np.arange(self.batch_size)
+        return np.concatenate([rows.ravel(), np.arange(full * self.batch_size, count)])
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        whole, first, stop = self._window(epoch, self._all_batches)
+        order = self._permutation(whole) if self._shuffle else None
+        size, count = self.batch_size, self.num_samples or 0
+        for number in range(first + start, stop):
+            low, high = number * size, min((number + 1) * size, count)
+            if order is None:
+                flat = [rows.part(low, high) for rows in self._rows]
+            else:
+                flat = [rows.take(order[low:high]) for rows in self._rows]
+            yield self._weigh(self.pack(flat))
+        if self._steps is not None and stop - first < self._steps:
+            self._warn_short(f"x ({count} rows in batches of {size})", epoch, stop - first)
+
+    def _weigh(self, batch: Batch) -> Batch:
+        if self._class_weight is None:
+            return batch
+        x, y, sample_weight = batch
+        return x, y, combine(sample_weight, class_weights_of(y, self._class_weight))
+
+    def _weighted(self, parts: tuple[Any, Any, Any]) -> ArrayRows:
+        y, weight = (None if rows is None else rows.array for rows in parts[1:])
+        return ArrayRows(combine(weight, class_weights_of(y, self._class_weight)))
+
+
+def _is_array(rows: Any) -> bool:
+    return isinstance(rows, ArrayRows)
+
+
+def _count(parts: tuple[Any, Any, Any]) -> int:
+    leaves = [leaf for leaf in tree.flatten(parts) if leaf is not None]
+    if not any(leaf is not None for leaf in tree.flatten(parts[0])):
+        raise ValueError("x: expected an array or a structure of arrays, got none.")
+    counts = {leaf.count for leaf in leaves}
+    if len(counts) > 1:
+        raise ValueError(
+            f"All arrays must have the same number of samples (rows), got {row_counts(parts)}."
+        )
+    count = counts.pop()
+    if count == 0:
+        raise ValueError(f"x: expected at least one sample, got none (shape {leaves[0].shape}).")
+    return count

@@ -1,0 +1,98 @@
+"""One batch: (x, y, sample_weight), taken apart, put together, checked and converted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import tree
+from kerasish.engine.data.convert import map_leaves, to_array
+from kerasish.engine.data.weights import class_weights_of, combine
+
+Batch = tuple[Any, Any, Any]
+
+
+def unpack_x_y_sample_weight(data: Any) -> Batch:
+    """Return (x, y, sample_weight) of a batch of any of Keras's forms, None for absent parts.
+
+    Args:
+        data: `x`, or a tuple or list (x,), (x, y) or (x, y, sample_weight).
+
+    Example:
+        >>> unpack_x_y_sample_weight((1, 2))
+        (1, 2, None)
+    """
+    parts = tuple(data) if isinstance(data, list) else data
+    if not isinstance(parts, tuple):
+        return parts, None, None
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(
+            "A batch is x, (x,), (x, y) or (x, y, sample_weight); got "
+            f"{type(data).__name__} of {len(parts)} parts."
+        )
+    x, y, sample_weight = (*parts, None, None)[:3]
+    return x, y, sample_weight
+
+
+def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """Return the shortest form that `unpack_x_y_sample_weight` takes apart again.
+
+    Example:
+        >>> pack_x_y_sample_weight(1, 2), pack_x_y_sample_weight([1, 2]), pack_x_y_sample_weight(1)
+        ((1, 2), ([1, 2],), 1)
+    """
+    if sample_weight is not None:
+        return x, y, sample_weight
+    if y is not None:
+        return x, y
+    return (x,) if isinstance(x, (list, tuple)) else x
+
+
+def to_batch(data: Any, place: str, class_weight: Any = None) -> Batch:
+    """Return (x, y, sample_weight) of NumPy arrays from a batch that user code made.
+
+    Args:
+        data: what the generator, data set or loader gave.
+        place: where it came from, for errors: "batch 3 of the generator".
+        class_weight: weight of each class, or None.
+
+    Raises:
+        ValueError: wrong number of parts, no arrays, or parts with unequal numbers of rows.
+    """
+    if not isinstance(data, (tuple, list)):
+        data = (data,)
+    if not 1 <= len(data) <= 3:
+        raise ValueError(
+            f"{place}: expected (x,), (x, y) or (x, y, sample_weight), got "
+            f"{type(data).__name__} of {len(data)} parts."
+        )
+    if data[0] is None:
+        raise ValueError(f"{place}: expected x to be an array or a structure of arrays, got None.")
+    x, y, sample_weight = (
+        map_leaves(part, lambda leaf, name: _leaf(leaf, name, place), name)
+        for name, part in zip(("x", "y", "sample_weight"), (*data, None, None))
+    )
+    _check_rows((x, y, sample_weight), place)
+    if class_weight is not None:
+        sample_weight = combine(sample_weight, class_weights_of(y, class_weight))
+    return x, y, sample_weight
+
+
+def _leaf(leaf: Any, name: str, place: str) -> Any:
+    return to_array(leaf, f"{place}: {name}", strings=name.startswith("x"))
+
+
+def _check_rows(batch: Batch, place: str) -> None:
+    counts = {leaf.shape[0] for leaf in tree.flatten(batch) if leaf is not None and leaf.ndim}
+    if len(counts) > 1:
+        raise ValueError(f"{place}: expected equal numbers of rows, got {row_counts(batch)}.")
+
+
+def row_counts(batch: Batch) -> str:
+    """Return the number of rows of every array in words: "x: 4, y['a']: 5"."""
+    named: list[str] = []
+    for part, structure in zip(("x", "y", "sample_weight"), batch):
+        for path, leaf in tree.flatten_with_path(structure):
+            if leaf is not None and leaf.shape:
+                keys = "".join(f"[{key!r}]" for key in path)
+                named.append(f"{part}{keys}: {leaf.shape[0]}")
+    return ", ".join(named)

@@ -1,0 +1,165 @@
+"""What `fit`, `evaluate` and `predict` see of any data: numbered epochs of batches."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from types import TracebackType
+
+import numpy as np
+
+from kerasish.engine.data.batch import Batch
+
+
+class Epoch(Iterator[Batch]):
+    """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self._pushed_back: list[Batch] = []
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Batch:
+        return self._pushed_back.pop() if self._pushed_back else next(self._batches)
+
+    def push_back(self, batch: Batch) -> None:
+        """Make `batch` the next one again."""
+        self._pushed_back.append(batch)
+
+    def close(self) -> None:
+        """Stop reading. Closing twice does no harm."""
+        self._pushed_back.clear()
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Epoch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Data:
+    """Numbered epochs of (x, y, sample_weight) batches.
+
+    Attributes:
+        num_samples: rows in all, None where unknown.
+        num_batches: batches an epoch, None where unknown (it becomes known after one epoch).
+        batch_size: rows a batch, None where whoever makes the batches decides.
+        in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
+        exhausted: set when a generator has run dry: no later epoch has a batch, training stops.
+    """
+
+    num_samples: int | None = None
+    batch_size: int | None = None
+    in_memory = False
+    exhausted = False
+
+    def __init__(self, steps_per_epoch: int | None = None, training: bool = True) -> None:
+        self._steps = steps_per_epoch
+        self._steps_name = "steps_per_epoch" if training else "steps"
+        self._held: tuple[int, Epoch] | None = None
+        self._open: Epoch | None = None
+        self._warned = False
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._steps
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Epoch:
+        """Return the batches of an epoch, from batch `start` on.
+
+        Args:
+            epoch: number of the epoch, from 0; the order of the rows is a function of it.
+            start: batches to leave out at the beginning: where an interrupted epoch goes on.
+        """
+        held, self._held = self._held, None
+        if held is not None and held[0] == epoch and start == 0:
+            return held[1]
+        if held is not None:
+            held[1].close()
+        self._open = Epoch(self._batches(epoch, start))
+        return self._open
+
+    def peek(self, epoch: int = 0) -> Batch:
+        """Return the first batch of an epoch; `epoch(epoch)` gives it again.
+
+        Raises:
+            ValueError: there is no batch.
+        """
+        batches = self.epoch(epoch)
+        try:
+            first = next(batches)
+        except StopIteration:
+            raise ValueError("x: expected at least one batch of data, got none.") from None
+        batches.push_back(first)
+        self._held = (epoch, batches)
+        return first
+
+    def close(self) -> None:
+        """Stop whatever still reads: threads, iterators."""
+        self._held = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Data:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        raise NotImplementedError(f"{type(self).__name__} must define `_batches`.")
+
+    def _window(self, epoch: int, batches: int) -> tuple[int, int, int]:
+        """Return (pass over the data, first batch, end) of an epoch over `batches` batches.
+
+        With fewer steps than batches an epoch goes on where the one before it stopped, as in Keras.
+        """
+        if self._steps is None or self._steps >= batches:
+            return epoch, 0, batches
+        parts = -(-batches // self._steps)
+        whole, part = divmod(epoch, parts)
+        first = part * self._steps
+        return whole, first, min(first + self._steps, batches)
+
+    def _warn_short(self, what: str, epoch: int, seen: int) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        end = "training stops" if self.exhausted else "the epoch ends there"
+        wanted = "" if self._steps is None else f" of {self._steps_name}={self._steps}"
+        warnings.warn(
+            f"{what} ran out of data in epoch {epoch + 1} after {seen} batches{wanted}: {end}. "
+            f"Let it give more batches (a generator: `while True:`), or lower {self._steps_name} "
+            "or epochs.",
+            stacklevel=2,
+        )
+
+
+def random_order(count: int, seed: int, epoch: int) -> np.ndarray:
+    """Return a permutation of 0 .. count - 1 that is a function of (seed, epoch) alone, int64.
+
+    The bits are Philox4x64-10's with `seed` as key; each epoch owns 2**64 counters.
+
+    Example:
+        >>> bool((random_order(9, 1, 2) == random_order(9, 1, 2)).all())
+        True
+    """
+    key = seed % 2**64
+    bits = np.random.Philox(key=key, counter=np.array([0, epoch, 0, 0], np.uint64))
+    return np.random.Generator(bits).permutation(count).astype(np.int64, copy=False)

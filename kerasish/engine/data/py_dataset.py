@@ -1,0 +1,201 @@
+"""`PyDataset`, batches by number, and the threads that read them ahead."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.data import Data, random_order
+from kerasish.engine.data.streams import add_place
+
+
+class PyDataset:
+    """Base class of data sets that give batch number `index`: safe to read from several threads.
+
+    Define `__getitem__(index)`, which returns (x,), (x, y) or (x, y, sample_weight), and `__len__`
+    or `num_batches`, the number of batches (None: endless, then `fit` needs `steps_per_epoch`).
+
+    Args:
+        workers: threads that read ahead; 0 or 1 reads in the main thread, when a batch is wanted.
+        use_multiprocessing: accepted for Keras's sake. Workers are threads here as well: batches
+            need not be copied between processes, and NumPy, h5py and file reading release the GIL.
+        max_queue_size: batches read ahead at most.
+
+    Example:
+        >>> class Squares(PyDataset):
+        ...     def __len__(self):
+        ...         return 3
+        ...     def __getitem__(self, index):
+        ...         x = np.arange(index, index + 4.0)
+        ...         return x, x ** 2
+        >>> import numpy as np
+        >>> Squares(workers=2).num_batches
+        3
+    """
+
+    # Class attributes, so that a subclass that does not call super().__init__() works too.
+    workers: int = 1
+    use_multiprocessing: bool = False
+    max_queue_size: int = 10
+
+    def __init__(
+        self, workers: int = 1, use_multiprocessing: bool = False, max_queue_size: int = 10
+    ) -> None:
+        if workers < 0 or max_queue_size < 1:
+            raise ValueError(
+                "PyDataset: expected workers >= 0 and max_queue_size >= 1, got "
+                f"workers={workers}, max_queue_size={max_queue_size}."
+            )
+        self.workers = workers
+        self.use_multiprocessing = use_multiprocessing
+        self.max_queue_size = max_queue_size
+
+    def __getitem__(self, index: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define `__getitem__(self, index)`.")
+
+    @property
+    def num_batches(self) -> int | None:
+        """Number of batches, None for endless data."""
+        if hasattr(self, "__len__"):
+            return len(self)
+        raise NotImplementedError(
+            f"{type(self).__name__} must define `__len__` or the property `num_batches` "
+            "(None for endless data)."
+        )
+
+    def on_epoch_begin(self) -> None:
+        """Called before the first batch of each epoch is read."""
+
+    def on_epoch_end(self) -> None:
+        """Called after the last batch of each epoch was used."""
+
+
+class PyDatasetData(Data):
+    """The batches of a `PyDataset` in order, or in a new order each epoch, read ahead by threads.
+
+    Args:
+        dataset: the `PyDataset`, or an object with its methods.
+        class_weight: weight of each class in y, or None.
+        steps_per_epoch: batches an epoch; default all.
+        shuffle: whether each epoch takes the batches in a new order.
+        seed: the orders are a function of it and of the epoch's number.
+        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        class_weight: Any = None,
+        steps_per_epoch: int | None = None,
+        shuffle: bool | str = False,
+        seed: int = 0,
+        training: bool = True,
+    ) -> None:
+        super().__init__(steps_per_epoch, training)
+        self._dataset = dataset
+        self._class_weight = class_weight
+        self._shuffle = bool(shuffle)
+        self._seed = seed
+        self._what = type(dataset).__name__
+        total = dataset.num_batches
+        if total is None and steps_per_epoch is None:
+            raise ValueError(
+                f"{self._steps_name}: expected a number, got None, while {self._what} is endless "
+                "(its num_batches is None)."
+            )
+        if total == 0:
+            raise ValueError(
+                f"x: expected at least one batch from {self._what}, got num_batches 0."
+            )
+
+    @property
+    def num_batches(self) -> int | None:
+        total = self._dataset.num_batches
+        if total is None or self._steps is None:
+            return self._steps or total
+        return min(self._steps, total)
+
+    def _indices(self, epoch: int, total: int | None) -> Iterable[int]:
+        if total is None:
+            steps = self._steps or 0
+            return range(epoch * steps, (epoch + 1) * steps)
+        whole, first, stop = self._window(epoch, total)
+        if self._shuffle:
+            return random_order(total, self._seed, whole)[first:stop].tolist()
+        return range(first, stop)
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        dataset = self._dataset
+        dataset.on_epoch_begin()
+        indices = list(self._indices(epoch, dataset.num_batches))
+        workers = dataset.workers
+        if workers > 1 or (workers and dataset.use_multiprocessing):
+            yield from read_ahead(
+                self._read, indices[start:], workers, max(dataset.max_queue_size, workers)
+            )
+        else:
+            for index in indices[start:]:
+                yield self._read(index)
+        dataset.on_epoch_end()
+        if self._steps is not None and len(indices) < self._steps:
+            self._warn_short(self._what, epoch, len(indices))
+
+    def _read(self, index: int) -> Batch:
+        place = f"batch {index} of {self._what}"
+        try:
+            data = self._dataset[index]
+        except Exception as error:
+            add_place(error, place)
+            raise
+        return to_batch(data, place, self._class_weight)
+
+
+def read_ahead(
+    read: Callable[[int], Batch], indices: Iterable[int], workers: int, depth: int
+) -> Iterator[Batch]:
+    """Yield read(i) for each index in order, with up to `depth` of them read ahead by threads.
+
+    An error in a thread is raised here, when its batch is due, with the thread's traceback.
+    The threads are daemons: one that hangs in user code cannot keep the process from ending.
+    """
+    tasks: queue.SimpleQueue[tuple[Future[Batch], int] | None] = queue.SimpleQueue()
+    pending: deque[Future[Batch]] = deque()
+    threads = [
+        threading.Thread(target=_work, args=(read, tasks), daemon=True, name=f"kerasish-data-{n}")
+        for n in range(workers)
+    ]
+    for thread in threads:
+        thread.start()
+    rest = iter(indices)
+    try:
+        while True:
+            while len(pending) < depth and (index := next(rest, None)) is not None:
+                pending.append(Future())
+                tasks.put((pending[-1], index))
+            if not pending:
+                return
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+        for _ in threads:
+            tasks.put(None)
+        for thread in threads:
+            thread.join(timeout=1.0)  # a slow read may end by itself later
+
+
+def _work(read: Callable[[int], Batch], tasks: queue.SimpleQueue[Any]) -> None:
+    while (task := tasks.get()) is not None:
+        future, index = task
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            future.set_result(read(index))
+        except BaseException as error:  # noqa: BLE001 - raised again where the batch is due
+            future.set_exception(error)
+        del task, future  # keep no batch alive while waiting

@@ -1,0 +1,160 @@
+"""Row readers: one array-like thing of `count` rows, read by index without touching the others."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from kerasish.engine.data.convert import cast, to_array
+
+_LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
+
+
+class Rows(Protocol):
+    """What the data adapters ask of an array-like thing."""
+
+    in_memory: bool
+    count: int
+    shape: tuple[int, ...]
+
+    def part(self, start: int, stop: int) -> np.ndarray:
+        """Return the rows start .. stop - 1."""
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        """Return the rows at `indices`, in that order."""
+
+
+class ArrayRows:
+    """Rows of a contiguous NumPy array in memory; parts are views, nothing is copied."""
+
+    in_memory = True
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = np.ascontiguousarray(array)
+        self.shape = self.array.shape
+        self.count = self.shape[0]
+
+    def part(self, start: int, stop: int) -> np.ndarray:
+        return self.array[start:stop]
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return np.take(self.array, indices, axis=0)
+
+
+class SparseRows:
+    """Rows of a SciPy sparse matrix, made dense a batch at a time."""
+
+    in_memory = False
+
+    def __init__(self, matrix: Any, name: str) -> None:
+        self._matrix = matrix.tocsr()
+        self._name = name
+        self.shape = tuple(matrix.shape)
+        self.count = self.shape[0]
+
+    def part(self, start: int, stop: int) -> np.ndarray:
+        return cast(self._matrix[start:stop].toarray(), self._name)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        return cast(self._matrix[indices].toarray(), self._name)
+
+
+class StoredRows:
+    """Rows of something that lives elsewhere: an h5py dataset, a memory map, any sliceable thing.
+
+    Scattered rows are read in ascending order, each once, which is what HDF5 demands and what
+    disks like, and are put into the order asked for afterwards.
+    """
+
+    in_memory = False
+
+    def __init__(self, source: Any, name: str, strings: bool = False) -> None:
+        self._source = source
+        self._name = name
+        self._strings = strings
+        self._one_by_one = False
+        self.shape = tuple(source.shape)
+        self.count = self.shape[0] if self.shape else 0
+
+    def part(self, start: int, stop: int) -> np.ndarray:
+        return to_array(self._source[start:stop], self._name, self._strings)
+
+    def take(self, indices: np.ndarray) -> np.ndarray:
+        unique, inverse = np.unique(indices, return_inverse=True)
+        if not unique.size:
+            return self.part(0, 0)
+        if unique[-1] - unique[0] + 1 == unique.size:
+            rows = self.part(int(unique[0]), int(unique[-1]) + 1)
+        else:
+            rows = to_array(self._read(unique), self._name, self._strings)
+        return np.take(rows, inverse, axis=0)
+
+    def _read(self, ascending: np.ndarray) -> Any:
+        if not self._one_by_one:
+            try:
+                return self._source[ascending]
+            except (TypeError, IndexError):
+                self._one_by_one = True  # it knows integers and slices only
+        return np.stack([np.asarray(self._source[int(i)]) for i in ascending])
+
+
+class RowRange:
+    """The rows start .. stop - 1 of a stored source, itself sliceable; nothing is read yet."""
+
+    def __init__(self, source: Any, start: int, stop: int) -> None:
+        self._source = source
+        self._start = start
+        self.shape = (stop - start, *source.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            start, stop, step = key.indices(len(self))
+            return self._source[start + self._start : stop + self._start : step]
+        return self._source[key + self._start]
+
+
+def is_stored(value: Any) -> bool:
+    """Return whether `value` is read row by row rather than taken into memory at once."""
+    if isinstance(value, np.ndarray):
+        return isinstance(value, np.memmap) and value.ndim > 0
+    return (
+        hasattr(value, "shape")
+        and hasattr(value, "__getitem__")
+        and not any(hasattr(value, mark) for mark in _LOADED)
+        and not isinstance(value, np.generic)
+    )
+
+
+def is_sparse(value: Any) -> bool:
+    """Return whether `value` is a SciPy sparse matrix or array."""
+    return hasattr(value, "tocsr") and hasattr(value, "toarray")
+
+
+def as_rows(value: Any, name: str, strings: bool = False) -> Rows:
+    """Return the reader that fits `value`.
+
+    Raises:
+        ValueError: `value` is no array, or has no rows.
+    """
+    rows: Rows
+    if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+        array = to_array(value, name, strings)
+    elif is_sparse(value):
+        return SparseRows(value, name)
+    elif is_stored(value):
+        rows = StoredRows(value, name, strings)
+        if rows.shape:
+            return rows
+        array = np.asarray(value)
+    else:
+        array = to_array(value, name, strings)
+    if array.ndim == 0:
+        raise ValueError(
+            f"{name}: expected an array whose first axis counts the samples, got the single value "
+            f"{array.item()!r} ({type(value).__name__}). Wrap one sample as [value]."
+        )
+    return ArrayRows(array)

@@ -1,0 +1,118 @@
+"""Generators, iterators and re-iterables of ready-made batches (a torch DataLoader)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.data import Data
+
+_END = object()
+
+
+def add_place(error: BaseException, place: str) -> None:
+    """Say in `error`, which stays what it is, where it happened."""
+    note = f"This happened while reading {place}."
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.args and isinstance(error.args[0], str):  # Python 3.10
+        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+
+
+class StreamData(Data):
+    """Batches as an iterator gives them, (x,), (x, y) or (x, y, sample_weight).
+
+    A generator is read once from beginning to end, `steps_per_epoch` batches an epoch; without
+    `steps_per_epoch` the first epoch reads all of it. Anything that can be iterated again starts
+    anew each epoch, unless `steps_per_epoch` cuts it: then the next epoch goes on from there.
+
+    Args:
+        source: the generator, iterator or iterable.
+        class_weight: weight of each class in y, or None.
+        steps_per_epoch: batches an epoch, or None.
+        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        class_weight: Any = None,
+        steps_per_epoch: int | None = None,
+        training: bool = True,
+    ) -> None:
+        super().__init__(steps_per_epoch, training)
+        self._source = source
+        self._class_weight = class_weight
+        self._once = hasattr(source, "__next__")
+        self._iterator: Any = source if self._once else None
+        self._given = 0
+        self._what = f"the {type(source).__name__}"
+        self._length = _length(source)
+
+    @property
+    def num_batches(self) -> int | None:
+        if self._steps is None or self._length is None:
+            return self._steps or self._length
+        return min(self._steps, self._length)
+
+    def close(self) -> None:
+        super().close()
+        if not self._once:
+            self._iterator = None  # dropped, so that a loader's workers end
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        if not self._once and (self._steps is None or self._iterator is None):
+            self._iterator = iter(self._source)
+        seen = 0
+        while self._steps is None or seen < self._steps:
+            data = self._next(epoch, seen)
+            if data is _END and seen == 0 and self._begin_again():
+                data = self._next(epoch, seen)
+            if data is _END:
+                break
+            seen += 1
+            self._given += 1
+            if seen > start:
+                yield to_batch(data, self._place(epoch, seen), self._class_weight)
+        else:
+            return
+        self._ended(epoch, seen)
+
+    def _place(self, epoch: int, number: int) -> str:
+        return f"batch {number} of epoch {epoch + 1} from {self._what}"
+
+    def _next(self, epoch: int, seen: int) -> Any:
+        try:
+            return next(self._iterator, _END)
+        except Exception as error:
+            add_place(error, self._place(epoch, seen + 1))
+            raise
+
+    def _begin_again(self) -> bool:
+        """Start a re-iterable anew if the epoch before ended exactly at its end."""
+        if self._once or self._steps is None or not self._given:
+            return False
+        self._iterator = iter(self._source)
+        return True
+
+    def _ended(self, epoch: int, seen: int) -> None:
+        if not self._given:
+            raise ValueError(f"x: expected at least one batch from {self._what}, got none.")
+        if not self._once:
+            self._iterator = None
+        if self._steps is None and seen:
+            self._length = seen
+            return
+        self.exhausted = self._once
+        self._warn_short(self._what, epoch, seen)
+
+
+def _length(source: Any) -> int | None:
+    """Return len(source), None where it has none or does not know it."""
+    if not hasattr(source, "__len__"):
+        return None
+    try:
+        return len(source)
+    except TypeError:  # how a torch DataLoader over a stream and an endless tf.data say so
+        return None
