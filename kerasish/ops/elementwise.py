@@ -77,7 +77,7 @@ def divide(xp, x1, x2):
     return xp.true_divide(x1, x2)
 
 
-@op("elementwise", broadcast, None, "same", examples=[((integers(-9, 9), integers(1, 5)), {})])
+@op("elementwise", broadcast, None, "number", examples=[((integers(-9, 9), integers(1, 5)), {})])
 def floor_divide(xp, x1, x2):
     """floor(x1 / x2)."""
     return xp.floor_divide(x1, x2)
@@ -87,7 +87,7 @@ def floor_divide(xp, x1, x2):
     "elementwise",
     broadcast,
     lambda g, y, a, b: (g, negative(multiply(g, floor(divide(a, b))))),
-    "same",
+    "number",
     examples=[
         ((numbers(1.1, 1.9), numbers(2.1, 2.9)), {}),
         ((integers(-9, 9), integers(1, 5)), {}),
@@ -108,7 +108,7 @@ def _power_grad(g, y, a, b):
     "elementwise",
     broadcast,
     _power_grad,
-    "same",
+    "number",
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
 def power(xp, x1, x2):
@@ -176,7 +176,13 @@ def sign(xp, x):
     return xp.sign(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, multiply(x, 2)),), examples=SINGLE)
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(g, multiply(x, 2)),),
+    "number",
+    examples=SINGLE,
+)
 def square(xp, x):
     """x * x."""
     return xp.square(x)
@@ -502,19 +508,19 @@ def erfinv(xp, x):
     return xp.where(xp.absolute(wide) < 1, y, edge).astype(x.dtype)
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@op("elementwise", same, None, "float", examples=SINGLE)
 def floor(xp, x):
     """The largest whole number <= x."""
     return xp.floor(x)
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@op("elementwise", same, None, "float", examples=SINGLE)
 def ceil(xp, x):
     """The smallest whole number >= x."""
     return xp.ceil(x)
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@op("elementwise", same, None, "float", examples=SINGLE)
 def rint(xp, x):
     """The nearest whole number, halves to even."""
     return xp.rint(x)
@@ -672,13 +678,13 @@ def bitwise_not(xp, x):
     return xp.invert(x)
 
 
-@op("bits", broadcast, None, "same", examples=SHIFTS)
+@op("bits", broadcast, None, "number", examples=SHIFTS)
 def left_shift(xp, x, y):
     """x * 2 ** y."""
     return xp.left_shift(x, y)
 
 
-@op("bits", broadcast, None, "same", examples=SHIFTS)
+@op("bits", broadcast, None, "number", examples=SHIFTS)
 def right_shift(xp, x, y):
     """floor(x / 2 ** y)."""
     return xp.right_shift(x, y)

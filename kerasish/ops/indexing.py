@@ -167,7 +167,7 @@ def _write_shape(x: Spec, indices: Spec, updates: Spec) -> Spec:
 
 def _write_grad(g, y, x, indices, updates):
     into = read_at(g, indices)
-    return write_at(g, indices, multiply(into, 0)), into
+    return write_at(g, indices, multiply(into, 0)), None, into
 
 
 def _distinct(rng):

@@ -70,4 +70,6 @@ def _matmul_grad(g, y, a, b):
 )
 def matmul(xp, x1, x2):
     """The matrix product over the last axis of x1 and the last but one of x2."""
-    return xp.matmul(x1, x2)
+    y = xp.matmul(x1, x2)
+    # NumPy multiplies bfloat16 matrices in float32 and leaves the product there.
+    return y if y.dtype == x1.dtype else y.astype(x1.dtype)

@@ -165,7 +165,7 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
     """Return x divided by its norm of the given order along `axis`, which counts as >= epsilon.
 
     Example:
-        >>> normalize([3.0, 4.0]).numpy().round(4).tolist()
+        >>> [round(v, 4) for v in normalize([3.0, 4.0]).tolist()]
         [0.6, 0.8]
     """
     if not isinstance(order, int) or order < 1:

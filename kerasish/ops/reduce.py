@@ -223,12 +223,11 @@ def _cumsum_grad(g, y, x, axis):
 
 @op(
     "reduce",
-    lambda x, axis: Spec(x.shape, sum_dtype(x.dtype)),
+    lambda x, axis: Spec(x.shape, "int32" if x.dtype == "bool" else x.dtype),
     _cumsum_grad,
     canonical=_along_canonical,
     examples=ALONG,
 )
 def running_sum(xp, x, *, axis=-1):
     """The sums of x up to each place along `axis`."""
-    dtype = dtypes.array_dtype(sum_dtype(dtypes.name_of(x.dtype)))
-    return xp.cumsum(x, axis=axis, dtype=dtype)
+    return xp.cumsum(x, axis=axis, dtype=xp.int32 if x.dtype == bool else x.dtype)
