@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -67,7 +68,8 @@ class Data:
         self._steps = steps_per_epoch
         self._steps_name = "steps_per_epoch" if training else "steps"
         self._held: tuple[int, Epoch] | None = None
-        self._open: Epoch | None = None
+        # Weak: reading threads know this object, which must not keep a dropped epoch alive.
+        self._open: weakref.ref[Epoch] | None = None
         self._warned = False
 
     @property
@@ -86,8 +88,9 @@ class Data:
             return held[1]
         if held is not None:
             held[1].close()
-        self._open = Epoch(self._batches(epoch, start))
-        return self._open
+        opened = Epoch(self._batches(epoch, start))
+        self._open = weakref.ref(opened)
+        return opened
 
     def peek(self, epoch: int = 0) -> Batch:
         """Return the first batch of an epoch; `epoch(epoch)` gives it again.
@@ -106,10 +109,10 @@ class Data:
 
     def close(self) -> None:
         """Stop whatever still reads: threads, iterators."""
-        self._held = None
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        opened = None if self._open is None else self._open()
+        if opened is not None:
+            opened.close()
+        self._held = self._open = None
 
     def __enter__(self) -> Data:
         return self
