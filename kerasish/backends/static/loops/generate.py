@@ -23,7 +23,7 @@ from kerasish.backends.static.loops.description import SIZES, Kernel, Node, cons
 from kerasish.backends.static.loops.plan import Loop, LoopPlan
 
 BLOCK = 4096  # columns added up before their sum joins the row's
-ROW_BLOCK = 64  # rows added up before their sums join the group's
+ROW_BLOCK = 8  # rows added up before their sums join the group's (as many streams as are prefetched)
 NO_INDEX = 2**31 - 1
 
 State = list[Value]

@@ -1,0 +1,201 @@
+"""The kernel cache: memory, disk, damage, many processes, code without addresses."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kerasish.backends.static import kernels, machine_code
+from kerasish.backends.static.loops.description import KernelBuilder
+
+SCRIPT = """
+import sys, ctypes
+import numpy as np
+from kerasish.backends.static import kernels
+from kerasish.backends.static.driver import load_runtime
+from kerasish.backends.static.loops import arguments
+from kerasish.backends.static.loops.description import KernelBuilder
+built = []
+for number in range(3):
+    k = KernelBuilder()
+    x = k.input("float32")
+    k.output(k.op("tanh", x) + float(number) + k.op("sin", x) * 0.0)
+    built.append(k.build())
+addresses = kernels.compile_many(built)
+x = np.linspace(-50, 50, 77).astype(np.float32)
+for number, (kernel, address) in enumerate(zip(built, addresses)):
+    y = np.zeros_like(x)
+    block = arguments.pack(kernel, [x.ctypes.data, y.ctypes.data], columns=77,
+                           table=load_runtime().table)
+    assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)(block.ctypes.data) == 0
+    assert np.allclose(y, np.tanh(x) + number, atol=1e-5)
+print(kernels.statistics.compiled, kernels.statistics.read, "llvmlite" in sys.modules)
+"""
+
+
+def start(folder):
+    root = Path(kernels.__file__).parents[3]
+    environment = {**os.environ, "KERASISH_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = str(root)
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], env=environment, text=True, cwd=root,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    compiled, read, imported = out.split()
+    return int(compiled), int(read), imported == "True"
+
+
+def some_kernel(number=1.0):
+    k = KernelBuilder()
+    k.output(k.input("float32") * number)
+    return k.build()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path))
+    kernels.forget()
+    return tmp_path
+
+
+def count(action):
+    before = kernels.statistics.compiled, kernels.statistics.read
+    action()
+    return kernels.statistics.compiled - before[0], kernels.statistics.read - before[1]
+
+
+def test_a_second_process_compiles_nothing_and_needs_no_code_generator(tmp_path):
+    first, read, imported = finish(start(tmp_path))
+    assert first > 3
+    assert (read, imported) == (0, True)
+    compiled, read, imported = finish(start(tmp_path))
+    assert (compiled, read) == (0, first)
+    # Where flat images are not made (another platform), objects need llvmlite to be loaded.
+    assert imported is (machine_code.host_target().level == "generic")
+
+
+def test_many_processes_at_once(tmp_path):
+    results = [finish(process) for process in [start(tmp_path) for _ in range(4)]]
+    assert len({compiled + read for compiled, read, _ in results}) == 1
+    assert not list(tmp_path.rglob(".new-*"))
+
+
+def test_equal_structures_compile_once(folder):
+    assert count(lambda: kernels.compile_many([some_kernel(), some_kernel()])) == (1, 0)
+    assert count(lambda: kernels.compile_one(some_kernel())) == (0, 0)
+    assert kernels.compile_one(some_kernel()) != kernels.compile_one(some_kernel(2.0))
+    kernels.forget()
+    assert count(lambda: kernels.compile_many([some_kernel(), some_kernel(2.0)])) == (0, 2)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "gone", "pointer"])
+def test_damaged_entries_are_built_again(folder, run_kernel, damage):
+    kernels.compile_one(some_kernel())
+    (pack,) = (p for p in (folder / "kernels").iterdir() if p.is_file())
+    data = bytearray(pack.read_bytes())
+    if damage == "gone":
+        pack.unlink()
+    elif damage == "pointer":
+        key = kernels.kernel_key(some_kernel(), machine_code.host_target())
+        (folder / "kernels" / key[1:3] / key).write_bytes(b"\xff../../etc")
+    else:
+        data[-20] ^= 1
+        pack.write_bytes({"cut": data[:-10], "flip": data, "empty": b""}[damage])
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(some_kernel())) == (1, 0)
+    x = np.arange(9, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert run_kernel(some_kernel(), [x, y], columns=9) == 0
+    np.testing.assert_array_equal(x, y)
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(some_kernel())) == (0, 1)
+
+
+@pytest.mark.parametrize("obstacle", ["file", "read-only", "off"])
+def test_without_a_folder_the_memory_serves(tmp_path, monkeypatch, obstacle):
+    place = tmp_path / "cache"
+    if obstacle == "file":
+        place.write_text("in the way")
+    elif obstacle == "read-only":
+        place.mkdir()
+        place.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    monkeypatch.setenv("KERASISH_CACHE_DIR", "" if obstacle == "off" else str(place))
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(some_kernel(3.0))) == (1, 0)
+    assert count(lambda: kernels.compile_one(some_kernel(3.0))) == (0, 0)
+    if obstacle == "off":
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("KERASISH_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kernels.cache_folder() == tmp_path / "kerasish" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert kernels.cache_folder() == tmp_path / ".cache" / "kerasish" / "kernels"
+
+
+def test_other_targets_have_other_keys():
+    host = machine_code.host_target()
+    other = machine_code.Target("sse", "x86-64-v2")
+    if host.level != "sse":
+        assert kernels.kernel_key(some_kernel(), host) != kernels.kernel_key(some_kernel(), other)
+    assert kernels.kernel_key(some_kernel(), host) != kernels.kernel_key(some_kernel(2.0), host)
+
+
+def test_objects_load_where_images_cannot(monkeypatch, folder, run_kernel):
+    """The way of other platforms: llvmlite links the object."""
+    monkeypatch.setattr(machine_code, "link_flat", lambda data, symbols: None)
+    k = KernelBuilder()
+    k.output(k.op("exp", k.input("float32")) * 7.0)
+    kernel = k.build()
+    kernels.compile_one(kernel)
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(kernel)) == (0, 1)
+    x = np.linspace(-3, 3, 50).astype(np.float32)
+    y = np.zeros_like(x)
+    assert run_kernel(kernel, [x, y], columns=50) == 0
+    np.testing.assert_allclose(y, np.exp(x) * 7, rtol=1e-6)
+
+
+def test_the_code_holds_no_address(folder):
+    """The same structure gives the same bytes in another process: nothing of this one is in it."""
+    target = machine_code.host_target()
+    key = kernels.kernel_key(some_kernel(5.0), target)
+    code = kernels.build({key: some_kernel(5.0)}, target)
+    assert kernels.unpack(kernels.pack(code)) == code
+    here = [kernels.compile_one(some_kernel(5.0)), id(folder)]
+    assert all(a.to_bytes(8, "little") not in code.data for a in here)
+
+
+def test_the_processor_can_be_held_back(monkeypatch):
+    if machine_code.host_target("sse").level == "generic":
+        pytest.skip("levels are those of x86-64; this is another processor")
+    assert machine_code.host_target("sse").level == "sse"
+    monkeypatch.setenv("KERASISH_CPU", "sse")
+    machine_code.host_target.cache_clear()
+    assert machine_code.host_target().level == "sse"
+    monkeypatch.delenv("KERASISH_CPU")
+    machine_code.host_target.cache_clear()
+
+
+@pytest.mark.parametrize("level", ["avx512", "avx2", "sse"])
+def test_every_level_can_be_compiled_here(level):
+    """AVX-512 code is made (not run) on processors that lack it."""
+    if machine_code.host_target("sse").level == "generic":
+        pytest.skip("levels are those of x86-64; this is another processor")
+    cpu = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}[level]
+    code = kernels.build({"k": some_kernel()}, machine_code.Target(level, cpu))
+    assert code.kind == ("image" if sys.platform.startswith("linux") else "object")
