@@ -61,7 +61,13 @@ def _apply_rule(maker: Record, found: dict[Any, Tensor]) -> Sequence[Any]:
     results = _results(maker)
     op = maker.op
     if op.outputs == 1:
-        return op.grad(found.pop((maker, 0)), results[0], *maker.inputs, **maker.attrs)
+        g, rule = found.pop((maker, 0)), op.grad
+        if type(rule) is tuple:
+            return [
+                each(g, results[0], *maker.inputs, **maker.attrs) if t.tracked else None
+                for each, t in zip(rule, maker.inputs)
+            ]
+        return rule(g, results[0], *maker.inputs, **maker.attrs)
     arriving = [found.pop((maker, i), None) for i in range(len(results))]
     gs = [_zeros_like(r.value) if g is None else g for g, r in zip(arriving, results)]
     return op.grad(tuple(gs), tuple(results), *maker.inputs, **maker.attrs)
@@ -156,6 +162,12 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
 
 
 _reverse.append(backward)
+
+
+def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
+    """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
+    found = _differentiate([target], None, (), False)
+    return [found.get(v._key) for v in variables]
 
 
 def _leaf(source: Any) -> Any:

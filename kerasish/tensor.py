@@ -18,7 +18,7 @@ import numpy as np
 from kerasish import config, ops
 from kerasish.errors import DTypeError, ShapeError, TraceError
 from kerasish.ops import dtypes
-from kerasish.ops.op import Op, SymbolicArgument
+from kerasish.ops.op import Op, SymbolicArgument, using_engine
 
 _serials = itertools.count()
 
@@ -61,7 +61,154 @@ def no_gradient() -> Iterator[None]:
         recording.on = before
 
 
-class Tensor:
+class Operators:
+    """Python's and NumPy's operators, each calling the op of its name."""
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+    __hash__ = object.__hash__
+    dtype: Any
+    shape: Any
+
+    def __add__(self, other: Any) -> Any:
+        return ops.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return ops.add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return ops.subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return ops.subtract(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return ops.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return ops.multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return ops.divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return ops.divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return ops.floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return ops.floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return ops.mod(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return ops.mod(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return ops.power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return ops.power(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return ops.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return ops.matmul(other, self)
+
+    def __neg__(self) -> Any:
+        return ops.negative(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return ops.absolute(self)
+
+    def __invert__(self) -> Any:
+        return ops.logical_not(self) if self.dtype == "bool" else ops.bitwise_not(self)
+
+    def __and__(self, other: Any) -> Any:
+        return (ops.logical_and if self.dtype == "bool" else ops.bitwise_and)(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self.__and__(other)
+
+    def __or__(self, other: Any) -> Any:
+        return (ops.logical_or if self.dtype == "bool" else ops.bitwise_or)(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self.__or__(other)
+
+    def __xor__(self, other: Any) -> Any:
+        return (ops.logical_xor if self.dtype == "bool" else ops.bitwise_xor)(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self.__xor__(other)
+
+    def __lshift__(self, other: Any) -> Any:
+        return ops.left_shift(self, other)
+
+    def __rshift__(self, other: Any) -> Any:
+        return ops.right_shift(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return False if other is None else ops.equal(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return True if other is None else ops.not_equal(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return ops.less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return ops.less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return ops.greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return ops.greater_equal(self, other)
+
+    def __getitem__(self, key: Any) -> Any:
+        return ops.get_item(self, key)
+
+    def __round__(self, decimals: int | None = None) -> Any:
+        return ops.round(self, decimals or 0)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The tensor with its axes reversed."""
+        return ops.transpose(self)
+
+    def reshape(self, *shape: Any) -> Any:
+        """Return the elements in another shape."""
+        return ops.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def astype(self, dtype: Any) -> Any:
+        """Return the elements as `dtype`."""
+        return ops.cast(self, dtype)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the sum over `axis`."""
+        return ops.sum(self, axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the mean over `axis`."""
+        return ops.mean(self, axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the largest element over `axis`."""
+        return ops.max(self, axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the smallest element over `axis`."""
+        return ops.min(self, axis, keepdims)
+
+
+class Tensor(Operators):
     """An n-dimensional array of numbers of one dtype.
 
     Args:
@@ -80,8 +227,6 @@ class Tensor:
     __slots__ = (
         "value", "maker", "index", "tracked", "key", "grad", "source", "_keras_mask", "__weakref__",
     )  # fmt: skip
-    __array_priority__ = 1000.0
-
     def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:
         made = convert(value, dtype)
         self.value = made.value
@@ -242,145 +387,6 @@ class Tensor:
     def detach(self) -> Tensor:
         """Return the same numbers cut off from what they depend on."""
         return wrap(self.value)
-
-    # --- NumPy's and Python's operators -------------------------------------------------------
-
-    def __add__(self, other: Any) -> Any:
-        return ops.add(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return ops.add(other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return ops.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return ops.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return ops.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return ops.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return ops.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return ops.divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return ops.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return ops.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return ops.mod(self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return ops.mod(other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return ops.power(self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return ops.power(other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return ops.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return ops.matmul(other, self)
-
-    def __neg__(self) -> Any:
-        return ops.negative(self)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __abs__(self) -> Any:
-        return ops.absolute(self)
-
-    def __invert__(self) -> Any:
-        return ops.logical_not(self) if self.dtype == "bool" else ops.bitwise_not(self)
-
-    def __and__(self, other: Any) -> Any:
-        return (ops.logical_and if self.dtype == "bool" else ops.bitwise_and)(self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self.__and__(other)
-
-    def __or__(self, other: Any) -> Any:
-        return (ops.logical_or if self.dtype == "bool" else ops.bitwise_or)(self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self.__or__(other)
-
-    def __xor__(self, other: Any) -> Any:
-        return (ops.logical_xor if self.dtype == "bool" else ops.bitwise_xor)(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self.__xor__(other)
-
-    def __lshift__(self, other: Any) -> Any:
-        return ops.left_shift(self, other)
-
-    def __rshift__(self, other: Any) -> Any:
-        return ops.right_shift(self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return False if other is None else ops.equal(self, other)
-
-    def __ne__(self, other: Any) -> Any:
-        return True if other is None else ops.not_equal(self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return ops.less(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return ops.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return ops.greater(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return ops.greater_equal(self, other)
-
-    def __getitem__(self, key: Any) -> Any:
-        return ops.get_item(self, key)
-
-    def __round__(self, decimals: int | None = None) -> Any:
-        return ops.round(self, decimals or 0)
-
-    @property
-    def T(self) -> Any:  # noqa: N802 (NumPy's name)
-        """The tensor with its axes reversed."""
-        return ops.transpose(self)
-
-    def reshape(self, *shape: Any) -> Any:
-        """Return the elements in another shape."""
-        return ops.reshape(self, shape[0] if len(shape) == 1 else shape)
-
-    def astype(self, dtype: Any) -> Any:
-        """Return the elements as `dtype`."""
-        return ops.cast(self, dtype)
-
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the sum over `axis`."""
-        return ops.sum(self, axis, keepdims)
-
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the mean over `axis`."""
-        return ops.mean(self, axis, keepdims)
-
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the largest element over `axis`."""
-        return ops.max(self, axis, keepdims)
-
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
-        """Return the smallest element over `axis`."""
-        return ops.min(self, axis, keepdims)
 
 
 # The reverse pass and the mover between devices live in rooms above and register themselves.
@@ -587,6 +593,8 @@ def _promote(op: Op, args: Sequence[Any]) -> list[Tensor]:
     dtype = dtypes.join_kinds(kinds)
     if op.promote == "float":
         dtype = dtypes.to_inexact(dtype)
+    elif op.promote == "number" and dtype == "bool":
+        dtype = "int32"
     result: list[Tensor] = []
     for i, a in enumerate(waiting):
         if type(a) is not Tensor:
@@ -731,12 +739,12 @@ class Variable:
         self.autocast, self.aggregation = bool(autocast), aggregation
         self.synchronization = synchronization
         self._layout = layout
-        self._trainable = bool(trainable)
+        self._trainable = self._starts_trainable = bool(trainable)
         self.constraint: Any = None
         self.regularizer: Any = None
         self.overwrite_with_gradient = False
         self._key = Key(self)
-        with using_scope(None), no_gradient():
+        with using_scope(None), no_gradient(), using_engine(None):
             self._set(_own(_first_value(initializer, shape, dtype), self.name))
 
     def _set(self, tensor: Tensor) -> None:

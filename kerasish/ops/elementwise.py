@@ -42,7 +42,7 @@ def add(xp, x1, x2):
     return xp.add(x1, x2)
 
 
-@op("elementwise", broadcast, lambda g, y, a, b: (g, negative(g)), "same", examples=PAIRS)
+@op("elementwise", broadcast, (lambda g, y, a, b: g, lambda g, y, a, b: negative(g)), "same", examples=PAIRS)
 def subtract(xp, x1, x2):
     """x1 - x2."""
     return xp.subtract(x1, x2)
@@ -51,7 +51,7 @@ def subtract(xp, x1, x2):
 @op(
     "elementwise",
     broadcast,
-    lambda g, y, a, b: (multiply(g, b), multiply(g, a)),
+    (lambda g, y, a, b: multiply(g, b), lambda g, y, a, b: multiply(g, a)),
     "same",
     examples=PAIRS,
 )
@@ -60,9 +60,10 @@ def multiply(xp, x1, x2):
     return xp.multiply(x1, x2)
 
 
-def _divide_grad(g, y, a, b):
-    scaled = divide(g, b)
-    return scaled, negative(multiply(scaled, y))
+_divide_grad = (
+    lambda g, y, a, b: divide(g, b),
+    lambda g, y, a, b: negative(multiply(divide(g, b), y)),
+)
 
 
 @op(
@@ -98,16 +99,19 @@ def mod(xp, x1, x2):
     return xp.remainder(x1, x2)
 
 
-def _power_grad(g, y, a, b):
-    base = multiply(multiply(g, b), power(a, subtract(b, 1)))
-    safe = select(greater(a, 0), a, 1)
-    return base, multiply(g, select(greater(a, 0), multiply(y, log(safe)), 0))
+def _base_grad(g, y, base, exponent):
+    return multiply(multiply(g, exponent), power(base, subtract(exponent, 1)))
+
+
+def _exponent_grad(g, y, base, exponent):
+    positive = greater(base, 0)
+    return multiply(g, select(positive, multiply(y, log(select(positive, base, 1))), 0))
 
 
 @op(
     "elementwise",
     broadcast,
-    _power_grad,
+    (_base_grad, _exponent_grad),
     "number",
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
@@ -116,20 +120,24 @@ def power(xp, x1, x2):
     return xp.power(x1, x2)
 
 
-def _larger_grad(chosen):
+def _chosen_grad(first):
     def grad(g, y, a, b):
         # A tie shares the gradient, as the limit of the smooth maximum does.
-        tie = multiply(cast(equal(a, b), dtype=g.dtype), 0.5)
-        first = add(cast(chosen(a, b), dtype=g.dtype), tie)
-        return multiply(g, first), multiply(g, subtract(1, first))
+        mine, other = (a, b) if first else (b, a)
+        half = multiply(cast(equal(mine, other), dtype=g.dtype), 0.5)
+        won = cast(equal(mine, y), dtype=g.dtype)
+        return multiply(g, subtract(won, half))
 
     return grad
+
+
+_CHOSEN = (_chosen_grad(True), _chosen_grad(False))
 
 
 @op(
     "elementwise",
     broadcast,
-    _larger_grad(lambda a, b: greater(a, b)),
+    _CHOSEN,
     "same",
     examples=PAIRS,
 )
@@ -138,7 +146,7 @@ def maximum(xp, x1, x2):
     return xp.maximum(x1, x2)
 
 
-@op("elementwise", broadcast, _larger_grad(lambda a, b: less(a, b)), "same", examples=PAIRS)
+@op("elementwise", broadcast, _CHOSEN, "same", examples=PAIRS)
 def minimum(xp, x1, x2):
     """The smaller of x1 and x2; NaN if either is."""
     return xp.minimum(x1, x2)
@@ -630,8 +638,11 @@ def _where_shape(condition: Spec, x1: Spec, x2: Spec) -> Spec:
     return Spec(broadcast(condition, x1, x2).shape, x1.dtype)
 
 
-def _where_grad(g, y, condition, x1, x2):
-    return None, select(condition, g, 0), select(condition, 0, g)
+_where_grad = (
+    lambda g, y, condition, x1, x2: None,
+    lambda g, y, condition, x1, x2: select(condition, g, 0),
+    lambda g, y, condition, x1, x2: select(condition, 0, g),
+)
 
 
 @op(

@@ -33,30 +33,36 @@ def swap_last(x: Any) -> Any:
     return transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
-def _matmul_grad(g, y, a, b):
+def _matmul_left(g, y, a, b):
     if len(a.shape) == 1 and len(b.shape) == 1:
-        return multiply(g, b), multiply(g, a)
+        return multiply(g, b)
     if len(a.shape) == 1:
         g2 = expand_axes(g, (len(g.shape) - 1,))
-        return reduce_sum(matmul(g2, swap_last(b)), len(g2.shape) - 2), matmul(
-            expand_axes(a, (1,)), g2
-        )
+        return reduce_sum(matmul(g2, swap_last(b)), len(g2.shape) - 2)
     if len(b.shape) == 1:
-        g2 = expand_axes(g, (len(g.shape),))
-        both = matmul(swap_last(a), g2)
-        return matmul(g2, expand_axes(b, (0,))), reshape(both, both.shape[:-1])
+        return matmul(expand_axes(g, (len(g.shape),)), expand_axes(b, (0,)))
+    return matmul(g, swap_last(b))
+
+
+def _matmul_right(g, y, a, b):
+    if len(a.shape) == 1 and len(b.shape) == 1:
+        return multiply(g, a)
+    if len(a.shape) == 1:
+        return matmul(expand_axes(a, (1,)), expand_axes(g, (len(g.shape) - 1,)))
+    if len(b.shape) == 1:
+        both = matmul(swap_last(a), expand_axes(g, (len(g.shape),)))
+        return reshape(both, both.shape[:-1])
     if len(b.shape) == 2 and len(a.shape) > 2:
         # All rows at once: one product instead of one for each leading index and a sum.
         rows = reshape(a, (-1, a.shape[-1]))
-        flat = reshape(g, (-1, g.shape[-1]))
-        return matmul(g, swap_last(b)), matmul(swap_last(rows), flat)
-    return matmul(g, swap_last(b)), matmul(swap_last(a), g)
+        return matmul(swap_last(rows), reshape(g, (-1, g.shape[-1])))
+    return matmul(swap_last(a), g)
 
 
 @op(
     "linalg",
     _matmul_shape,
-    _matmul_grad,
+    (_matmul_left, _matmul_right),
     "same",
     examples=[
         (((2, 3), (3, 4)), {}),

@@ -56,8 +56,8 @@ def set_default_engine(engine: Engine) -> None:
 
 
 @contextmanager
-def using_engine(engine: Engine) -> Iterator[None]:
-    """Put `engine` in charge in this thread, for the `with` block."""
+def using_engine(engine: Engine | None) -> Iterator[None]:
+    """Put `engine` (None: the default one) in charge in this thread, for the `with` block."""
     before, _slot.engine = _slot.engine, engine
     try:
         yield
@@ -83,9 +83,11 @@ class Op:
         kernel: `kernel(xp, *inputs, **attrs)` on NumPy or CuPy arrays: the definition.
         shape: `shape(*specs, **attrs)` -> Spec, or a tuple of them; sizes may be None.
         grad: `grad(g, y, *inputs, **attrs)` -> one gradient (or None) an input, written in ops;
-            sums over broadcast axes are left to the reverse pass. None: no gradient flows.
+            sums over broadcast axes are left to the reverse pass. None: no gradient flows. A tuple
+            of such rules, each giving the gradient of one input, lets the pass skip those that
+            nobody asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
-            float), or None (left alone). `promoted` is the index of the first input concerned.
+            float), "number" (the same, truth values as int32), or None (left alone). `promoted` is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
     """
@@ -95,7 +97,7 @@ class Op:
         kernel: Callable[..., Any],
         kind: str,
         shape: Callable[..., Any],
-        grad: Callable[..., Any] | None,
+        grad: Callable[..., Any] | tuple[Callable[..., Any], ...] | None,
         promote: str | None,
         promoted: int,
         canonical: Callable[..., dict[str, Any]] | None,
@@ -172,7 +174,7 @@ def _find_op(name: str) -> Op:
 def op(
     kind: str,
     shape: Callable[..., Any],
-    grad: Callable[..., Any] | None = None,
+    grad: Callable[..., Any] | tuple[Callable[..., Any], ...] | None = None,
     promote: str | None = None,
     promoted: int = 0,
     canonical: Callable[..., dict[str, Any]] | None = None,

@@ -1,0 +1,50 @@
+"""What is in force while layers call each other: training flag, outermost layer, its losses."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+serials = itertools.count(1)
+
+
+class CallContext(threading.local):
+    """One a thread: the training flag in force, and the outermost call under way."""
+
+    training: bool | None = None
+    root: Any = None
+    serial: int = 0
+
+
+context = CallContext()
+
+
+class CallParts(NamedTuple):
+    """What a layer's `call` takes."""
+
+    names: tuple[str, ...]
+    training: bool
+    training_default: Any
+    masks: tuple[str, ...]
+    single: bool  # one tensor argument: its mask is called `mask`
+
+
+def read_call(function: Callable[..., Any]) -> CallParts:
+    """Return what the signature of a layer's `call` (bound or not) asks for."""
+    parameters = [
+        p for name, p in inspect.signature(function).parameters.items() if name != "self"
+    ]
+    names = tuple(
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
+    keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    training = next((p for p in parameters if p.name == "training"), None)
+    default = training.default if training is not None else None
+    if default is inspect.Parameter.empty:
+        default = None
+    every = (*names, *keyword)
+    masks = tuple(n for n in every if n == "mask" or n.endswith("_mask") and n[:-5] in every)
+    return CallParts(names, training is not None, default, masks, "mask" in masks)

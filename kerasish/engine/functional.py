@@ -1,0 +1,393 @@
+"""Functional models: a graph of layer calls between symbolic inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import registry, tree
+from kerasish.engine.layer import Layer
+from kerasish.engine.naming import unique_name
+from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.tensor import Tensor, convert
+
+
+class InputLayer(Layer):
+    """Where a model's input comes in.
+
+    Args:
+        shape: the shape without the batch axis.
+        batch_size: the batch's size; None: any.
+        dtype: the dtype's name; None: `floatx()`.
+        sparse, ragged: kept for Keras's sake; must be false.
+        batch_shape: the shape with the batch axis, instead of `shape`.
+        input_tensor: an existing symbolic tensor, instead of a shape.
+        optional: whether the model may be called with None here.
+        name: the input's name.
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        batch_size: int | None = None,
+        dtype: str | None = None,
+        sparse: bool | None = None,
+        ragged: bool | None = None,
+        batch_shape: Any = None,
+        input_tensor: Any = None,
+        optional: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name or unique_name("input_layer"))
+        if sparse or ragged:
+            raise ValueError(f"{self._who()}: sparse and ragged inputs are not supported.")
+        batch_shape = kwargs.pop("batch_input_shape", batch_shape)
+        if kwargs:
+            raise TypeError(f"{self._who()}: unexpected argument(s) {sorted(kwargs)}.")
+        if shape is not None and batch_shape is not None:
+            raise ValueError(f"{self._who()}: give shape or batch_shape, not both.")
+        if input_tensor is not None:
+            batch_shape, dtype = input_tensor.shape, dtype or input_tensor.dtype
+        elif shape is not None:
+            batch_shape = (batch_size, *_as_shape(shape, self._who()))
+        elif batch_shape is None:
+            raise ValueError(f"{self._who()}: give the shape of one example, e.g. Input((28, 28)).")
+        self.batch_shape = _as_shape(batch_shape, self._who())
+        self._input_dtype = dtypes.name_of(dtype)
+        self.sparse, self.ragged, self.optional = False, False, optional
+        self.built = True
+        output = KerasTensor(self.batch_shape, self._input_dtype, name=self.name)
+        Node(self, (), {}, output)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the input."""
+        return self._input_dtype
+
+    def call(self, *args: Any) -> Any:
+        """Nothing to compute."""
+        raise TypeError(f"{self._who()} stands for an input and is not called.")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "batch_shape": self.batch_shape, "dtype": self._input_dtype, "sparse": False,
+            "ragged": False, "name": self.name, "optional": self.optional,
+        }  # fmt: skip
+
+
+def _as_shape(shape: Any, who: str) -> tuple[Any, ...]:
+    many = shape if isinstance(shape, (tuple, list)) else (shape,)
+    for s in many:
+        if s is not None and (not hasattr(s, "__index__") or isinstance(s, bool) or s < 0):
+            raise ShapeError(f"{who}: a shape is made of sizes >= 0 or None, got {shape!r}.")
+    return tuple(None if s is None else int(s) for s in many)
+
+
+def Input(  # noqa: N802 (Keras's name)
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: str | None = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+    tensor: Any = None,
+    optional: bool = False,
+) -> Any:
+    """Return a symbolic tensor from which a functional model starts.
+
+    Args:
+        shape: the shape of one example, without the batch axis.
+        batch_size: the batch's size; None: any.
+        dtype: None: `floatx()`.
+        batch_shape: the shape with the batch axis, instead of `shape`.
+
+    Example:
+        >>> Input((3,)).shape
+        (None, 3)
+    """
+    layer = InputLayer(
+        shape, batch_size, dtype, sparse, ragged, batch_shape, tensor, optional, name
+    )
+    return layer._inbound_nodes[0].outputs
+
+
+class Graph:
+    """The calls between symbolic inputs and outputs, in the order in which they can run.
+
+    Attributes:
+        nodes: the calls, each after those it needs.
+        operations: the operations in Keras's order: by descending depth, within a depth by the
+            first visit of a walk from the outputs.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, name: str = "model") -> None:
+        self.name = name
+        self.inputs = tree.flatten(inputs)
+        self.outputs = tree.flatten(outputs)
+        for which, tensors in (("input", self.inputs), ("output", self.outputs)):
+            for t in tensors:
+                if not isinstance(t, KerasTensor):
+                    raise ValueError(
+                        f"{name}: every {which} must be a symbolic tensor (from Input or from a "
+                        f"layer called on one), got {type(t).__name__}: {t!r}"[:300]
+                    )
+        self._walk()
+        self._plan()
+
+    def _walk(self) -> None:
+        ends = {id(t) for t in self.inputs}
+        order: list[Node] = []  # a node stands after all that it needs
+        visit_number: dict[int, int] = {}
+        done: set[int] = set()
+        for output in self.outputs:
+            stack: list[tuple[KerasTensor, bool]] = [(output, False)]
+            while stack:
+                t, leaving = stack.pop()
+                node = _node_of(t)
+                if node is None:
+                    if id(t) in ends:
+                        continue
+                    raise ValueError(f"{self.name}: {t!r} was made by no layer and is no input.")
+                if leaving:
+                    if id(node) not in done:
+                        done.add(id(node))
+                        order.append(node)
+                    continue
+                visit_number.setdefault(id(node.operation), len(visit_number))
+                if id(node) in done:
+                    continue
+                stack.append((t, True))
+                if id(t) in ends:
+                    continue
+                if not node.inputs and isinstance(node.operation, InputLayer):
+                    raise ValueError(
+                        f"{self.name}: the outputs depend on the input {node.operation.name!r}, "
+                        "which is not among the model's inputs."
+                    )
+                for needed in reversed(node.inputs):
+                    if id(_node_of(needed)) not in done:
+                        stack.append((needed, False))
+        for t in self.inputs:
+            node = _node_of(t)
+            if node is not None and id(node) not in done:
+                done.add(id(node))
+                order.insert(0, node)
+                visit_number.setdefault(id(node.operation), len(visit_number))
+        self.nodes = order
+        self._sort(ends, visit_number)
+
+    def _sort(self, ends: set[int], visit_number: dict[int, int]) -> None:
+        depth: dict[int, int] = {}
+        for node in reversed(self.nodes):
+            key = id(node.operation)
+            own = depth.setdefault(key, 0)
+            if any(id(t) in ends for t in tree.flatten(node.outputs)):
+                continue
+            for t in node.inputs:
+                maker = _node_of(t)
+                if maker is not None:
+                    other = id(maker.operation)
+                    depth[other] = max(depth.get(other, 0), own + 1)
+        # Operations called several times lift what they need: repeat until nothing moves.
+        moved = True
+        while moved:
+            moved = False
+            for node in self.nodes:
+                if any(id(t) in ends for t in tree.flatten(node.outputs)):
+                    continue
+                for t in node.inputs:
+                    maker = _node_of(t)
+                    if maker is None or maker.operation is node.operation:
+                        continue
+                    other, need = id(maker.operation), depth[id(node.operation)] + 1
+                    if depth[other] < need and need <= len(self.nodes):
+                        depth[other], moved = need, True
+        unique = {id(n.operation): n.operation for n in self.nodes}
+        self.operations = sorted(
+            unique.values(), key=lambda o: (-depth[id(o)], visit_number[id(o)])
+        )
+
+    def _plan(self) -> None:
+        """Turn the calls into a list that runs without looking anything up by name."""
+        ends = {id(t) for t in self.inputs}
+        self._steps = [
+            _Call(node)
+            for node in self.nodes
+            if not any(id(t) in ends for t in tree.flatten(node.outputs))
+        ]
+
+    def run(self, inputs: list[Any], call: Callable[..., Any]) -> list[Any]:
+        """Return the outputs' values for the inputs' values; `call(operation, args, kwargs)`."""
+        values: dict[int, Any] = {id(t): v for t, v in zip(self.inputs, inputs)}
+        for step in self._steps:
+            step.run(values, call)
+        return [values[id(t)] for t in self.outputs]
+
+
+class _Call:
+    """One call of the plan."""
+
+    def __init__(self, node: Node) -> None:
+        self.operation = node.operation
+        self.args, self.kwargs = node.args, node.kwargs
+        self.outputs = [id(t) for t in tree.flatten(node.outputs)]
+        plain = len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not node.kwargs
+        self.only = id(node.args[0]) if plain else None
+
+    def run(self, values: dict[int, Any], call: Callable[..., Any]) -> None:
+        if self.only is not None:
+            result = call(self.operation, (values[self.only],), {})
+        else:
+            result = call(
+                self.operation, _fill(self.args, values), _fill(self.kwargs, values)
+            )
+        if len(self.outputs) == 1 and not tree.is_nested(result):
+            values[self.outputs[0]] = result
+            return
+        for key, value in zip(self.outputs, tree.flatten(result)):
+            values[key] = value
+
+
+def _fill(structure: Any, values: dict[int, Any]) -> Any:
+    if isinstance(structure, KerasTensor):
+        return values[id(structure)]
+    if isinstance(structure, dict):
+        return {k: _fill(v, values) for k, v in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(_fill(v, values) for v in structure)
+    return structure
+
+
+def _node_of(t: KerasTensor) -> Node | None:
+    history = t._keras_history
+    return None if history is None else history.operation._inbound_nodes[history.node_index]
+
+
+class Function(Operation):
+    """What leads from symbolic inputs to symbolic outputs, callable on tensors.
+
+    Args:
+        inputs, outputs: structures of symbolic tensors.
+        name: the operation's name.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        self._inputs_struct, self._outputs_struct = inputs, outputs
+        self._graph = Graph(inputs, outputs, self.name)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The symbolic inputs, flat."""
+        return self._graph.inputs
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The symbolic outputs, flat."""
+        return self._graph.outputs
+
+    @property
+    def operations(self) -> list[Any]:
+        """The operations in between."""
+        return list(self._graph.operations)
+
+    def call(self, inputs: Any) -> Any:
+        """Compute the outputs."""
+        results = self._graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
+        return tree.pack_sequence_as(self._outputs_struct, results)
+
+
+def arrange_inputs(inputs: Any, struct: Any, who: str, optional: list[bool]) -> list[Any]:
+    """Return the values for a model's inputs, flat, from what the user gave.
+
+    Dicts are matched by the inputs' names; extra keys are ignored, missing ones are errors.
+    """
+    wanted = tree.flatten(struct)
+    if isinstance(inputs, dict) and not isinstance(struct, dict):
+        names = [t._keras_history.operation.name for t in wanted]
+        missing = [n for n in names if n not in inputs]
+        if missing:
+            raise ValueError(
+                f"{who}: the inputs {missing} are missing; the model takes {names}, got the keys "
+                f"{sorted(inputs)}."
+            )
+        values = [inputs[n] for n in names]
+    elif isinstance(inputs, dict):
+        missing = [k for k in struct if k not in inputs]
+        if missing:
+            raise ValueError(
+                f"{who}: the inputs {missing} are missing; the model takes {sorted(struct)}, got "
+                f"the keys {sorted(inputs)}."
+            )
+        values = tree.flatten({k: inputs[k] for k in struct})
+    else:
+        values = tree.flatten(inputs)
+    if len(values) != len(wanted):
+        raise ValueError(
+            f"{who}: the model has {len(wanted)} input(s), got {len(values)}."
+        )
+    return [
+        v if v is None else _fit(v, t, who, free)
+        for v, t, free in zip(values, wanted, optional)
+    ]
+
+
+def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
+    """Return an input's value with the rank of its symbolic tensor; check the sizes."""
+    if not isinstance(value, (Tensor, KerasTensor)):
+        value = convert(value)
+    shape, target = tuple(value.shape), wanted.shape
+    if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
+        value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
+    elif len(shape) == len(target) - 1 and target and target[-1] == 1:
+        value = value.reshape((*(-1 if s is None else s for s in shape), 1))
+    shape = tuple(value.shape)
+    if len(shape) != len(target) or any(
+        None not in (a, b) and a != b for a, b in zip(shape, target)
+    ):
+        raise ShapeError(
+            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
+        )
+    return value
+
+
+def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
+    """Call one operation of a functional model."""
+    return operation(*args, **kwargs)
+
+
+def clone_graph(
+    graph: Graph,
+    make: Callable[[Any], Any],
+    new_inputs: list[Any],
+    call: Callable[..., Any] | None = None,
+) -> tuple[list[Any], dict[int, Any]]:
+    """Return (outputs, old operation id -> new operation) of the graph called anew.
+
+    `make(operation)` gives the operation that stands for an old one; each is made once.
+    """
+    made: dict[int, Any] = {}
+
+    def renew(operation: Any, args: Any, kwargs: Any) -> Any:
+        key = id(operation)
+        if key not in made:
+            made[key] = make(operation)
+        return (call or call_operation)(made[key], args, kwargs)
+
+    return graph.run(new_inputs, renew), made
+
+
+def renew_operation(operation: Any) -> Any:
+    """Return an equal operation with weights of its own."""
+    if isinstance(operation, OpCall):
+        return OpCall(operation.function, operation.name)
+    return type(operation).from_config(operation.get_config())
+
+
+registry.add_builtins("keras.layers", {"InputLayer": InputLayer, "Input": Input})
+registry.add_builtins("keras", {"Function": Function})

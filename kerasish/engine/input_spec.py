@@ -1,0 +1,102 @@
+"""What a layer demands of its inputs: rank, sizes, dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import tree
+from kerasish.errors import ShapeError
+
+
+class InputSpec:
+    """Demands on one input.
+
+    Args:
+        dtype: the dtype it must have.
+        shape: the shape it must have; None sizes are free.
+        ndim: the rank it must have.
+        max_ndim: the highest rank.
+        min_ndim: the lowest rank.
+        axes: axis -> size.
+        allow_last_axis_squeeze: take (n, 1) for (n,) and the other way round.
+        name: the key by which the input is found in a dict of inputs.
+        optional: whether it may be None.
+    """
+
+    def __init__(
+        self,
+        dtype: str | None = None,
+        shape: Any = None,
+        ndim: int | None = None,
+        max_ndim: int | None = None,
+        min_ndim: int | None = None,
+        axes: dict[int, int] | None = None,
+        allow_last_axis_squeeze: bool = False,
+        name: str | None = None,
+        optional: bool = False,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = None if shape is None else tuple(shape)
+        self.ndim = len(self.shape) if self.shape is not None else ndim
+        self.max_ndim, self.min_ndim = max_ndim, min_ndim
+        self.axes = {int(k): v for k, v in (axes or {}).items()}
+        self.allow_last_axis_squeeze = allow_last_axis_squeeze
+        self.name, self.optional = name, optional
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "dtype": self.dtype, "shape": self.shape, "ndim": self.ndim,
+            "max_ndim": self.max_ndim, "min_ndim": self.min_ndim, "axes": self.axes,
+            "optional": self.optional,
+        }  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> InputSpec:
+        """Return the spec that `get_config` describes."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        parts = [f"{k}={v}" for k, v in self.get_config().items() if v not in (None, {}, False)]
+        return f"InputSpec({', '.join(parts)})"
+
+
+def check_input(spec: Any, inputs: Any, who: str) -> None:
+    """Raise ShapeError unless `inputs` meet `spec` (one spec, or a structure of them)."""
+    specs, values = tree.flatten(spec), tree.flatten(inputs)
+    if isinstance(spec, dict) and isinstance(inputs, dict):
+        values = [inputs[name] for name in sorted(spec) if name in inputs]
+    if len(specs) != len(values):
+        raise ShapeError(f"{who}: expected {len(specs)} input(s), got {len(values)}.")
+    for one, value in zip(specs, values):
+        if one is not None and value is not None and hasattr(value, "shape"):
+            _check(one, tuple(value.shape), who)
+
+
+def _check(spec: InputSpec, shape: tuple[Any, ...], who: str) -> None:
+    if spec.shape is not None and spec.allow_last_axis_squeeze and shape:
+        if len(shape) == len(spec.shape) + 1 and shape[-1] == 1:
+            shape = shape[:-1]
+        elif len(spec.shape) == len(shape) + 1 and spec.shape[-1] == 1:
+            shape = (*shape, 1)
+    ndim = len(shape)
+    if spec.ndim is not None and ndim != spec.ndim:
+        raise ShapeError(f"{who}: expected an input with {spec.ndim} axes, got shape {shape}.")
+    if spec.max_ndim is not None and ndim > spec.max_ndim:
+        raise ShapeError(
+            f"{who}: expected an input with at most {spec.max_ndim} axes, got shape {shape}."
+        )
+    if spec.min_ndim is not None and ndim < spec.min_ndim:
+        raise ShapeError(
+            f"{who}: expected an input with at least {spec.min_ndim} axes, got shape {shape}."
+        )
+    for axis, size in spec.axes.items():
+        if size is not None and (not -ndim <= axis < ndim or shape[axis] not in (size, None)):
+            which = "last size" if axis == -1 else f"size of axis {axis}"
+            raise ShapeError(
+                f"{who}: the input's {which} must be {size} (from build), got shape {shape}."
+            )
+    if spec.shape is not None:
+        for expected, size in zip(spec.shape, shape):
+            if None not in (expected, size) and expected != size:
+                raise ShapeError(f"{who}: expected shape {spec.shape}, got {shape}.")

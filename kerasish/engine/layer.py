@@ -1,0 +1,936 @@
+"""Layer: weights and a computation, built on the first call, its config and shapes derived."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kerasish import (
+
+    constraints,
+    dtype_policies,
+    initializers,
+    ops,
+    registry,
+    regularizers,
+    tree,
+)
+from kerasish.engine.call import CallParts, context, read_call, serials
+from kerasish.engine.input_spec import check_input
+from kerasish.engine.naming import name_for
+from kerasish.engine.operation import (
+    KerasTensor,
+    Node,
+    Operation,
+    any_symbolic,
+    from_specs,
+    to_specs,
+)
+from kerasish.errors import ShapeError
+from kerasish.graph.abstract import infer
+from kerasish.metrics.metric import Metric
+from kerasish.ops import dtypes
+from kerasish.ops.op import Spec
+from kerasish.random import SeedGenerator
+from kerasish.tensor import (
+    Scope,
+    Tensor,
+    Variable,
+    autocast,
+    convert,
+    current_path,
+    name_scope,
+    to_numpy,
+    using_scope,
+)
+
+_BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")
+# Attributes in which no parts of a layer are looked for.
+_NOT_PARTS = {"_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights"}
+
+
+def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(build)
+    def built_once(self: Layer, *args: Any, **kwargs: Any) -> Any:
+        if self._building:  # a subclass's build called its parent's
+            return build(self, *args, **kwargs)
+        self._building = True
+        try:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            with name_scope(self.name):
+                result = build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self._build_shapes = _named_shapes(build, args, kwargs)
+        self.built = True
+        return result
+
+    built_once._wrapped = True  # type: ignore[attr-defined]
+    return built_once
+
+
+def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    names = [n for n in inspect.signature(build).parameters if n != "self"]
+    return {**dict(zip(names, args)), **kwargs}
+
+
+class Layer(Operation):
+    """A computation with weights.
+
+    Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
+    and output shape follow from these.
+
+    Args:
+        activity_regularizer: a penalty on the result, added to the losses.
+        trainable: whether training changes the weights.
+        dtype: a dtype or dtype policy; None: the process's.
+        autocast: whether floating inputs and variables are cast to the compute dtype.
+        name: the layer's name; None: made from the class.
+
+    Example:
+        >>> class Scale(Layer):
+        ...     def build(self, input_shape):
+        ...         self.factor = self.add_weight(shape=(input_shape[-1],), initializer="ones")
+        ...     def call(self, x):
+        ...         return x * self.factor
+        >>> Scale()(np.ones((2, 3))).shape
+        (2, 3)
+    """
+
+    _parts_of_call: CallParts
+    _building = False
+    built = False
+    supports_masking = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = object.__new__(cls)
+        object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
+        return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__ and not hasattr(cls.__dict__["build"], "_wrapped"):
+            cls.build = _wrap_build(cls.__dict__["build"])  # type: ignore[method-assign]
+        if "call" in cls.__dict__:
+            cls._parts_of_call = read_call(cls.__dict__["call"])
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer: Any = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = name_for(self, name)
+        self._inbound_nodes: list[Node] = []
+        self._weights: list[Variable] = []
+        self._losses: list[Any] = []
+        self._losses_of = 0
+        self._trainable = bool(trainable)
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.autocast = autocast
+        self.input_spec: Any = None
+        self._path = self.name
+        self._build_shapes: dict[str, Any] | None = None
+        self._set_policy(dtype)
+        self._first_shape = _legacy_shape(self, kwargs)
+
+    # --- dtype ------------------------------------------------------------------------------
+
+    def _set_policy(self, policy: Any) -> None:
+        self._policy = dtype_policies.get(policy)
+        self._read_policy()
+
+    def _read_policy(self) -> None:
+        own = self._policy
+        if isinstance(own, dtype_policies.DTypePolicyMap):
+            own = own[self._path]
+        self.compute_dtype, self.variable_dtype = own.compute_dtype, own.variable_dtype
+        self._casts = self.autocast and self.compute_dtype != self.variable_dtype
+
+    @property
+    def dtype_policy(self) -> Any:
+        """The dtype policy."""
+        return self._policy
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        self._set_policy(value)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the variables."""
+        return self.variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype to which inputs are cast."""
+        return self.compute_dtype
+
+    @property
+    def quantization_mode(self) -> None:
+        """Always None: kerasish does not quantise."""
+        return None
+
+    # --- parts ------------------------------------------------------------------------------
+
+    def _parts(self) -> Iterator[Any]:
+        """Yield the layers, metrics, seed generators and variables held as attributes, once."""
+        seen: set[int] = set()
+        for name, value in list(self.__dict__.items()):
+            if name not in _NOT_PARTS:
+                yield from _find_parts(value, seen)
+
+    @property
+    def _layers(self) -> list[Layer]:
+        return [p for p in self._parts() if isinstance(p, Layer)]
+
+    def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
+        found: list[Layer] = []
+        seen: set[int] = set()
+
+        def visit(layer: Layer) -> None:
+            if id(layer) in seen:
+                return
+            seen.add(id(layer))
+            found.append(layer)
+            if recursive or layer is self:
+                for part in layer._layers:
+                    visit(part)
+
+        visit(self)
+        return found if include_self else found[1:]
+
+    def _own_variables(self) -> list[Variable]:
+        own = [*self._weights, *(p for p in self._parts() if isinstance(p, Variable))]
+        unique = list({id(v): v for v in own}.values())
+        first = [v for v in unique if v._starts_trainable]
+        return first + [v for v in unique if not v._starts_trainable]
+
+    def _collect(self, extra: bool) -> list[Variable]:
+        found: dict[int, Variable] = {}
+        for layer in self._flatten_layers():
+            for v in layer._own_variables():
+                found.setdefault(id(v), v)
+            if extra:
+                for part in layer._parts():
+                    if isinstance(part, SeedGenerator):
+                        found.setdefault(id(part.state), part.state)
+        return list(found.values())
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables: weights and the states of seed generators; metrics' are not among them."""
+        return self._collect(True)
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The variables that files hold: no seeds, no metrics."""
+        return self._collect(False)
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that training changes."""
+        return [v for v in self.variables if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that training leaves alone."""
+        every = self.variables
+        return [v for v in every if not v.trainable] if self.trainable else every
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The weights that training changes."""
+        return [v for v in self.weights if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The weights that training leaves alone."""
+        every = self.weights
+        return [v for v in every if not v.trainable] if self.trainable else every
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics held by this layer and its parts."""
+        found: dict[int, Metric] = {}
+        for layer in self._flatten_layers():
+            for part in layer._parts():
+                if isinstance(part, Metric):
+                    found.setdefault(id(part), part)
+        return list(found.values())
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The variables of the metrics."""
+        return [v for m in self.metrics for v in m.variables]
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes the weights; setting it reaches all parts."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        for v in self._own_variables():
+            if v._starts_trainable:
+                v.trainable = bool(value)
+        for layer in self._layers:
+            layer.trainable = value
+
+    @property
+    def path(self) -> str:
+        """The names of the layers around this one and its own, joined by '/'."""
+        return self._path
+
+    # --- weights ----------------------------------------------------------------------------
+
+    def add_weight(
+        self,
+        shape: Any = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Variable:
+        """Return a new variable of this layer.
+
+        Args:
+            shape: its shape, sizes all known; None: ().
+            initializer: name, config, object or function (shape, dtype); None: Glorot uniform for
+                floats, zeros for the rest.
+            dtype: None: the layer's variable dtype.
+            trainable: whether training changes it.
+            autocast: whether it is read in the compute dtype.
+            regularizer: a penalty added to the losses.
+            constraint: what is applied after each update.
+            name: the last part of its path.
+        """
+        if isinstance(shape, str):
+            raise TypeError(
+                f"add_weight: the first argument is the shape, got the name {shape!r}; "
+                "write add_weight(shape=..., name=...)."
+            )
+        shape = () if shape is None else tuple(shape) if not isinstance(shape, int) else (shape,)
+        if any(s is None for s in shape):
+            raise ShapeError(
+                f"{self._who()}: weight {name!r} needs a known shape, got {shape}. Give the input "
+                "all sizes but the batch's."
+            )
+        dtype = dtypes.name_of(dtype or self.variable_dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
+        number = len(self._weights)
+        made = Variable(
+            initializers.get(initializer),
+            shape=tuple(int(s) for s in shape),
+            dtype=dtype,
+            trainable=trainable,
+            autocast=autocast,
+            aggregation=aggregation,
+            name=name or (f"variable_{number}" if number else "variable"),
+        )
+        made.path = f"{self._path}/{made.name}" if not self._building else made.path
+        made.regularizer = regularizers.get(regularizer)
+        made.constraint = constraints.get(constraint)
+        made.overwrite_with_gradient = overwrite_with_gradient
+        if not self._trainable:
+            made.trainable = False
+        self._weights.append(made)
+        return made
+
+    def add_variable(self, shape: Any, initializer: Any, **options: Any) -> Variable:
+        """Return a new variable of this layer; see `add_weight`."""
+        return self.add_weight(shape=shape, initializer=initializer, **options)
+
+    def count_params(self) -> int:
+        """Return the number of elements of all weights."""
+        if not self.built and self._layers == [] and not self._weights:
+            pass_through = type(self).build is Layer.build
+            if not pass_through:
+                raise ValueError(
+                    f"{self._who()} has no weights yet: call it, or build(input_shape), first."
+                )
+        return sum(int(np.prod(v.shape)) for v in self.weights)
+
+    def get_weights(self) -> list[Any]:
+        """Return the weights as NumPy arrays, in the order of `weights`."""
+        return [np.array(to_numpy(v)) for v in self.weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the weights from arrays in the order of `weights`; all or none."""
+        own, arrays = self.weights, list(weights)
+        if len(own) != len(arrays):
+            raise ValueError(
+                f"{self._who()}: has {len(own)} weights, set_weights got {len(arrays)} arrays."
+            )
+        for v, a in zip(own, arrays):
+            if tuple(np.shape(a)) != v.shape:
+                raise ShapeError(
+                    f"{self._who()}: weight {v.path!r} has shape {v.shape}, the array given "
+                    f"{tuple(np.shape(a))}."
+                )
+        for v, a in zip(own, arrays):
+            v.assign(a)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
+        for i, v in enumerate(self._own_variables()):
+            store[str(i)] = to_numpy(v)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the layer's own variables from what `save_own_variables` put into `store`."""
+        own = self._own_variables()
+        if len(store.keys()) != len(own):
+            raise ValueError(
+                f"{self._who()}: expected {len(own)} variables, got {len(store.keys())}."
+            )
+        for i, v in enumerate(own):
+            v.assign(store[str(i)])
+
+    # --- build ------------------------------------------------------------------------------
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
+        self._build_shapes = {"input_shape": input_shape}
+        self.built = True
+
+    def _build_for(self, args: Any, kwargs: Any) -> None:
+        """Build from the arguments of the first call."""
+        names = self._parts_of_call.names
+        arguments = {**dict(zip(names, args)), **kwargs}
+        if type(self).build is Layer.build:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            if self._layers:
+                self._build_by_call(args, kwargs)
+            self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
+            self.built = True
+            return
+        wanted = [n for n in inspect.signature(type(self).build).parameters if n != "self"]
+        shapes = {}
+        for name in wanted:
+            source = name[:-6] if name.endswith("_shape") else name
+            if source in arguments and len(wanted) > 1:
+                shapes[name] = _shapes_of(arguments[source])
+        if len(wanted) == 1 or not shapes:
+            first = next(iter(arguments.values()), None)
+            self.build(_shapes_of(first))
+        else:
+            self.build(**shapes)
+
+    def _build_by_call(self, args: Any, kwargs: Any) -> None:
+        """Build the parts by running `call` on shapes alone."""
+        unbuilt = [x for x in self._flatten_layers(include_self=False) if not x.built]
+        if not unbuilt:
+            return
+        specs = [_to_spec(x) for x in (args, kwargs)]
+        with name_scope(self.name):
+            infer(self._call_quietly, *specs)
+
+    def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
+        if self._parts_of_call.training and kwargs.get("training") is None:
+            kwargs["training"] = bool(context.training or self._parts_of_call.training_default)
+        before, self._losses = self._losses, []
+        try:
+            with autocast(self.compute_dtype if self._casts else None):
+                return self.call(*args, **kwargs)
+        finally:
+            self._losses = before
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes from which the layer was built, or None."""
+        shapes = self._build_shapes
+        if not shapes:
+            return None
+        return dict(shapes) if len(shapes) == 1 else {"shapes_dict": dict(shapes)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build from what `get_build_config` returned."""
+        if not config or self.built:
+            return
+        if "shapes_dict" in config:
+            self.build(**{k: _tuples(v) for k, v in config["shapes_dict"].items()})
+        elif config.get("input_shape") is not None:
+            self.build(_tuples(config["input_shape"]))
+
+    # --- call -------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result for tensors; for symbolic ones, remember the call."""
+        if any_symbolic(args) or kwargs and any_symbolic(kwargs):
+            return self._call_symbolic(args, kwargs)
+        if args:
+            first = args[0]
+            if type(first) is not Tensor or (
+                first.dtype != self.compute_dtype and self.autocast
+            ):
+                args = (self._take(first), *args[1:])
+            if len(args) > 1:
+                args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
+        parts = self._parts_of_call
+        training = kwargs.get("training")
+        if training is None and context.training is not None:
+            training = context.training
+        if parts.training and "training" not in parts.names[: len(args)]:
+            kwargs["training"] = bool(
+                parts.training_default if training is None else training
+            )
+        elif "training" in kwargs and not parts.training:
+            del kwargs["training"]
+        if parts.masks:
+            self._pass_masks(args, kwargs)
+        outermost = context.root is None
+        before = context.training
+        if outermost:
+            context.root, context.serial = self, next(serials)
+            self._losses, self._losses_of = [], context.serial
+        context.training = training
+        try:
+            if not self.built:
+                self._build_for(args, kwargs)
+            if self.input_spec is not None:
+                check_input(self.input_spec, args[0] if args else None, self._who())
+            return self._compute(args, kwargs)
+        finally:
+            context.training = before
+            if outermost:
+                context.root = None
+
+    def _compute(self, args: Any, kwargs: Any) -> Any:
+        with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
+            outputs = self.call(*args, **kwargs)
+        if self.activity_regularizer is not None:
+            for t in tree.flatten(outputs):
+                self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
+        if args and not _is_plain_tensor(outputs):
+            self._set_masks(args[0], outputs)
+        elif args:
+            self._set_mask(args[0], outputs)
+        return outputs
+
+    def _call_symbolic(self, args: Any, kwargs: Any) -> Any:
+        args = tuple(
+            convert(a) if _is_array(a) and not isinstance(a, (KerasTensor, Tensor)) else a
+            for a in args
+        )
+        if self._parts_of_call.masks:
+            self._pass_masks(args, kwargs)
+        if not self.built:
+            self._build_for(args, kwargs)
+        if self.input_spec is not None:
+            check_input(self.input_spec, args[0] if args else None, self._who())
+        outputs = self.symbolic_call(*args, **kwargs)
+        if args:
+            self._set_masks(args[0], outputs)
+        return outputs
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic results and remember the call."""
+        outputs = self.compute_output_spec(*args, **kwargs)
+        if any_symbolic(args) or any_symbolic(kwargs):
+            Node(self, args, kwargs, outputs)
+        return outputs
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic tensors of the shapes and dtypes that `call` gives."""
+        if _overrides(self, "compute_output_shape", Layer):
+            return self._spec_from_shape(args)
+        specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
+        options = {k: v for k, v in specs[1].items()}
+        if not self._parts_of_call.training:
+            options.pop("training", None)
+        return from_specs(infer(self._call_quietly, specs[0], options))
+
+    def _spec_from_shape(self, args: Any) -> Any:
+        shapes = self.compute_output_shape(_shapes_of(args[0]))
+        dtype = self.compute_dtype
+        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
+
+    def _cast_specs(self, structure: Any) -> Any:
+        if isinstance(structure, Spec):
+            cast = self.autocast and dtypes.is_float(structure.dtype)
+            return Spec(structure.shape, self.compute_dtype) if cast else structure
+        if isinstance(structure, dict):
+            return {k: self._cast_specs(v) for k, v in structure.items()}
+        if type(structure) in (list, tuple):
+            return type(structure)(self._cast_specs(v) for v in structure)
+        return structure
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result's shape for inputs of the given shape(s).
+
+        Example:
+            >>> Layer.compute_output_shape.__name__
+            'compute_output_shape'
+        """
+        shapes = args[0] if args else next(iter(kwargs.values()))
+        specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), shapes)
+        if not self.built:
+            self._build_for((specs,), {})
+        outputs = self.compute_output_spec(specs)
+        return tree.map_structure(lambda t: t.shape, outputs)
+
+    def _take(self, x: Any) -> Any:
+        """Return an argument as tensors in the compute dtype."""
+        if isinstance(x, Tensor):
+            if self.autocast and x.dtype != self.compute_dtype and dtypes.is_float(x.dtype):
+                mask = getattr(x, "_keras_mask", None)
+                x = ops.cast(x, self.compute_dtype)
+                if mask is not None:
+                    x._keras_mask = mask
+            return x
+        if isinstance(x, (list, tuple)) and x and any(map(_is_part_array, x)):
+            return type(x)(self._take(part) for part in x)
+        if isinstance(x, dict):
+            return {k: self._take(v) for k, v in x.items()}
+        if x is None or isinstance(x, (str, bool)) or callable(x) and not _is_array(x):
+            return x
+        if isinstance(x, np.ndarray) and x.dtype.kind in "OUS":
+            return x
+        if _is_array(x) or isinstance(x, (list, tuple, int, float)):
+            return self._take(convert(x))
+        return x
+
+    def _who(self) -> str:
+        return f'{type(self).__name__} "{self.name}"'
+
+    # --- masks ------------------------------------------------------------------------------
+
+    def _pass_masks(self, args: Any, kwargs: Any) -> None:
+        parts = self._parts_of_call
+        if "mask" in parts.masks:
+            if kwargs.get("mask") is None and "mask" not in parts.names[: len(args)] and args:
+                mask = _masks_of(args[0])
+                if mask is not None:
+                    kwargs["mask"] = mask
+            return
+        for name in parts.masks:
+            source = name[:-5]
+            place = parts.names.index(source) if source in parts.names else -1
+            value = args[place] if 0 <= place < len(args) else kwargs.get(source)
+            given = name in parts.names[: len(args)] or kwargs.get(name) is not None
+            if value is not None and not given:
+                mask = _masks_of(value)
+                if mask is not None:
+                    kwargs[name] = mask
+
+    def _set_mask(self, first: Any, output: Any) -> None:
+        """Let the result carry a mask: the fast way for one tensor in, one out."""
+        if type(first) is Tensor:
+            mask = getattr(first, "_keras_mask", None)
+            if mask is None and not _overrides(self, "compute_mask", Layer):
+                return
+        self._set_masks(first, output)
+
+    def _set_masks(self, first: Any, outputs: Any) -> None:
+        own_rule = _overrides(self, "compute_mask", Layer)
+        if not (self.supports_masking or own_rule):
+            return
+        masks = _masks_of(first)
+        if masks is None and not own_rule:
+            return
+        found = self.compute_mask(first, masks)
+        if found is None:
+            return
+        results = tree.flatten(outputs)
+        given = tree.flatten(found) if tree.is_nested(outputs) else [found]
+        for t, m in zip(results, given):
+            if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
+                t._keras_mask = m
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """Return the mask of the result: by default that of the input."""
+        return previous_mask
+
+    # --- losses -----------------------------------------------------------------------------
+
+    def add_loss(self, loss: Any) -> None:
+        """Add a number (or several) to what training minimises, for the call under way."""
+        for one in tree.flatten(loss):
+            made = convert(one)
+            if made.shape != ():
+                made = ops.sum(made)
+            root = context.root
+            if root is not None and root is not self:
+                root._losses.append(made)
+            if self._losses_of != context.serial and root is not None:
+                self._losses, self._losses_of = [], context.serial
+            self._losses.append(made)
+
+    def add_metric(self, *args: Any, **kwargs: Any) -> None:
+        """Not part of Keras 3: raises, and says what to do."""
+        raise TypeError(
+            "add_metric is gone since Keras 3: keep a metric as an attribute of the layer and "
+            "call its update_state() in call()."
+        )
+
+    @property
+    def losses(self) -> list[Any]:
+        """The penalties of the last call, then those on the weights."""
+        penalties = [
+            v.regularizer(v)
+            for v in self.trainable_weights
+            if getattr(v, "regularizer", None) is not None
+        ]
+        return [*self._losses, *penalties]
+
+    def _clear_losses(self) -> None:
+        for layer in self._flatten_layers():
+            layer._losses = []
+
+    # --- pure calls -------------------------------------------------------------------------
+
+    def stateless_call(
+        self,
+        trainable_variables: Any,
+        non_trainable_variables: Any,
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
+
+        Nothing of the layer changes.
+        """
+        if not self.built:
+            raise ValueError(f"{self._who()}: build it before stateless_call.")
+        own = [*self.trainable_variables, *self.non_trainable_variables]
+        given = [*trainable_variables, *non_trainable_variables]
+        if len(own) != len(given):
+            raise ValueError(f"{self._who()}: has {len(own)} variables, got {len(given)} values.")
+        scope = StatelessScope(state_mapping=list(zip(own, given)))
+        with scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+        news = [scope.get_current_value(v) for v in self.non_trainable_variables]
+        return (outputs, news, losses) if return_losses else (outputs, news)
+
+    # --- config -----------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: what `from_config` needs to make an equal layer."""
+        found: dict[str, Any] = {
+            "name": self.name, "trainable": self._trainable, "dtype": self._policy,
+        }  # fmt: skip
+        if self.activity_regularizer is not None:
+            found["activity_regularizer"] = self.activity_regularizer
+        own = type(self).__module__.split(".")[0] == "kerasish"
+        for name, value in self._arguments.items():
+            if name in _BASE_ARGUMENTS:
+                continue
+            # Our own layers keep each argument, in its final form, under its own name.
+            found[name] = getattr(self, name, value) if own else value
+        return found
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the layer that `get_config` describes."""
+        made = {
+            k: registry.deserialize_keras_object(v)
+            if isinstance(v, dict) and "class_name" in v
+            else v
+            for k, v in config.items()
+        }
+        try:
+            return cls(**made)
+        except TypeError as error:
+            raise TypeError(
+                f"{cls.__name__}.from_config: the constructor did not take {sorted(made)}: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["_inbound_nodes"] = []
+        state["_losses"] = []
+        return state
+
+
+def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the constructor's arguments by name, defaults filled in."""
+    signature = _signature(cls)
+    try:
+        bound = signature.bind(None, *args, **kwargs)
+    except TypeError:
+        return {}  # the constructor itself will say what is wrong
+    bound.apply_defaults()
+    found: dict[str, Any] = {}
+    for name, value in list(bound.arguments.items())[1:]:
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            found.update(value)
+        elif kind is not inspect.Parameter.VAR_POSITIONAL:
+            found[name] = value
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def _signature(cls: type) -> inspect.Signature:
+    return inspect.signature(cls.__init__)  # type: ignore[misc]
+
+
+def _find_parts(value: Any, seen: set[int]) -> Iterator[Any]:
+    if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+    elif isinstance(value, (list, tuple, set)):
+        for part in value:
+            yield from _find_parts(part, seen)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _find_parts(part, seen)
+
+
+def _legacy_shape(layer: Layer, kwargs: dict[str, Any]) -> Any:
+    """Return the batch shape from the arguments with which older code names the input's shape."""
+    if not kwargs:
+        return None
+    batch_size = kwargs.pop("batch_size", None)
+    shape = kwargs.pop("batch_input_shape", None) or kwargs.pop("batch_shape", None)
+    if shape is None and "input_shape" in kwargs:
+        shape = (batch_size, *kwargs.pop("input_shape"))
+    if shape is None and "input_dim" in kwargs:
+        shape = (batch_size, kwargs.pop("input_dim"))
+    if kwargs:
+        raise TypeError(
+            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes "
+            f"{[n for n in _signature(type(layer)).parameters if n not in ('self', 'kwargs')]} "
+            f"and {list(_BASE_ARGUMENTS)}."
+        )
+    return None if shape is None else tuple(shape)
+
+
+def _overrides(layer: Layer, method: str, base: type) -> bool:
+    return getattr(type(layer), method) is not getattr(base, method)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (Tensor, Variable, np.ndarray)) or (
+        hasattr(x, "__array__") and hasattr(x, "shape") and not isinstance(x, type)
+    )
+
+
+def _is_part_array(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(_is_part_array, x))
+    return isinstance(x, dict) or _is_array(x)
+
+
+def _is_plain_tensor(x: Any) -> bool:
+    return type(x) is Tensor
+
+
+def _shapes_of(x: Any) -> Any:
+    if x is None:
+        return None
+    if isinstance(x, dict):
+        return {k: _shapes_of(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)(_shapes_of(v) for v in x)
+    return tuple(x.shape) if hasattr(x, "shape") else ()
+
+
+def _to_spec(x: Any) -> Any:
+    if isinstance(x, (Tensor, KerasTensor, Variable)):
+        return Spec(tuple(x.shape), x.dtype)
+    if isinstance(x, dict):
+        return {k: _to_spec(v) for k, v in x.items()}
+    if type(x) in (list, tuple):
+        return type(x)(_to_spec(v) for v in x)
+    return x
+
+
+def _tuples(shape: Any) -> Any:
+    if tree.is_shape(shape):
+        return tuple(shape)
+    if isinstance(shape, dict):
+        return {k: _tuples(v) for k, v in shape.items()}
+    if isinstance(shape, (list, tuple)):
+        return [_tuples(s) for s in shape]
+    return shape
+
+
+def _masks_of(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        masks = [_masks_of(part) for part in x]
+        return None if all(m is None for m in masks) else masks
+    if isinstance(x, dict):
+        found = {k: _masks_of(part) for k, part in x.items()}
+        return None if all(m is None for m in found.values()) else found
+    return getattr(x, "_keras_mask", None)
+
+
+class StatelessScope(Scope):
+    """A `with` block inside which variables have given values and assignments stay inside.
+
+    Args:
+        state_mapping: (variable, value) pairs.
+        collect_losses: kept for Keras's sake.
+        initialize_variables: kept for Keras's sake.
+    """
+
+    def __init__(
+        self,
+        state_mapping: Any = None,
+        collect_losses: bool = False,
+        initialize_variables: bool = True,
+    ) -> None:
+        self.losses: list[Any] = []
+        self._values: dict[Variable, Tensor] = {}
+        pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
+        for variable, value in pairs:
+            made = convert(value, variable.dtype)
+            if made.shape != variable.shape:
+                raise ShapeError(
+                    f"StatelessScope: variable {variable.path!r} has shape {variable.shape}, the "
+                    f"value {made.shape}."
+                )
+            self._values[variable] = made
+
+    def read(self, variable: Variable) -> Tensor:
+        """Return the value given or assigned in this scope, else the variable's own."""
+        return self._values.get(variable, variable._leaf)
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        """Keep the assignment inside."""
+        self._values[variable] = value
+
+    def add_update(self, update: Any) -> None:
+        """Keep an assignment given as (variable, value)."""
+        self.write(update[0], convert(update[1]))
+
+    def add_loss(self, loss: Any) -> None:
+        """Keep a loss."""
+        self.losses.append(loss)
+
+    def get_current_value(self, variable: Variable) -> Any:
+        """Return the value that `variable` has in this scope."""
+        return self._values.get(variable, variable.value)
+
+    def __enter__(self) -> StatelessScope:
+        self._open = using_scope(self)
+        self._open.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+

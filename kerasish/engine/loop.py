@@ -1,0 +1,265 @@
+"""The loops of fit, evaluate and predict: data in, steps, callbacks."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, tree
+from kerasish.callbacks import CallbackList
+from kerasish.engine.data import make_data, train_validation_split
+from kerasish.engine.step import batch_size_of, numbers
+from kerasish.tensor import to_numpy
+
+_SECONDS_BETWEEN_UPDATES = 0.1
+
+
+def one_batch(x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
+    """Return (x, y, sample_weight) of arrays that are one batch, checked as fit checks them."""
+    rows = batch_size_of(tree.map_structure(_arrayed, x))
+    data = make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
+    return data.peek()
+
+
+def _arrayed(x: Any) -> Any:
+    return x if hasattr(x, "shape") else np.asarray(x)
+
+
+def _verbosity(verbose: Any) -> int:
+    return 1 if verbose == "auto" else int(verbose)
+
+
+def _seed() -> int:
+    """Return the seed of this fit's shuffling."""
+    return config.next_seed()
+
+
+def _epochs(epochs: Any) -> int:
+    if not isinstance(epochs, (int, np.integer)) or isinstance(epochs, bool) or epochs < 0:
+        raise ValueError(f"fit: epochs is a number >= 0, got {epochs!r}.")
+    cap = config.max_epochs()
+    return int(epochs) if cap is None else min(int(epochs), cap)
+
+
+def _steps(steps: Any) -> Any:
+    cap = config.max_steps_per_epoch()
+    return steps if cap is None else cap if steps is None else min(steps, cap)
+
+
+class _Updates:
+    """Says when those content with a few updates a second want the next one."""
+
+    def __init__(self, callbacks: Any, mode: str) -> None:
+        self.every = callbacks.wants_batches(mode)
+        self.some = self.every or callbacks.wants_updates(mode)
+        self.last = time.perf_counter()
+
+    def due(self) -> bool:
+        if self.every:
+            return True
+        if not self.some:
+            return False
+        now = time.perf_counter()
+        if now - self.last < _SECONDS_BETWEEN_UPDATES:
+            return False
+        self.last = now
+        return True
+
+
+def fit(
+    model: Any, x: Any, y: Any, batch_size: Any, epochs: int, verbose: Any, callbacks: Any,
+    validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
+    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
+    validation_batch_size: Any, validation_freq: Any,
+) -> Any:  # fmt: skip
+    """Train; see `Model.fit`."""
+    epochs = _epochs(epochs)
+    if validation_split and validation_data is None:
+        (x, y, sample_weight), validation_data = train_validation_split(
+            (x, y, sample_weight), validation_split
+        )
+    data = make_data(
+        x, y, sample_weight, class_weight, batch_size=batch_size,
+        steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=_seed(), training=True,
+    )  # fmt: skip
+    model._prepare("train", *data.peek())
+    validation = None
+    if validation_data is not None:
+        rows = validation_batch_size or (batch_size if data.in_memory else None)
+        validation = _validation(validation_data, rows, validation_steps)
+        model._prepare("test", *validation.peek())
+    calls = callbacks
+    if not isinstance(callbacks, CallbackList):
+        calls = CallbackList(
+            callbacks, add_history=True, add_progbar=_verbosity(verbose) != 0, model=model,
+            verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
+        )  # fmt: skip
+    model.stop_training = False
+    try:
+        calls.on_train_begin()
+        logs: dict[str, Any] = {}
+        for epoch in range(initial_epoch, epochs):
+            model.reset_metrics()
+            calls.on_epoch_begin(epoch)
+            logs = _train_epoch(model, data, epoch, calls)
+            if validation is not None and _validates(epoch, validation_freq):
+                found = _run_test(model, validation, calls, epoch)
+                logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
+            calls.on_epoch_end(epoch, logs)
+            if model.stop_training:
+                break
+        calls.on_train_end(logs)
+    except BaseException:
+        calls.release()
+        raise
+    finally:
+        data.close()
+        if validation is not None:
+            validation.close()
+    return calls.history or getattr(model, "history", None)
+
+
+def _validation(given: Any, rows: Any, steps: Any) -> Any:
+    x, y, weights = given, None, None
+    if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
+        x, y, weights = (*given, None)[:3]
+    return make_data(
+        x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
+    )
+
+
+def _validates(epoch: int, frequency: Any) -> bool:
+    if isinstance(frequency, int):
+        if frequency < 1:
+            raise ValueError(f"fit: validation_freq is a number >= 1, got {frequency}.")
+        return (epoch + 1) % frequency == 0
+    return epoch + 1 in list(frequency)
+
+
+def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any]:
+    run = model._function("train")
+    updates = _Updates(calls, "train")
+    own_logs: Any = None
+    last = -1
+    shown = True
+    with data.epoch(epoch) as batches:
+        for last, (x, y, weights) in enumerate(batches):
+            if updates.every:
+                calls.on_train_batch_begin(last)
+            own_logs = run(x, y, weights)
+            shown = updates.due()
+            if shown:
+                calls.on_train_batch_end(last, _logs(model, own_logs))
+            if model.stop_training:
+                break
+    logs = _logs(model, own_logs)
+    if not shown and updates.some:
+        calls.on_train_batch_end(last, logs)
+    if last < 0:
+        raise ValueError("fit: the data gave no batch.")
+    return logs
+
+
+def _logs(model: Any, own: Any) -> dict[str, Any]:
+    """Return a step's own logs, or else the metrics' results, as Python numbers."""
+    if own is None:
+        return model._results()  # type: ignore[no-any-return]
+    return numbers(own)
+
+
+def evaluate(
+    model: Any, x: Any, y: Any, batch_size: Any, verbose: Any, sample_weight: Any, steps: Any,
+    callbacks: Any, _data: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Evaluate; see `Model.evaluate`."""
+    data = make_data(
+        x, y, sample_weight, batch_size=batch_size, steps_per_epoch=_steps(steps),
+        shuffle=False, training=False,
+    )  # fmt: skip
+    model._prepare("test", *data.peek())
+    calls = callbacks
+    if not isinstance(callbacks, CallbackList):
+        calls = CallbackList(
+            callbacks, add_progbar=_verbosity(verbose) != 0, model=model,
+            verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
+        )  # fmt: skip
+    try:
+        return _run_test(model, data, calls, 0)
+    except BaseException:
+        calls.release()
+        raise
+    finally:
+        data.close()
+
+
+def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
+    run = model._function("test")
+    updates = _Updates(calls, "test")
+    model.reset_metrics()
+    calls.on_test_begin()
+    own_logs: Any = None
+    last, shown = -1, True
+    with data.epoch(0) as batches:
+        for last, (x, y, weights) in enumerate(batches):
+            if updates.every:
+                calls.on_test_batch_begin(last)
+            own_logs = run(x, y, weights)
+            shown = updates.due()
+            if shown:
+                calls.on_test_batch_end(last, _logs(model, own_logs))
+    logs = _logs(model, own_logs)
+    if not shown and updates.some:
+        calls.on_test_batch_end(last, logs)
+    calls.on_test_end(logs)
+    return logs
+
+
+def predict(
+    model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callbacks: Any
+) -> Any:
+    """Predict; see `Model.predict`."""
+    data = make_data(
+        x, None, None, batch_size=batch_size, steps_per_epoch=_steps(steps), shuffle=False,
+        training=False,
+    )  # fmt: skip
+    model._prepare("predict", data.peek()[0])
+    calls = callbacks
+    if not isinstance(callbacks, CallbackList):
+        calls = CallbackList(
+            callbacks, add_progbar=_verbosity(verbose) != 0, model=model,
+            verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
+        )  # fmt: skip
+    run = model._function("predict")
+    updates = _Updates(calls, "predict")
+    found: list[Any] = []
+    structure: Any = None
+    last, shown = -1, True
+    try:
+        calls.on_predict_begin()
+        with data.epoch(0) as batches:
+            for last, (batch, _, _) in enumerate(batches):
+                if updates.every:
+                    calls.on_predict_batch_begin(last)
+                structure = run(batch)
+                found.append([_own(t) for t in tree.flatten(structure)])
+                shown = updates.due()
+                if shown:
+                    outputs = {"outputs": structure} if updates.every else None
+                    calls.on_predict_batch_end(last, outputs)
+        if not shown and updates.some:
+            calls.on_predict_batch_end(last, None)
+        calls.on_predict_end()
+    except BaseException:
+        calls.release()
+        raise
+    finally:
+        data.close()
+    columns = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*found)]
+    return tree.pack_sequence_as(structure, columns)
+
+
+def _own(t: Any) -> Any:
+    """Return a result as a NumPy array that no later step writes into."""
+    return to_numpy(t)

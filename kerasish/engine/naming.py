@@ -1,0 +1,47 @@
+"""Names that come by themselves: dense, dense_1, and snake case of class names."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+_lock = threading.Lock()
+_counts: dict[str, int] = {}
+
+
+def to_snake_case(name: str) -> str:
+    """Return a class name in snake case.
+
+    Example:
+        >>> to_snake_case("Conv2DTranspose"), to_snake_case("PReLU"), to_snake_case("LSTM")
+        ('conv2d_transpose', 'p_re_lu', 'lstm')
+    """
+    name = re.sub(r"\W+", "", name)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def unique_name(prefix: str) -> str:
+    """Return `prefix` the first time, then prefix_1, prefix_2 and so on."""
+    with _lock:
+        count = _counts.get(prefix, 0)
+        _counts[prefix] = count + 1
+    return f"{prefix}_{count}" if count else prefix
+
+
+def reset_names() -> None:
+    """Start counting anew (`clear_session`)."""
+    with _lock:
+        _counts.clear()
+
+
+def name_for(obj: Any, name: str | None) -> str:
+    """Return the given name, checked, or a new one made from obj's class."""
+    if name is None:
+        return unique_name(to_snake_case(type(obj).__name__).lstrip("_"))
+    if not isinstance(name, str) or "/" in name:
+        raise ValueError(
+            f"{type(obj).__name__}: a name is a string without '/', got {name!r}."
+        )
+    return name

@@ -1,0 +1,127 @@
+"""The steps, written once in ops: forward, loss, gradients, updates, metrics.
+
+Each is a pure function but for assignments to variables, so every engine can run it: at once, or
+traced into a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.autodiff import gradients_of
+from kerasish.tensor import no_gradient
+
+
+def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    """Return a batch as the tuple that `train_step` gets: as long as there are parts.
+
+    Example:
+        >>> pack(1), pack(1, 2)
+        (1, (1, 2))
+    """
+    if sample_weight is not None:
+        return (x, y, sample_weight)
+    if y is not None:
+        return (x, y)
+    return x if not isinstance(x, (tuple, list)) else (x,)
+
+
+def unpack(data: Any) -> tuple[Any, Any, Any]:
+    """Return (x, y, sample_weight) of a batch, None where there is none."""
+    if isinstance(data, list):
+        data = tuple(data)
+    if not isinstance(data, tuple):
+        return data, None, None
+    if len(data) > 3:
+        raise ValueError(
+            f"A batch is x, (x,), (x, y) or (x, y, sample_weight), got {len(data)} parts."
+        )
+    return (*data, None, None)[:3]  # type: ignore[return-value]
+
+
+def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
+    """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
+    predictions = model(x, training=True)
+    loss = model.compute_loss(
+        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=True
+    )
+    track_loss(model, loss, x)
+    optimizer = model.optimizer
+    if variables:
+        gradients = gradients_of(optimizer.scale_loss(loss), variables)
+        _check_connected(model, variables, gradients)
+        optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
+    with no_gradient():
+        model._update_metrics(x, y, predictions, sample_weight)
+
+
+def _check_connected(model: Any, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
+    if gradients and all(g is None for g in gradients):
+        raise ValueError(
+            f"{model._who()}: the loss depends on none of the {len(variables)} trainable weights, "
+            "so training would change nothing. Is something detached from them?"
+        )
+
+
+def test(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+    """One evaluation step: the metrics' variables are assigned."""
+    predictions = model(x, training=False)
+    loss = model.compute_loss(
+        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=False
+    )
+    track_loss(model, loss, x)
+    model._update_metrics(x, y, predictions, sample_weight)
+
+
+def track_loss(model: Any, loss: Any, x: Any) -> None:
+    """Take the loss of a batch into the running mean, weighted by the batch's size."""
+    with no_gradient():
+        model._loss_tracker.update_state(loss, sample_weight=float(batch_size_of(x)))
+
+
+def batch_size_of(x: Any) -> int:
+    """Return the number of rows of the first array of a structure."""
+    while not hasattr(x, "shape"):
+        if isinstance(x, dict):
+            x = next(iter(x.values()))
+        elif isinstance(x, (list, tuple)) and x:
+            x = x[0]
+        else:
+            return 1
+    return int(x.shape[0]) if x.shape else 1
+
+
+def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` run without records for gradients."""
+
+    def run(*args: Any) -> Any:
+        with no_gradient():
+            return function(*args)
+
+    return run
+
+
+def as_number(x: Any) -> Any:
+    """Return a tensor's single number as a float; anything else as it is."""
+    if hasattr(x, "numpy") and getattr(x, "shape", None) == ():
+        return float(x)
+    return x.numpy() if hasattr(x, "numpy") else x
+
+
+def total(losses: Sequence[Any]) -> Any:
+    """Return the sum of several numbers."""
+    result = losses[0]
+    for loss in losses[1:]:
+        result = ops.add(result, loss)
+    return result
+
+
+def numbers(logs: Any) -> dict[str, Any]:
+    """Return logs with Python numbers (arrays, where a metric gives more than one number)."""
+    if not isinstance(logs, dict):
+        raise TypeError(
+            f"A train_step or test_step returns a dict of metric results, got {type(logs).__name__}."
+        )
+    return {k: as_number(v) for k, v in logs.items()}

@@ -1,0 +1,443 @@
+"""Trainer: compile, fit, evaluate, predict, and the steps that may be overridden."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops, optimizers, registry, tree
+from kerasish.backends import choose as choose_backend
+from kerasish.engine import loop, step
+from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
+from kerasish.graph.abstract import infer
+from kerasish.metrics import Mean
+from kerasish.metrics.metric import Metric
+from kerasish.ops.op import Spec
+from kerasish.tensor import Tensor, Variable, no_gradient, to_numpy, wrap
+
+
+class Trainer:
+    """What a model can do beyond a layer; mixed into `Model`."""
+
+    # --- compile ------------------------------------------------------------------------------
+
+    def _start_training_state(self) -> None:
+        self.optimizer: Any = None
+        self.loss: Any = None
+        self.compiled = False
+        self.stop_training = False
+        self.run_eagerly = False
+        self.jit_compile: Any = "auto"
+        self.steps_per_execution = 1
+        self._compile_arguments: dict[str, Any] | None = None
+        self._compiled_loss: CompiledLoss | None = None
+        self._compiled_metrics: CompiledMetrics | None = None
+        self._loss_tracker: Any = None
+        self._compiled_functions: dict[Any, Any] = {}
+        self._prepared: set[Any] = set()
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Set what training minimises, how, and what it reports.
+
+        Args:
+            optimizer: name, config or object.
+            loss: name, config, function or object; a list or dict of them for several outputs.
+            loss_weights: factors of the losses of several outputs.
+            metrics: a list of metrics (names, functions, objects); lists or a dict by output.
+            weighted_metrics: metrics that sample weights apply to.
+            run_eagerly: run steps op by op, so that print and pdb work inside them.
+            steps_per_execution: accepted; the static engine runs as many steps at once as nobody
+                wants to look at.
+            jit_compile: accepted; False asks for the eager engine.
+            auto_scale_loss: with the policy "mixed_float16", scale the loss dynamically.
+        """
+        made = optimizers.get(optimizer)
+        if auto_scale_loss and getattr(self, "compute_dtype", "") == "float16":
+            made = _with_loss_scale(made, self)
+        names = getattr(self, "output_names", [])
+        loss_part = None if loss is None else CompiledLoss(loss, loss_weights, names)
+        metrics_part = None
+        if metrics is not None or weighted_metrics is not None:
+            metrics_part = CompiledMetrics(metrics, weighted_metrics, names)
+        if not isinstance(steps_per_execution, int) or steps_per_execution < 1:
+            raise ValueError(
+                f"compile: steps_per_execution is a number >= 1, got {steps_per_execution!r}."
+            )
+        self.optimizer, self.loss = made, loss
+        self._compiled_loss, self._compiled_metrics = loss_part, metrics_part
+        self.run_eagerly, self.jit_compile = bool(run_eagerly), jit_compile
+        self.steps_per_execution = steps_per_execution
+        self._loss_tracker = Mean(name="loss")
+        self._compile_arguments = {
+            "optimizer": optimizer, "loss": loss, "loss_weights": loss_weights,
+            "metrics": metrics, "weighted_metrics": weighted_metrics,
+            "run_eagerly": run_eagerly, "steps_per_execution": steps_per_execution,
+            "jit_compile": jit_compile,
+        }  # fmt: skip
+        self.compiled, self.stop_training = True, False
+        self._compiled_functions.clear()
+        self._prepared.clear()
+
+    def _need_compiled(self, method: str) -> None:
+        if not self.compiled:
+            raise ValueError(
+                f"{self._who()}: call compile(optimizer=..., loss=...) before {method}()."  # type: ignore[attr-defined]
+            )
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """Return what `compile` was given, the optimizer as it is now."""
+        if not self.compiled or self._compile_arguments is None:
+            return {} if getattr(self, "_graph", None) is not None else None
+        return {**self._compile_arguments, "optimizer": self.optimizer}
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile with what `get_compile_config` returned."""
+        if not config:
+            return
+        if config.get("optimizer") is None and config.get("loss") is None:
+            return
+        made = {k: registry.deserialize_keras_object(v) for k, v in config.items()}
+        known = self._compile_names()
+        self.compile(**{k: v for k, v in made.items() if k in known})
+        if self.built and self.optimizer is not None:  # type: ignore[attr-defined]
+            self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _compile_names() -> tuple[str, ...]:
+        return (
+            "optimizer", "loss", "loss_weights", "metrics", "weighted_metrics", "run_eagerly",
+            "steps_per_execution", "jit_compile",
+        )  # fmt: skip
+
+    # --- metrics --------------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of `compile` and those held as attributes."""
+        found: list[Metric] = []
+        if self._loss_tracker is not None:
+            found.append(self._loss_tracker)
+        if self._compiled_loss is not None:
+            found.extend(self._compiled_loss.trackers)
+        if self._compiled_metrics is not None:
+            found.extend(self._compiled_metrics.metrics)
+        own = {id(m) for m in found}
+        found.extend(m for m in super().metrics if id(m) not in own)  # type: ignore[misc]
+        return found
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of the metrics, the loss first."""
+        return [m.name for m in self.metrics]
+
+    def reset_metrics(self) -> None:
+        """Forget the batches seen by all metrics."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Return name -> number of all metrics."""
+        found: dict[str, Any] = {}
+        compiled: set[int] = set()
+        if self._compiled_metrics is not None:
+            compiled = {id(m) for m in self._compiled_metrics.metrics}
+        for metric in self.metrics:
+            if id(metric) in compiled:
+                continue
+            value = metric.result()
+            found.update(value if isinstance(value, dict) else {metric.name: value})
+        if self._compiled_metrics is not None:
+            found.update(self._compiled_metrics.result())
+        return found
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Take a batch into the metrics of `compile` and return all results; may be overridden."""
+        with no_gradient():
+            if self._compiled_metrics is not None and y is not None:
+                self._compiled_metrics.update_state(y, y_pred, sample_weight)
+            return self.get_metrics_result()
+
+    def _update_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        if type(self).compute_metrics is not Trainer.compute_metrics:
+            self.compute_metrics(x, y, y_pred, sample_weight)
+        elif self._compiled_metrics is not None and y is not None:
+            self._compiled_metrics.update_state(y, y_pred, sample_weight)
+
+    # --- loss and steps ---------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the number that training minimises; may be overridden."""
+        parts = []
+        if self._compiled_loss is not None:
+            if y is None and self.loss is not None:
+                raise ValueError(
+                    f"{self._who()}: compile() named a loss, but the data has no targets y."  # type: ignore[attr-defined]
+                )
+            parts.append(self._compiled_loss(y, y_pred, sample_weight))
+        parts.extend(ops.cast(loss, "float32") for loss in self.losses)  # type: ignore[attr-defined]
+        if not parts:
+            if not training:
+                return ops.zeros(())
+            raise ValueError(
+                f"{self._who()}: there is no loss to minimise; give compile(loss=...), or call "  # type: ignore[attr-defined]
+                "add_loss() in a layer."
+            )
+        return step.total(parts)
+
+    def train_step(self, data: Any) -> Any:
+        """Do one training step on a batch and return the metrics' results; may be overridden."""
+        x, y, sample_weight = step.unpack(data)
+        step.train(self, self.trainable_variables, x, y, sample_weight)  # type: ignore[attr-defined]
+        return self.get_metrics_result()
+
+    def test_step(self, data: Any) -> Any:
+        """Do one evaluation step on a batch and return the metrics' results; may be overridden."""
+        x, y, sample_weight = step.unpack(data)
+        with no_gradient():
+            step.test(self, x, y, sample_weight)
+            return self.get_metrics_result()
+
+    def predict_step(self, data: Any) -> Any:
+        """Return the model's result for a batch; may be overridden."""
+        x, _, _ = step.unpack(data)
+        return self(x, training=False)  # type: ignore[operator]
+
+    # --- compiled steps -----------------------------------------------------------------------------
+
+    def _backend(self) -> Any:
+        return choose_backend(
+            "eager" if self.run_eagerly or self.jit_compile is False else None
+        )
+
+    def _function(self, kind: str) -> Any:
+        """Return the step called `kind` as the backend in charge runs it."""
+        backend = self._backend()
+        key = (kind, backend.name, id(backend))
+        found = self._compiled_functions.get(key)
+        if found is None:
+            found = backend.compile(self._step_function(kind), name=f"{kind} {self.name}")  # type: ignore[attr-defined]
+            self._compiled_functions[key] = found
+        return found
+
+    def _step_function(self, kind: str) -> Any:
+        cls = type(self)
+        if kind == "train":
+            if cls.train_step is not Trainer.train_step:
+                return lambda x, y, w: self.train_step(step.pack(x, y, w))
+            variables = self.trainable_variables  # type: ignore[attr-defined]
+            return lambda x, y, w: step.train(self, variables, x, y, w)
+        if kind == "test":
+            if cls.test_step is not Trainer.test_step:
+                return step.quietly(lambda x, y, w: self.test_step(step.pack(x, y, w)))
+            return step.quietly(lambda x, y, w: step.test(self, x, y, w))
+        if kind == "results":
+            return step.quietly(self.get_metrics_result)
+        if cls.predict_step is not Trainer.predict_step:
+            return step.quietly(lambda x: self.predict_step(step.pack(x)))
+        return step.quietly(lambda x: self(x, training=False))  # type: ignore[operator]
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Return the compiled training step, made anew with `force`."""
+        return self._made("train", force)
+
+    def make_test_function(self, force: bool = False) -> Any:
+        """Return the compiled evaluation step, made anew with `force`."""
+        return self._made("test", force)
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        """Return the compiled prediction step, made anew with `force`."""
+        return self._made("predict", force)
+
+    def _made(self, kind: str, force: bool) -> Any:
+        if force:
+            self._compiled_functions.clear()
+        return self._function(kind)
+
+    def _prepare(self, kind: str, x: Any, y: Any = None, w: Any = None) -> None:
+        """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors."""
+        if kind in self._prepared:
+            return
+        specs = [_specs(part) for part in (x, y, w)]
+        if kind == "predict":
+            if not self.built:  # type: ignore[attr-defined]
+                infer(self._step_function("predict"), specs[:1])
+            self._prepared.add(kind)
+            return
+        if kind == "train" and not self.built:  # type: ignore[attr-defined]
+            infer(lambda x: self(x, training=True), specs[:1])  # type: ignore[operator]
+        if kind == "train":
+            self._check_trainable()
+            self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
+        infer(self._step_function(kind), specs)
+        self._prepared.add(kind)
+
+    def _check_trainable(self) -> None:
+        if not self.trainable_variables and not self.metrics and self.weights:  # type: ignore[attr-defined]
+            warnings.warn(
+                f"{self._who()}: no weight is trainable; fit will change nothing.",  # type: ignore[attr-defined]
+                stacklevel=4,
+            )
+
+    def _results(self) -> dict[str, Any]:
+        """Return the metrics' results as Python numbers."""
+        return step.numbers(self.get_metrics_result())
+
+    # --- fit, evaluate, predict ------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: Any = "auto",
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        validation_data: Any = None,
+        shuffle: Any = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: Any = 1,
+    ) -> Any:
+        """Train for `epochs` rounds over the data; return a History.
+
+        Args:
+            x, y: arrays (or lists or dicts of them); or x alone: a generator, a PyDataset, or
+                any iterable of batches (x,), (x, y) or (x, y, sample_weight).
+            batch_size: rows a step; None: 32.
+            verbose: 0 silent, 1 a progress bar, 2 a line an epoch, "auto".
+            validation_split: the last share of the rows, kept out of training, 0 <= share < 1.
+            validation_data: (x, y) or (x, y, sample_weight), or any data that x may be.
+            shuffle: whether the rows come in a new order each epoch.
+            class_weight: class -> factor of its rows' loss.
+            sample_weight: one factor a row.
+            initial_epoch: the epoch to start from, when going on with a training.
+            steps_per_epoch: steps of an epoch; None: all the data.
+            validation_freq: validate every so many epochs, or after the epochs listed.
+        """
+        self._need_compiled("fit")
+        return loop.fit(
+            self, x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data,
+            shuffle, class_weight, sample_weight, initial_epoch, steps_per_epoch,
+            validation_steps, validation_batch_size, validation_freq,
+        )  # fmt: skip
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        steps: int | None = None,
+        callbacks: Any = None,
+        return_dict: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the loss and metrics on the data: a number, a list, or a dict (`return_dict`)."""
+        self._need_compiled("evaluate")
+        logs = loop.evaluate(
+            self, x, y, batch_size, verbose, sample_weight, steps, callbacks, **kwargs
+        )
+        return logs if return_dict else _listed(logs)
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """Return the model's results for all rows of the data, as NumPy arrays."""
+        rows = batch_size or 32
+        if verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray:
+            # One small array: nothing to set up.
+            if 0 < x.shape[0] <= rows and x.dtype.kind in "f" if x.ndim else False:
+                return self.predict_on_batch(x)
+        return loop.predict(self, x, batch_size, verbose, steps, callbacks)
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """Do one training step; return the metrics' running results."""
+        self._need_compiled("train_on_batch")
+        return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """Do one evaluation step; return the metrics' running results."""
+        self._need_compiled("test_on_batch")
+        return self._on_batch("test", x, y, sample_weight, None, return_dict)
+
+    def _on_batch(
+        self, kind: str, x: Any, y: Any, sample_weight: Any, class_weight: Any, as_dict: bool
+    ) -> Any:
+        x, y, weights = loop.one_batch(x, y, sample_weight, class_weight)
+        self._prepare(kind, x, y, weights)
+        logs = self._function(kind)(x, y, weights)
+        found = self._results() if logs is None else step.numbers(logs)
+        return found if as_dict else _listed(found)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Return the model's results for one batch, as NumPy arrays."""
+        if "predict" not in self._prepared:
+            x = loop.one_batch(x)[0]
+            self._prepare("predict", x)
+        elif type(x) is not np.ndarray or x.dtype != np.float32:
+            x = loop.one_batch(x)[0]
+        result = self._function("predict")(x)
+        return to_numpy(result) if type(result) is Tensor else tree.map_structure(to_numpy, result)
+
+
+def _with_loss_scale(optimizer: Any, model: Any) -> Any:
+    kind = getattr(optimizers, "LossScaleOptimizer", None)
+    if kind is None or isinstance(optimizer, kind):
+        return optimizer
+    return kind(optimizer)
+
+
+def _specs(structure: Any) -> Any:
+    def spec(x: Any) -> Any:
+        if isinstance(x, (Tensor, Variable)):
+            return Spec(tuple(x.shape), x.dtype)
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+            return Spec(x.shape, wrap(x).dtype)
+        return x
+
+    return tree.map_structure(spec, structure)
+
+
+def _listed(logs: dict[str, Any]) -> Any:
+    values = list(logs.values())
+    return values[0] if len(values) == 1 else values

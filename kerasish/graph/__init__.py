@@ -1,0 +1,1 @@
+"""The static side, free of devices: values without numbers, traces, the graph and its passes."""

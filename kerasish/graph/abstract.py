@@ -1,0 +1,107 @@
+"""Running Python on shapes alone: every op answers by its shape rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kerasish import tree
+from kerasish.ops.op import Op, Spec, using_engine
+from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, using_scope, wrap
+
+
+class Abstract:
+    """A value without numbers: shape and dtype."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[Any, ...], dtype: str) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+class ShapesOnly:
+    """The engine that computes nothing but shapes and dtypes."""
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Return tensors without numbers, as the op's shape rule says."""
+        tensors, attrs = prepare(op, args, attrs)
+        specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
+        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        results = tuple(wrap(Abstract(s.shape, s.dtype)) for s in many)
+        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
+            record(op, tensors, attrs, results)
+        return results[0] if op.outputs == 1 and isinstance(specs, Spec) else results
+
+
+class _Discard(Scope):
+    """Lets variables be read and assigned with no effect outside."""
+
+    def __init__(self) -> None:
+        self.written: dict[Variable, Tensor] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        return self.written.get(variable, variable._leaf)
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        self.written[variable] = value
+
+
+_FILLS = (83, 89)  # two odd sizes: a size of the result that follows them is unknown, too
+
+
+def _run(function: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
+    def fill(x: Any) -> Any:
+        if not isinstance(x, Spec):
+            return x
+        return wrap(Abstract(tuple(number if s is None else s for s in x.shape), x.dtype))
+
+    with using_engine(ShapesOnly()), using_scope(_Discard()):
+        return function(*_map_specs(fill, args), **_map_specs(fill, kwargs))
+
+
+def _map_specs(f: Callable[[Any], Any], structure: Any) -> Any:
+    if isinstance(structure, Spec):
+        return f(structure)
+    if type(structure) in (list, tuple):
+        return type(structure)(_map_specs(f, part) for part in structure)
+    if isinstance(structure, dict):
+        return {k: _map_specs(f, part) for k, part in structure.items()}
+    return f(structure)
+
+
+def _has_unknown(structure: Any) -> bool:
+    if isinstance(structure, Spec):
+        return None in structure.shape
+    if isinstance(structure, dict):
+        return any(_has_unknown(part) for part in structure.values())
+    if isinstance(structure, (list, tuple)):
+        return any(_has_unknown(part) for part in structure)
+    return False
+
+
+def infer(function: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
+    """Return the structure of specs that `function` gives for arguments some of which are Specs.
+
+    Unknown sizes (None) are filled in twice, with two different numbers: where the results
+    differ, the result's size is unknown as well. So any Python arithmetic on sizes works.
+    """
+    kwargs = kwargs or {}
+    first = _run(function, args, kwargs, _FILLS[0])
+    if not _has_unknown((args, kwargs)):
+        return tree.map_structure(_spec, first)
+    second = _run(function, args, kwargs, _FILLS[1])
+    return tree.map_structure(_merge, first, second)
+
+
+def _spec(x: Any) -> Any:
+    return Spec(tuple(x.shape), x.dtype) if isinstance(x, (Tensor, Variable)) else x
+
+
+def _merge(a: Any, b: Any) -> Any:
+    if not isinstance(a, (Tensor, Variable)):
+        return a
+    sizes = tuple(p if p == q else None for p, q in zip(a.shape, b.shape))
+    return Spec(sizes, a.dtype)

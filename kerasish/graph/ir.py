@@ -1,0 +1,198 @@
+"""The graph: typed values, nodes that make them, and a graph that prints readably."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.ops.op import Op, Spec
+
+_numbers = itertools.count()
+
+
+class Value:
+    """A value of a graph: shape and dtype, all sizes known; compared by identity."""
+
+    __slots__ = ("dtype", "number", "shape", "__weakref__")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.number = next(_numbers)
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype."""
+        return Spec(self.shape, self.dtype)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"%{self.number}:{_short(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+
+def _short(dtype: str) -> str:
+    return dtype.replace("float", "f").replace("uint", "u").replace("int", "i")
+
+
+class Node:
+    """One application of an op.
+
+    Attributes:
+        op: the op.
+        inputs: the values that go in, in the op's order.
+        attrs: the op's attributes in canonical form.
+        outputs: the values that it makes.
+    """
+
+    __slots__ = ("attrs", "inputs", "op", "outputs")
+
+    def __init__(
+        self, op: Op, inputs: Sequence[Value], attrs: dict[str, Any], outputs: Sequence[Value]
+    ) -> None:
+        self.op, self.inputs, self.attrs = op, tuple(inputs), attrs
+        self.outputs = tuple(outputs)
+
+    @property
+    def out(self) -> Value:
+        """The only output."""
+        return self.outputs[0]
+
+    def __repr__(self) -> str:
+        attrs = ", ".join(f"{k}={_attr(v)}" for k, v in self.attrs.items())
+        inside = ", ".join(map(repr, self.inputs)) + (f"; {attrs}" if attrs else "")
+        return f"{', '.join(map(repr, self.outputs))} = {self.op.name}({inside})"
+
+
+def _attr(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Graph:
+    """A pure computation.
+
+    Attributes:
+        inputs: values that come from outside.
+        constants: values known now -> their arrays.
+        nodes: the applications, each after what it needs.
+        outputs: the values that go out; one value may go out several times.
+    """
+
+    __slots__ = ("constants", "inputs", "nodes", "outputs")
+
+    def __init__(
+        self,
+        inputs: Iterable[Value],
+        constants: dict[Value, Any],
+        nodes: Iterable[Node],
+        outputs: Iterable[Value],
+    ) -> None:
+        self.inputs, self.constants = tuple(inputs), constants
+        self.nodes, self.outputs = tuple(nodes), tuple(outputs)
+
+    def replace(self, **parts: Any) -> Graph:
+        """Return a graph that differs in the given parts."""
+        own = {name: getattr(self, name) for name in self.__slots__}
+        return Graph(**{**own, **parts})
+
+    def uses(self) -> dict[Value, int]:
+        """Return how often each value is read, by nodes and as an output."""
+        counts: dict[Value, int] = {}
+        for node in self.nodes:
+            for v in node.inputs:
+                counts[v] = counts.get(v, 0) + 1
+        for v in self.outputs:
+            counts[v] = counts.get(v, 0) + 1
+        return counts
+
+    def makers(self) -> dict[Value, Node]:
+        """Return the node that makes each value."""
+        return {v: node for node in self.nodes for v in node.outputs}
+
+    def substitute(self, swaps: dict[Value, Value]) -> Graph:
+        """Return the graph with some values read in place of others."""
+        if not swaps:
+            return self
+
+        def find(v: Value) -> Value:
+            while v in swaps:
+                v = swaps[v]
+            return v
+
+        nodes = [
+            n
+            if not any(v in swaps for v in n.inputs)
+            else Node(n.op, [find(v) for v in n.inputs], n.attrs, n.outputs)
+            for n in self.nodes
+        ]
+        return self.replace(nodes=nodes, outputs=tuple(find(v) for v in self.outputs))
+
+    def __str__(self) -> str:
+        names: dict[Value, str] = {}
+
+        def name(v: Value) -> str:
+            if v not in names:
+                names[v] = f"%{len(names)}"
+            return names[v]
+
+        def typed(v: Value) -> str:
+            return f"{name(v)}: {_short(v.dtype)}[{','.join(map(str, v.shape))}]"
+
+        lines = [f"graph({', '.join(typed(v) for v in self.inputs)})"]
+        for v, array in self.constants.items():
+            shown = np.array2string(np.asarray(array), threshold=4, edgeitems=1, separator=",")
+            lines.append(f"  {typed(v)} = constant {' '.join(shown.split())}")
+        for node in self.nodes:
+            attrs = ", ".join(f"{k}={_attr(v)}" for k, v in node.attrs.items())
+            inside = ", ".join(map(name, node.inputs)) + (f"; {attrs}" if attrs else "")
+            outs = ", ".join(map(typed, node.outputs))
+            lines.append(f"  {outs} = {node.op.name}({inside})")
+        lines.append(f"  return {', '.join(map(name, self.outputs))}")
+        return "\n".join(lines)
+
+
+class GraphError(AssertionError):
+    """A graph breaks a rule of the IR: a fault of kerasish, not of its user."""
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph if it is sound.
+
+    Every value is made once and before it is read, shapes and dtypes are those of the ops' rules,
+    sizes are known, attributes are hashable.
+
+    Raises:
+        GraphError: naming the node.
+    """
+    known: set[Value] = set(graph.inputs) | set(graph.constants)
+    for v, array in graph.constants.items():
+        if tuple(np.shape(array)) != v.shape:
+            raise GraphError(f"constant {v!r} holds an array of shape {np.shape(array)}")
+    for node in graph.nodes:
+        for v in node.inputs:
+            if v not in known:
+                raise GraphError(f"{node!r} reads {v!r} before it is made")
+        specs = node.op.shape(*(v.spec for v in node.inputs), **node.attrs)
+        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        if [tuple(s) for s in many] != [(v.shape, v.dtype) for v in node.outputs]:
+            raise GraphError(f"{node!r}: the shape rule says {many}")
+        try:
+            hash(tuple(node.attrs.items()))
+        except TypeError:
+            raise GraphError(f"{node!r}: attributes must be hashable") from None
+        for v in node.outputs:
+            if v in known:
+                raise GraphError(f"{node!r} makes {v!r} a second time")
+            if None in v.shape:
+                raise GraphError(f"{node!r}: size of {v!r} not known")
+            known.add(v)
+    for v in graph.outputs:
+        if v not in known:
+            raise GraphError(f"the output {v!r} is never made")
+    return graph

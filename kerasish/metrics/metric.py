@@ -1,0 +1,156 @@
+"""Metric: a number that is gathered batch by batch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops, registry
+from kerasish.ops import dtypes
+from kerasish.tensor import Variable, name_scope
+
+
+class Metric:
+    """A number gathered over batches: `update_state`, `result`, `reset_state`.
+
+    Subclasses make variables in `__init__` by `add_variable`, change them in `update_state`, and
+    compute the number from them in `result`. A metric that is exact over any batching keeps sums
+    and counts, never means of batches.
+
+    Args:
+        dtype: the dtype of its variables; None: `floatx()`.
+        name: the name under which it is reported; None: made from the class.
+    """
+
+    _arguments: dict[str, Any]
+
+    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+        self.name = name or _snake(type(self).__name__)
+        self._dtype = dtypes.name_of(getattr(dtype, "compute_dtype", dtype))
+        self._variables: list[Variable] = []
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its variables."""
+        return self._dtype
+
+    def add_variable(
+        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, aggregation: str = "sum",
+        name: str | None = None,
+    ) -> Variable:  # fmt: skip
+        """Return a new variable that `reset_state` puts back to zero (or its first value).
+
+        Args:
+            initializer: "zeros", "ones", or a function (shape, dtype).
+        """
+        dtype = dtypes.name_of(dtype or self._dtype)
+        with name_scope(self.name):
+            made = Variable(
+                _first(initializer, tuple(shape), dtype),
+                dtype=dtype,
+                trainable=False,
+                aggregation=aggregation,
+                name=name,
+            )
+        made._first_array = None if _is_zeros(initializer) else np.array(made.numpy())
+        self._variables.append(made)
+        return made
+
+    def add_weight(
+        self, shape: Any = (), initializer: Any = None, dtype: Any = None, name: str | None = None
+    ) -> Variable:
+        """Return a new variable; see `add_variable`."""
+        return self.add_variable(shape, initializer or "zeros", dtype, name=name)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The variables of this metric and of the metrics that it holds."""
+        found = {id(v): v for v in self._variables}
+        for part in self.__dict__.values():
+            for metric in part if isinstance(part, (list, tuple)) else [part]:
+                if isinstance(metric, Metric):
+                    found.update((id(v), v) for v in metric.variables)
+        return list(found.values())
+
+    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch."""
+        raise NotImplementedError(f"{type(self).__name__} defines no update_state().")
+
+    def result(self) -> Any:
+        """Return the number (a tensor, or a dict of tensors) over all batches since the reset."""
+        raise NotImplementedError(f"{type(self).__name__} defines no result().")
+
+    def reset_state(self) -> None:
+        """Forget all batches."""
+        for v in self.variables:
+            first = getattr(v, "_first_array", None)
+            v.assign(ops.zeros(v.shape, v.dtype) if first is None else first)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.update_state(*args, **kwargs)
+        return self.result()
+
+    def stateless_update_state(self, metric_variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the new values of the variables after a batch; the metric does not change."""
+        return self._statelessly(metric_variables, self.update_state, args, kwargs)[1]
+
+    def stateless_result(self, metric_variables: Any) -> Any:
+        """Return the number for given values of the variables."""
+        return self._statelessly(metric_variables, self.result, (), {})[0]
+
+    def stateless_reset_state(self) -> Any:
+        """Return the values of the variables after a reset; the metric does not change."""
+        values = [v.value for v in self.variables]
+        return self._statelessly(values, self.reset_state, (), {})[1]
+
+    def _statelessly(self, values: Any, method: Any, args: Any, kwargs: Any) -> Any:
+        own = self.variables
+        if len(values) != len(own):
+            raise ValueError(f"{self.name}: has {len(own)} variables, got {len(values)} values.")
+        before = [v._leaf for v in own]
+        try:
+            for v, value in zip(own, values):
+                v.assign(value)
+            result = method(*args, **kwargs)
+            return result, [v.value for v in own]
+        finally:
+            for v, leaf in zip(own, before):
+                v._leaf = leaf
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"name": self.name, "dtype": self._dtype}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the metric that `get_config` describes."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
+
+def _snake(name: str) -> str:
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _is_zeros(initializer: Any) -> bool:
+    return isinstance(initializer, str) and initializer in ("zeros", "zero")
+
+
+def _first(initializer: Any, shape: tuple[int, ...], dtype: str) -> Any:
+    if _is_zeros(initializer):
+        return np.zeros(shape, dtypes.array_dtype(dtype))
+    if initializer in ("ones", "one") if isinstance(initializer, str) else False:
+        return np.ones(shape, dtypes.array_dtype(dtype))
+    if callable(initializer):
+        return initializer(shape, dtype=dtype)
+    return np.full(shape, initializer, dtypes.array_dtype(dtype))
+
+
+
+
+registry.add_builtins("keras", {"Metric": Metric})
