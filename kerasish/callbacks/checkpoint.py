@@ -21,7 +21,8 @@ class ModelCheckpoint(Monitor):
             in as by `str.format`: "best-{epoch:02d}-{val_loss:.2f}.keras".
         monitor: the log that says which is better, with save_best_only.
         verbose: 1 says each file.
-        save_best_only: whether to save only if `monitor` got better.
+        save_best_only: whether to save only if `monitor` got better. Epochs without it in their
+            logs save as long as there is nothing to compare with.
         save_weights_only: `model.save_weights` (".weights.h5") instead of `model.save` (".keras").
         mode: "min", "max", or "auto" by the metric.
         save_freq: "epoch", or a number of batches, counted over epochs.
@@ -110,8 +111,8 @@ class ModelCheckpoint(Monitor):
                 raise
             warnings.warn(f"{error}; saving without comparing", stacklevel=2)
             return ""
-        if value is None:
-            return None
+        if value is None:  # better any file than none, but not in the place of the best
+            return "" if self.best is None else None
         old = self.best
         if not self._is_improvement(value, old):
             if self.verbose > 0:

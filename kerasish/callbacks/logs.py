@@ -27,13 +27,13 @@ class CSVLogger(Callback):
         append: whether to go on with an existing file.
 
     Example:
-        >>> import tempfile, os
-        >>> path = os.path.join(tempfile.mkdtemp(), "log.csv")
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "log.csv")
         >>> logger = CSVLogger(path)
         >>> logger.on_train_begin()
         >>> logger.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.75})
         >>> logger.on_train_end()
-        >>> print(open(path).read().strip())
+        >>> print(path.read_text().strip())
         epoch,loss,val_loss
         0,0.5,0.75
     """

@@ -124,8 +124,8 @@ class Monitor(Callback):
         if not self._told:
             self._told = True
             warnings.warn(
-                f"{type(self).__name__}: the logs have no {self.monitor!r}, so this epoch does not count. "
-                f"{self._available(logs)}",
+                f"{type(self).__name__}: the logs have no {self.monitor!r}, so that this does not "
+                f"count. {self._available(logs)}",
                 stacklevel=2,
             )
 
