@@ -4,20 +4,13 @@
     gemm(a_shape, b_shape, *, a_strides, b_strides, out_strides, transpose_a, transpose_b, dtype,
          accumulate) -> Gemm                    out = a @ b, or out += a @ b; "a" "b" "out"
     convolution_gemms(geometry, dtype) -> ConvolutionGemms
-    gemm.bind({name: Buffer or array}) -> GemmBinding: .address, .record(thunk), .rebind, .execute()
+    gemm.bind({name: Buffer or array}) -> GemmBinding: .blocks, .rebind(name, buffer), .execute()
 
 The same shape of interface as onednn's, without bias and post-ops: loops of our own add those (a
-bias may also be written into `out` first, with `accumulate`). The driver's thunk, in C:
-
-    void call_gemm(GemmArguments *g) {
-        for (int64_t i = 0; i < g->count; ++i)
-            g->function(g->trans_a, g->trans_b, g->m, g->n, g->k,
-                        g->alpha, g->a + g->offsets[3*i], g->lda, g->b + g->offsets[3*i+1], g->ldb,
-                        g->beta, g->out + g->offsets[3*i+2], g->ldc);
-    }
-
-where all fields but `count` are pointers and offsets count bytes. SciPy's BLAS has threads of its own;
-threadpoolctl and OPENBLAS_NUM_THREADS limit them.
+bias may also be written into `out` first, with `accumulate`). Each of `binding.blocks` is int64[14]
+{sgemm, the addresses of its 13 arguments}, for Record(runtime.call_blas, block, gemm.name): one for
+each product of a batch. SciPy's BLAS has threads of its own; threadpoolctl and OPENBLAS_NUM_THREADS
+limit them.
 """
 
 from __future__ import annotations
@@ -28,26 +21,20 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kerasish.backends.static.onednn_convolution import Geometry
 from kerasish.backends.static.onednn_layout import Ints, check_sizes, contiguous_strides
 from kerasish.backends.static.onednn_matmul import _shapes
-from kerasish.backends.static.onednn_primitive import Record, _buffer
+from kerasish.backends.static.onednn_primitive import _buffer
 
 _PREFIX = {"float32": "s", "float64": "d"}
 _REAL = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _BYTES = {"float32": 4, "float64": 8}
-
-
-class GemmArguments(ctypes.Structure):
-    """What a driver's thunk gets: pointers (into `GemmScalars` and the arrays), and the batch."""
-
-    _fields_ = [
-        (name, ctypes.c_void_p)
-        for name in (
-            "function", "trans_a", "trans_b", "m", "n", "k",
-            "alpha", "a", "lda", "b", "ldb", "beta", "out", "ldc", "offsets",
-        )
-    ] + [("count", ctypes.c_int64)]  # fmt: skip
+# Fortran's order of arguments; BLAS's first matrix is our b, since it counts columns first.
+_ORDER = (
+    "trans_a", "trans_b", "m", "n", "k", "alpha", "b", "lda", "a", "ldb", "beta", "out", "ldc",
+)  # fmt: skip
 
 
 class _Scalars(ctypes.Structure):
@@ -69,7 +56,10 @@ def function_address(dtype: str) -> int:
 
     capsule = cython_blas.__pyx_capi__[f"{_PREFIX[dtype]}gemm"]
     api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
+        ctypes.c_char_p,
+        [ctypes.py_object],
+    )
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     name = api.PyCapsule_GetName(capsule)
@@ -147,7 +137,8 @@ def gemm(
 
     Args:
         a_shape: (*batch, m, k); b_shape: (*batch, k, n); sizes of batch axes are equal or 1.
-        a_strides: elements from one index to the next; one of the last two must be 1. None: C order.
+        a_strides: elements from one index to the next; one of the last two must be 1.
+            None: C order.
         b_strides: the same of b; out_strides: of out, whose last stride must be 1.
         transpose_a: a lies as C-ordered (*batch, k, m); transpose_b: b as (*batch, n, k).
         dtype: "float32" or "float64", of all three.
@@ -182,8 +173,8 @@ class ConvolutionGemms(NamedTuple):
     """The products of a convolution by im2col.
 
     `columns` has shape (n * y's space, groups, kernel elements * c / groups), C-ordered: for each
-    output position, each group, each kernel position and each of its channels, the element of x (0 in
-    the padding). Then, with y seen as (n * y's space, filters) and the weights as Keras has them,
+    output position, each group, each kernel position and each of its channels, the element of x (0
+    in the padding). With y seen as (n * y's space, filters) and the weights as Keras has them,
 
         forward           "a" columns, "b" weights -> "out" y
         weights_gradient  "a" columns, "b" dy      -> "out" dweights
@@ -211,11 +202,18 @@ def convolution_gemms(geometry: Geometry, dtype: str = "float32") -> Convolution
         depth *= size
     each = filters // groups
     columns, weights, y = (groups, rows, depth), (groups, depth, each), (groups, rows, each)
-    of_columns, of_weights, of_y = (depth, groups * depth, 1), (each, filters, 1), (each, filters, 1)
+    of_columns, of_weights, of_y = (
+        (depth, groups * depth, 1),
+        (each, filters, 1),
+        (each, filters, 1),
+    )
     turned = (depth, 1, groups * depth)
     return ConvolutionGemms(
         (rows, groups, depth),
-        gemm(columns, weights, a_strides=of_columns, b_strides=of_weights, out_strides=of_y, dtype=dtype),
+        gemm(
+            columns, weights,
+            a_strides=of_columns, b_strides=of_weights, out_strides=of_y, dtype=dtype,
+        ),
         gemm(
             (groups, depth, rows), y,
             a_strides=turned, b_strides=of_y, out_strides=of_weights, dtype=dtype,
@@ -264,7 +262,7 @@ class GemmBinding:
 
     Attributes:
         primitive: the Gemm, kept alive.
-        address: of `arguments`, what a record's function is called with.
+        blocks: one int64 array per product of the batch, for a driver's records.
     """
 
     threads = 1
@@ -274,29 +272,24 @@ class GemmBinding:
         if set(buffers) != set(product.arguments):
             raise ValueError(f"{product.name}: expected buffers a, b, out, got {sorted(buffers)}.")
         a, b, out = product.arguments.values()
-        real = _REAL[a.dtype]
         # BLAS counts columns first: it is asked for out' = b' a'.
-        scalars = self._scalars = _Scalars(
+        self._scalars = _Scalars(
             m=b.dims[-1], n=a.dims[-2], k=a.dims[-1],
             lda=product._ldb, ldb=product._lda, ldc=product._ldc,
             trans_a=product._trans_b, trans_b=product._trans_a,
         )  # fmt: skip
-        start = ctypes.addressof(scalars)
+        start = ctypes.addressof(self._scalars)
         at = {name: start + getattr(_Scalars, name).offset for name, *_ in _Scalars._fields_}
+        real = _REAL[a.dtype]
         real.from_address(at["alpha"]).value = 1.0
         real.from_address(at["beta"]).value = 1.0 if product.accumulate else 0.0
-        offsets = _batch_offsets(b, a, out)
-        self._offsets = (ctypes.c_int64 * len(offsets))(*offsets)
-        self.arguments = GemmArguments(
-            function=function_address(a.dtype),
-            offsets=ctypes.addressof(self._offsets),
-            count=len(offsets) // 3,
-            **at,
-        )
+        row = [function_address(a.dtype), *(at.get(name, 0) for name in _ORDER)]
+        self._offsets = {"b": _offsets(b, out), "a": _offsets(a, out), "out": _offsets(out, out)}
+        self._table = np.tile(np.array(row, np.int64), (len(self._offsets["out"]), 1))
+        self.blocks = list(self._table)
         self._kept: dict[str, Any] = {}
         for name, buffer in buffers.items():
             self.rebind(name, buffer)
-        self.address = ctypes.addressof(self.arguments)
 
     def rebind(self, name: str, value: Any) -> None:
         """Take other memory for "a", "b" or "out"; checked as in `bind`."""
@@ -307,37 +300,23 @@ class GemmBinding:
         needed = self.primitive.arguments[name].nbytes
         if buffer.address <= 0 or buffer.nbytes < needed:
             raise ValueError(f"{about}: argument {name!r} needs {needed} bytes, got {buffer}.")
-        setattr(self.arguments, {"a": "b", "b": "a", "out": "out"}[name], buffer.address)
+        self._table[:, 1 + _ORDER.index(name)] = buffer.address + self._offsets[name]
         self._kept[name] = owner
-
-    def record(self, thunk: int) -> Record:
-        """Return the driver's record, `thunk` being the address of a compiled `call_gemm`."""
-        return Record(thunk, self.address)
 
     def execute(self) -> None:
         """Run it once, from Python."""
-        g = self.arguments
-        function = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 13)(g.function)
-        for index in range(g.count):
-            first, second, third = self._offsets[3 * index : 3 * index + 3]
-            function(
-                g.trans_a, g.trans_b, g.m, g.n, g.k, g.alpha, g.a + first, g.lda,
-                g.b + second, g.ldb, g.beta, g.out + third, g.ldc,
-            )  # fmt: skip
-
-    def check(self) -> None:
-        """Do nothing: BLAS reports no status (onednn's bindings do)."""
+        for address, *arguments in self._table.tolist():
+            ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * len(arguments))(address)(*arguments)
 
     def check_process(self) -> None:
         """Do nothing: OpenBLAS starts its threads anew in a forked child."""
 
 
-def _batch_offsets(first: Operand, second: Operand, out: Operand) -> list[int]:
-    """Return, product by product, the offsets in bytes of BLAS's first, second and result."""
-    found = []
-    for index in itertools.product(*(range(size) for size in out.dims[:-2])):
-        for operand in (first, second, out):
-            steps = zip(index, operand.dims, operand.strides, strict=False)
-            elements = sum(at * step for at, size, step in steps if size > 1)
-            found.append(elements * _BYTES[operand.dtype])
-    return found
+def _offsets(operand: Operand, out: Operand) -> Any:
+    """Return, product by product of the batch, where `operand` starts, in bytes."""
+    steps = [
+        step if size > 1 else 0 for size, step in zip(operand.dims, operand.strides, strict=True)
+    ]
+    indices = itertools.product(*(range(size) for size in out.dims[:-2]))
+    starts = [sum(at * step for at, step in zip(index, steps, strict=False)) for index in indices]
+    return np.array(starts, np.int64) * _BYTES[operand.dtype]

@@ -1,8 +1,8 @@
 """The native driver: a table of records walked without Python, for one step or for many.
 
 A record is a pair of addresses {function, argument}; the function is `i32 f(argument)` and gives 0 or an error. Fused
-loops are records by themselves (`kernels.compile_many`, `loops.arguments.pack`); `call_dnnl`, `call_cblas`, `call_blas`
-and `call_copy` are functions that make records of library calls. All calls release Python's GIL.
+loops are records by themselves (`kernels.compile_many`, `loops.arguments.pack`); `call_dnnl`, `call_cblas`, `call_blas`,
+`call_threads` and `call_copy` are functions that make records of library calls. All calls release Python's GIL.
 
     runtime = load_runtime()
     program = Program([Record(address, block), ...])
@@ -203,6 +203,8 @@ _CALL_DNNL = _library_call("ppip")
 _CALL_CBLAS = _library_call("iiiiiifpipifpi", "void")
 # Fortran's sgemm: every argument by address
 _CALL_BLAS = _library_call("p" * 13, "void")
+# omp_set_num_threads(threads)
+_CALL_THREADS = _library_call("i", "void")
 # memmove(to, from, bytes)
 _CALL_COPY = _library_call("ppl", "ptr")
 
@@ -216,6 +218,7 @@ class Runtime:
         call_dnnl: block {execute, primitive, stream, nargs, args}; status as oneDNN gives it.
         call_cblas: block {cblas_sgemm, its 14 arguments, one a word (floats as float32 bits)}.
         call_blas: block {sgemm, addresses of its 13 arguments}.
+        call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
     """
 
@@ -226,6 +229,7 @@ class Runtime:
     call_dnnl: int
     call_cblas: int
     call_blas: int
+    call_threads: int
     call_copy: int
     memmove: int
     words: Any = field(repr=False)
@@ -246,8 +250,9 @@ def load_runtime() -> Runtime:
 
 
 def _make_runtime() -> Runtime:
-    texts = [_PARALLEL, _RUN, _RUN_STEPS, _CALL_DNNL, _CALL_CBLAS, _CALL_BLAS, _CALL_COPY]
-    parallel, run, steps, dnnl, cblas, blas, copy = compile_many(texts)
+    texts = [_PARALLEL, _RUN, _RUN_STEPS, _CALL_DNNL, _CALL_CBLAS, _CALL_BLAS]
+    texts += [_CALL_THREADS, _CALL_COPY]
+    parallel, run, steps, dnnl, cblas, blas, threads, copy = compile_many(texts)
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
     library = _c_library()
@@ -265,6 +270,7 @@ def _make_runtime() -> Runtime:
         call_dnnl=dnnl,
         call_cblas=cblas,
         call_blas=blas,
+        call_threads=threads,
         call_copy=copy,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
         words=words,

@@ -58,14 +58,14 @@ def _segments(image: bytearray) -> list[tuple[int, int, int, int]]:
     size, count = struct.unpack_from("<HH", image, 54)
     found = []
     for index in range(count):
-        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", image, table + index * size)
+        kind, _, offset, address, _, length = struct.unpack_from(
+            "<IIQQQQ", image, table + index * size
+        )
         found.append((kind, offset, address, length))
     return found
 
 
-def _dynamic(
-    image: bytearray, segments: list[tuple[int, int, int, int]]
-) -> list[tuple[int, int]]:
+def _dynamic(image: bytearray, segments: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:
     _, offset, _, length = next(segment for segment in segments if segment[0] == _DYNAMIC)
     entries = [struct.unpack_from("<qQ", image, offset + at) for at in range(0, length, 16)]
     return [(tag, value) for tag, value in entries if tag in (_STRING_TABLE, _SONAME)]

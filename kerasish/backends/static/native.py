@@ -3,7 +3,7 @@
     available() -> str              "" where oneDNN can be used, else why not and what to install
     library() -> ctypes.CDLL        libdnnl; raises NativeError with that reason
     openmp_available() -> str       the same for the OpenMP run time alone
-    symbol(name) -> int             address of a C symbol of OpenMP or oneDNN ("GOMP_parallel"), or 0
+    symbol(name) -> int             address of a function ("GOMP_parallel") there, or 0
     get_threads() / set_threads(n)  the threads that work of this engine may use
     threads_for(work, grain)        as many of them as `work` is worth
     use_threads(n)                  context: OpenMP regions of this thread have n threads
@@ -13,9 +13,9 @@ One OpenMP run time serves oneDNN and our own loops, so there is one pool of thr
 spin for a bounded time before they sleep (measured: as fast as spinning for ever, and not slowed
 down by busy neighbours), unless `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` say otherwise.
 
-Threads and `fork`: a forked child has OpenMP's records of a pool but not its threads, and would wait
-for them for ever. Therefore `get_threads()` is 1 in such a child, and whoever holds work made for
-more threads asks `forked()` before running it.
+Threads and `fork`: a forked child has OpenMP's records of a pool but not its threads, and would
+wait for them for ever. Therefore `get_threads()` is 1 in such a child, and whoever holds work made
+for more threads asks `forked()` before running it.
 
 Environment: `KERASISH_ONEDNN` is the path of a libdnnl.so.3, or "off".
 """
@@ -34,7 +34,7 @@ import os
 import site
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kerasish import config
 from kerasish.backends.static import elf
@@ -149,7 +149,11 @@ def _load_onednn() -> tuple[ctypes.CDLL | None, str]:
 
 
 def _onednn_candidates() -> list[str]:
-    return [*_from_wheel("onednn-cpu-gomp", "libdnnl.so.3"), *_nearby("libdnnl.so.3"), "libdnnl.so.3"]
+    return [
+        *_from_wheel("onednn-cpu-gomp", "libdnnl.so.3"),
+        *_nearby("libdnnl.so.3"),
+        "libdnnl.so.3",
+    ]
 
 
 def _from_wheel(distribution: str, name: str) -> list[str]:
@@ -226,7 +230,7 @@ def _bounded_spin() -> Iterator[None]:
 
 
 @functools.cache
-def _threads_functions() -> tuple[ctypes._CFuncPtr, ctypes._CFuncPtr] | None:
+def _threads_functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     """Return OpenMP's getter and setter of the thread count, as calls that keep Python's lock."""
     get, put = symbol("omp_get_max_threads"), symbol("omp_set_num_threads")
     if not get or not put:
@@ -281,7 +285,9 @@ def use_threads(threads: int) -> Iterator[None]:
 @functools.cache
 def _quota() -> int:
     """Return the processors of this process, by affinity and by its cgroup's share of time."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    )
     if "OMP_NUM_THREADS" in os.environ:
         return sys.maxsize  # the user has spoken
     for quota, period in _cgroup_shares():

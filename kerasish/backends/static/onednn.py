@@ -8,23 +8,24 @@ Making (milliseconds the first time, then found by its sizes; safe from many thr
     convolution(geometry, *, dtype, out_dtype, bias, post, weights_layout, data_layout, training,
                 fpmath, threads)                                          "x" "weights" "bias" "y"
     convolution_data_gradient(geometry, ...)                              "dy" "weights" "dx"
-    convolution_weights_gradient(geometry, *, bias, ...)                  "x" "dy" "dweights" "dbias"
+    convolution_weights_gradient(geometry, *, bias, ...)                 "x" "dy" "dweights" "dbias"
     pooling_geometry(x_shape, window, strides, padding, dilations)
     pool_forward(kind, geometry, *, dtype, training, threads)             "x" "y" "workspace"
     pool_backward(kind, geometry, *, dtype, threads)                      "dy" "dx" "workspace"
     reorder(source, destination, *, accumulate, threads)                  "source" "destination"
 
-Each returns a Primitive: `arguments` {name: Layout}, `required` {name: Layout} of those whose layout
-the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `is_reference`, `threads`,
-`flops`. An argument "scratchpad" and "post<i>" join where needed; `arguments` lists all.
+Each returns a Primitive: `arguments` {name: Layout}, `required` {name: Layout} of those whose
+layout the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `is_reference`,
+`threads`, `flops`. An argument "scratchpad" and "post<i>" join where needed; `arguments` lists all.
 
-Running: `primitive.bind({name: Buffer(address, nbytes)})` gives a Binding: `.address` (of an
-ExecuteArguments, for the driver's thunk, see onednn_primitive), `.record(thunk)`, `.rebind(name,
-buffer)`, `.execute()` from Python, `.check()` after a driver's run, `.check_process()` after a fork.
+Running: `primitive.bind({name: Buffer(address, nbytes)})` gives a Binding: `.block` for the driver,
+`Record(runtime.call_dnnl, binding.block, primitive.name)`; `.rebind(name, buffer)`; `.execute()`
+from Python; `.threads`, which OpenMP must be set to before (`Record(runtime.call_threads,
+threads_block(n))`, where two neighbours differ); `.check_process()`, which raises after a fork.
 
 Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector(n, dtype)`,
-`plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout of
-weights, step by step:
+`plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout
+of weights, step by step:
 
     forward = convolution(g)                                  # weights_layout="any" by default
     plain, chosen = plain_weights(g), forward.arguments["weights"]
@@ -35,8 +36,8 @@ Errors: ValueError for what cannot be right; Unsupported (an OneDnnError) where 
 on this processor, bfloat16 on AVX2 say; OneDnnError else. All name the primitive and its shapes.
 `available()` is "" or the reason why there is no oneDNN here.
 
-What a run costs (AVX2, one thread): 0.6 us for dnnl_primitive_execute and the smallest matmul, 1.3 us
-for 32x20x32; every OpenMP region of two threads 2 to 4 us. So the front functions take a thread
+What a run costs (AVX2, one thread): 0.6 us for dnnl_primitive_execute and the smallest matmul, 1.3
+us for 32x20x32; every OpenMP region of two threads 2 to 4 us. So the front functions take a thread
 per 500,000 floating-point operations at most, and 1 below.
 """
 
@@ -64,6 +65,6 @@ from kerasish.backends.static.onednn_primitive import Binding as Binding
 from kerasish.backends.static.onednn_primitive import Buffer as Buffer
 from kerasish.backends.static.onednn_primitive import ExecuteArguments as ExecuteArguments
 from kerasish.backends.static.onednn_primitive import Primitive as Primitive
-from kerasish.backends.static.onednn_primitive import Record as Record
 from kerasish.backends.static.onednn_primitive import clear_cache as clear_cache
+from kerasish.backends.static.onednn_primitive import threads_block as threads_block
 from kerasish.backends.static.onednn_reorder import reorder as reorder

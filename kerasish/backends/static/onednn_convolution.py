@@ -201,9 +201,7 @@ def convolution(
     about = _about("convolution", geometry, dtype)
     out_dtype = dtype if out_dtype is None else out_dtype
     rank = len(geometry.x_shape)
-    operations = post_operations(
-        post, geometry.y_shape, (0, rank - 1, *range(1, rank - 1)), about
-    )
+    operations = post_operations(post, geometry.y_shape, (0, rank - 1, *range(1, rank - 1)), about)
     for each in (dtype, out_dtype, bias or dtype):
         check_dtype(each, about)
     kind = lib.FORWARD_TRAINING if training else lib.FORWARD_INFERENCE
@@ -337,9 +335,7 @@ def _handles(arguments: dict[str, tuple[int, Layout]], *names: str) -> list[int 
     return [arguments[name][1].handle if name in arguments else None for name in names]
 
 
-def _forward_hint(
-    geometry: Geometry, dtype: str, weights: Layout, about: str, fpmath: str
-) -> int:
+def _forward_hint(geometry: Geometry, dtype: str, weights: Layout, about: str, fpmath: str) -> int:
     """Return a new descriptor of the forward pass, which oneDNN asks of the backward ones."""
     attributes = make_attributes((), fpmath, about)
     x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))

@@ -46,8 +46,13 @@ class Layout:
         axes = _query_sizes(self.handle, lib.QUERY_BLOCK_AXES, count)
         if not count:
             self.strides = strides
+            # oneDNN would count the last row's gap as well, which a slice of an array has not.
+            reach = sum((size - 1) * step for size, step in zip(self.dims, strides, strict=True))
+            self.nbytes = (1 + reach) * lib.ITEM_BYTES.get(self.dtype, 1)
         # The stride of an axis of one element addresses nothing: leave it out of the key.
-        telling = tuple(0 if size == 1 else step for size, step in zip(padded, strides, strict=True))
+        telling = tuple(
+            0 if size == 1 else step for size, step in zip(padded, strides, strict=True)
+        )
         self.key = (self.dims, code, padded, telling, blocks, axes)
 
     @property

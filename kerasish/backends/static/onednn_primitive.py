@@ -5,20 +5,15 @@
                              one is needed where `layout != plain`
     primitive.scratchpad_bytes, primitive.workspace (Layout or None)
     primitive.bind({name: Buffer or array})  -> Binding
-    binding.address          of an ExecuteArguments, what the driver's thunk is called with
-    binding.rebind(name, buffer)   another address for one argument: 0.3 us, no allocation
+    binding.block            int64[5] {execute, primitive, stream, count, args}, for the driver:
+                             Record(runtime.call_dnnl, binding.block, primitive.name)
+    binding.rebind(name, buffer)   another address for one argument: no allocation, 1 us
     binding.execute()        runs it from Python
 
-A driver's record is {address of the thunk, binding.address}; the thunk, in C:
-
-    void call_onednn(ExecuteArguments *a) {
-        a->set_threads(a->threads);
-        a->status = a->execute(a->primitive, a->stream, a->count, a->args);
-    }
-
-`set_threads` is OpenMP's omp_set_num_threads (5 ns), for oneDNN splits work by that number, at its
-creation and at its execution: it must be the same at both. The driver therefore reads
-omp_get_max_threads at its start and puts it back at its end.
+oneDNN splits work by OpenMP's number of threads, at a primitive's creation and at its execution,
+and it must be the same at both. `make` sees to the first. Before a record whose `threads` differ
+from the record before, a program has Record(runtime.call_threads, threads_block(n)), 5 ns, and at
+its end one that puts the first number back.
 
 Bindings hold no buffers (arrays bound as such excepted): whoever binds keeps the memory alive.
 """
@@ -32,6 +27,8 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from kerasish.backends.static import native
 from kerasish.backends.static import onednn_library as lib
@@ -59,28 +56,31 @@ class ExecuteArgument(ctypes.Structure):
 
 
 class ExecuteArguments(ctypes.Structure):
-    """What a driver's thunk gets (56 bytes); see the module's text for its meaning."""
+    """The words of a driver's block: dnnl_primitive_execute and its four arguments."""
 
     _fields_ = [
-        ("execute", ctypes.c_void_p),  # 0: dnnl_primitive_execute
-        ("primitive", ctypes.c_void_p),  # 8
-        ("stream", ctypes.c_void_p),  # 16
-        ("args", ctypes.c_void_p),  # 24: ExecuteArgument[count]
-        ("set_threads", ctypes.c_void_p),  # 32: omp_set_num_threads, never null
-        ("count", ctypes.c_int32),  # 40
-        ("threads", ctypes.c_int32),  # 44
-        ("status", ctypes.c_int32),  # 48: written; 0 is success
-        ("unused", ctypes.c_int32),  # 52
+        ("execute", ctypes.c_void_p),  # word 0: the address of dnnl_primitive_execute
+        ("primitive", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("args", ctypes.c_void_p),  # ExecuteArgument[count]
     ]
 
 
-class Record(ctypes.Structure):
-    """One step of a program: a function `void f(void *)` and its argument."""
+def threads_block(threads: int) -> Any:
+    """Return int64[2] {omp_set_num_threads, threads}, a block for a call `void f(int)`.
 
-    _fields_ = [("function", ctypes.c_void_p), ("argument", ctypes.c_void_p)]
+    Empty where oneDNN has no OpenMP, and then not needed.
+    """
+    function = native.symbol("omp_set_num_threads")
+    return np.array([function, threads] if function else [], np.int64)
 
 
-# ------------------------------------------------------------------------------------------ post-ops
+# ---------------------------------------------------------------------------------------- post-ops
+
+
+# Those whose first parameter is 1 unless given; the others' is 0 or ignored.
+_ALPHA_ONE = ("linear", "swish", "pow", "elu", "soft_relu")
 
 
 def post_operations(post: PostOps, shape: Ints, order: Ints, where: str) -> tuple[Any, ...]:
@@ -96,8 +96,9 @@ def post_operations(post: PostOps, shape: Ints, order: Ints, where: str) -> tupl
     for one in post:
         name, *rest = (one,) if isinstance(one, str) else tuple(one)
         if name in lib.ELTWISE:
-            # logistic, tanh... ignore alpha; "linear" and "swish" are x * 1 without one.
-            default = (1.0, 0.0) if name in ("linear", "swish", "pow", "elu", "soft_relu") else (0.0, 0.0)
+            default = (
+                (1.0, 0.0) if name in ("linear", "swish", "pow", "elu", "soft_relu") else (0.0, 0.0)
+            )
             alpha, beta = (*(float(value) for value in rest), *default[len(rest) :])
             done.append(("eltwise", name, alpha, beta))
         elif name == "sum":
@@ -117,7 +118,7 @@ def _operand(name: str, rest: list[Any], shape: Ints, order: Ints, where: str) -
     given = tuple(int(size) for size in rest[0])
     full = (1,) * (len(shape) - len(given)) + given
     if len(full) != len(shape) or any(f not in (1, s) for f, s in zip(full, shape, strict=True)):
-        raise ValueError(f"{where}: post-op {name!r} of shape {given} does not broadcast to {shape}.")
+        raise ValueError(f"{where}: post-op {name!r} of {given} does not broadcast to {shape}.")
     steps = contiguous_strides(full)
     return tuple(full[axis] for axis in order), tuple(steps[axis] for axis in order)
 
@@ -162,7 +163,7 @@ def _append(operations: int, post: tuple[Any, ...], about: str) -> None:
             lib.call("post_ops_append_binary", operations, code, layout.handle, about=about)
 
 
-# ----------------------------------------------------------------------------------------- primitive
+# --------------------------------------------------------------------------------------- primitive
 
 
 class Primitive:
@@ -205,7 +206,10 @@ class Primitive:
         scratchpad = _optional(self.descriptor, lib.QUERY_SCRATCHPAD)
         self.scratchpad_bytes = scratchpad.nbytes if scratchpad else 0
         if self.workspace:
-            self.arguments["workspace"], self._codes["workspace"] = self.workspace, lib.ARG_WORKSPACE
+            self.arguments["workspace"], self._codes["workspace"] = (
+                self.workspace,
+                lib.ARG_WORKSPACE,
+            )
         if scratchpad:
             self.arguments["scratchpad"] = scratchpad
             self._codes["scratchpad"] = lib.ARG_SCRATCHPAD
@@ -254,7 +258,7 @@ def _chosen(descriptor: int, code: int, about: str) -> Layout:
     return layout
 
 
-# ------------------------------------------------------------------------------------------- binding
+# ----------------------------------------------------------------------------------------- binding
 
 
 def _buffer(value: Any, name: str, where: str) -> tuple[Buffer, Any]:
@@ -281,9 +285,9 @@ class Binding:
 
     Attributes:
         primitive: kept alive.
-        address: of `arguments`, what a record's function is called with.
-        arguments: the ExecuteArguments; `arguments.status` after a run.
-        threads: the number of threads it runs with.
+        block: the words of `arguments` as an int64 array, for a driver's record.
+        arguments: the ExecuteArguments.
+        threads: the number of OpenMP's threads it must be run with.
     """
 
     def __init__(self, primitive: Primitive, buffers: Mapping[str, Any]) -> None:
@@ -302,18 +306,16 @@ class Binding:
             lib.free_with(self, "memory_destroy", memory)
             self._memories[name] = memory
         self._args = (ExecuteArgument * len(names))(
-            *[(primitive._codes[name], self._memories[name]) for name in names]
+            *[ExecuteArgument(primitive._codes[name], self._memories[name]) for name in names]
         )
         self.arguments = ExecuteArguments(
             lib.execute_address(),
             primitive.handle,
             lib.stream(),
-            ctypes.addressof(self._args),
-            native.symbol("omp_set_num_threads") or _ignore_threads_address(),
             len(names),
-            primitive.threads,
+            ctypes.addressof(self._args),
         )
-        self.address = ctypes.addressof(self.arguments)
+        self.block = np.frombuffer(self.arguments, np.int64)
 
     def _check_names(self, buffers: Mapping[str, Any]) -> None:
         known = set(self.primitive.arguments)
@@ -351,10 +353,6 @@ class Binding:
         )
         self._kept[name] = owner
 
-    def record(self, thunk: int) -> Record:
-        """Return the driver's record, `thunk` being the address of a compiled `call_onednn`."""
-        return Record(thunk, self.address)
-
     def execute(self) -> None:
         """Run it once, from Python, with its number of threads.
 
@@ -366,33 +364,25 @@ class Binding:
         with native.use_threads(self.threads):
             a = self.arguments
             lib.call(
-                "primitive_execute", a.primitive, a.stream, a.count, a.args, about=self.primitive.name
+                "primitive_execute",
+                a.primitive,
+                a.stream,
+                a.count,
+                a.args,
+                about=self.primitive.name,
             )
 
     def check_process(self) -> None:
         """Raise OneDnnError where running this in a forked child would wait for ever."""
         if self.threads > 1 and native.forked():
             raise lib.OneDnnError(
-                f"{self.primitive.name} was made for {self.threads} threads before a fork; OpenMP's "
-                "threads do not exist in the child. Compile the model again in the child (it then "
-                "uses one thread), or start processes by 'spawn' or 'forkserver'."
+                f"{self.primitive.name}: made for {self.threads} threads before a fork; "
+                "OpenMP's threads do not exist in the child. Compile the model again there (it "
+                "then uses one thread), or start processes by 'spawn' or 'forkserver'."
             )
 
-    def check(self) -> None:
-        """Raise OneDnnError if the last run by a driver failed."""
-        lib.check(self.arguments.status, "primitive_execute", self.primitive.name)
 
-
-@ctypes.CFUNCTYPE(None, ctypes.c_int)
-def _ignore_threads(threads: int) -> None:
-    """Stand in for omp_set_num_threads where oneDNN was built without OpenMP."""
-
-
-def _ignore_threads_address() -> int:
-    return ctypes.cast(_ignore_threads, ctypes.c_void_p).value or 0
-
-
-# --------------------------------------------------------------------------------------------- cache
+# ------------------------------------------------------------------------------------------- cache
 
 _KEPT = 1024
 _lock = threading.RLock()
@@ -441,4 +431,3 @@ def choose_threads(threads: int | None, work: float, grain: float) -> int:
     if isinstance(threads, bool) or threads != int(threads) or threads < 1:
         raise ValueError(f"threads must be None or an integer of 1 or more, got {threads!r}.")
     return min(int(threads), native.get_threads())
-
