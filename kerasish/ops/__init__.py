@@ -64,6 +64,10 @@ from kerasish.ops.array import top_k as top_k
 from kerasish.ops.array import unstack as unstack
 from kerasish.ops.array import var as var
 from kerasish.ops.array import where as where
+from kerasish.ops.conv import conv as conv
+from kerasish.ops.conv import conv_transpose as conv_transpose
+from kerasish.ops.conv import depthwise_conv as depthwise_conv
+from kerasish.ops.conv import separable_conv as separable_conv
 from kerasish.ops.core import convert_to_numpy as convert_to_numpy
 from kerasish.ops.core import convert_to_tensor as convert_to_tensor
 from kerasish.ops.core import custom_gradient as custom_gradient
@@ -172,6 +176,10 @@ from kerasish.ops.normalization import layer_normalization as layer_normalizatio
 from kerasish.ops.normalization import moments as moments
 from kerasish.ops.normalization import normalize as normalize
 from kerasish.ops.normalization import rms_normalization as rms_normalization
+from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
+from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
+from kerasish.ops.pool import average_pool as average_pool
+from kerasish.ops.pool import max_pool as max_pool
 from kerasish.ops.reduce import argmax as argmax
 from kerasish.ops.reduce import argmin as argmin
 from kerasish.ops.reduce import argsort as argsort

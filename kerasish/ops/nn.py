@@ -26,6 +26,10 @@ from kerasish.ops.activation import swish as swish
 from kerasish.ops.activation import tanh_shrink as tanh_shrink
 from kerasish.ops.activation import threshold as threshold
 from kerasish.ops.array import one_hot as one_hot
+from kerasish.ops.conv import conv as conv
+from kerasish.ops.conv import conv_transpose as conv_transpose
+from kerasish.ops.conv import depthwise_conv as depthwise_conv
+from kerasish.ops.conv import separable_conv as separable_conv
 from kerasish.ops.crossentropy import binary_crossentropy as binary_crossentropy
 from kerasish.ops.crossentropy import categorical_crossentropy as categorical_crossentropy
 from kerasish.ops.crossentropy import multi_hot as multi_hot
@@ -42,3 +46,7 @@ from kerasish.ops.normalization import layer_normalization as layer_normalizatio
 from kerasish.ops.normalization import moments as moments
 from kerasish.ops.normalization import normalize as normalize
 from kerasish.ops.normalization import rms_normalization as rms_normalization
+from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
+from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
+from kerasish.ops.pool import average_pool as average_pool
+from kerasish.ops.pool import max_pool as max_pool

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+
+from kerasish.backends.eager import numpy_conv, numpy_pool
 
 Kernel = Any
 
@@ -19,7 +22,7 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
     order = (*range(axis, axis + count), *range(axis), *range(axis + count, x.ndim))
     rows = np.transpose(x, order)
     rest = rows.shape[count:]
-    flat = np.ascontiguousarray(rows).reshape(indices.size, -1)
+    flat = np.ascontiguousarray(rows).reshape(indices.size, math.prod(rest))
     y = np.zeros((size, flat.shape[1]), x.dtype)
     places = indices.reshape(-1)
     if places.size:
@@ -36,6 +39,8 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
 KERNELS: dict[str, Kernel] = {
     "relu": _relu,
     "add_rows": _add_rows,
+    **numpy_conv.KERNELS,
+    **numpy_pool.KERNELS,
 }
 
 for _name, _ufunc in {

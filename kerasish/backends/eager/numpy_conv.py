@@ -1,0 +1,307 @@
+"""NumPy kernels of convolution: windows laid out as rows (im2col) and one BLAS product.
+
+Depthwise convolution runs over the window's places instead, 1x1 convolution is a plain product.
+Memory stays bounded: large batches go in chunks. Loops run over window places, groups and chunks,
+never over pixels or samples.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from kerasish.ops.op import REGISTRY
+
+Shape = tuple[int, ...]
+
+# Bytes of the rows of a chunk; for depthwise, of a chunk that is to stay in the cache.
+ROWS_BYTES = 32 << 20
+CACHE_BYTES = 1 << 19
+# With fewer channels than this, the rows are written place by place: longer runs to copy.
+FEW_CHANNELS = 5
+
+
+def _chunks(n: int, bytes_each: int, limit: int) -> Iterator[slice]:
+    step = max(1, limit // max(bytes_each, 1))
+    return (slice(i, min(i + step, n)) for i in range(0, n, step))
+
+
+def _taps(window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Iterator[Any]:
+    for place in itertools.product(*map(range, window)):
+        cuts = (
+            slice(k * d, k * d + (count - 1) * s + 1, s)
+            for k, count, s, d in zip(place, counts, strides, dilation)
+        )
+        yield place, (slice(None), *cuts)
+
+
+def padded(x: Any, window: Shape, counts: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+    """Return x with zeros round it, long enough for every window; x itself if it is already."""
+    width = [(0, 0)]
+    for size, w, count, s, (before, _), d in zip(
+        x.shape[1:-1], window, counts, strides, padding, dilation
+    ):
+        end = (count - 1) * s + (w - 1) * d + 1
+        width.append((before, max(end - before - size, 0)))
+    if not any(map(any, width)):
+        return np.ascontiguousarray(x)
+    width.append((0, 0))
+    whole = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
+    whole[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
+    return whole
+
+
+def _rows(x: Any, window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Any:
+    """Return the windows of the padded x as a matrix: (n * windows, places * channels)."""
+    n, channels = x.shape[0], x.shape[-1]
+    shape = (n * math.prod(counts), math.prod(window) * channels)
+    if channels < FEW_CHANNELS:
+        columns = np.empty((*window, channels, n, *counts), x.dtype)
+        by_channel = np.moveaxis(x, -1, 0)
+        for place, cuts in _taps(window, counts, strides, dilation):
+            columns[place] = by_channel[(slice(None), *cuts)]
+        return columns.reshape(shape[::-1]).T
+    own = x.strides
+    view = as_strided(
+        x,
+        (n, *counts, *window, channels),
+        (
+            own[0],
+            *(b * s for b, s in zip(own[1:-1], strides)),
+            *(b * d for b, d in zip(own[1:-1], dilation)),
+            own[-1],
+        ),
+        writeable=False,
+    )
+    return np.ascontiguousarray(view).reshape(shape)
+
+
+def _is_plain(window: Shape, padding: Any) -> bool:
+    return max(window) == 1 and not any(map(any, padding))
+
+
+def _strided(x: Any, counts: Shape, strides: Shape) -> Any:
+    if max(strides) == 1:
+        return x
+    return x[(slice(None), *(slice(0, (c - 1) * s + 1, s) for c, s in zip(counts, strides)))]
+
+
+def _counts(x: Any, window: Shape, strides: Any, padding: Any, dilation: Any) -> Shape:
+    return tuple(
+        (n + a + b - d * (w - 1) - 1) // s + 1
+        for n, w, s, (a, b), d in zip(x.shape[1:-1], window, strides, padding, dilation)
+    )
+
+
+def _dense(x: Any, kernel: Any, counts: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+    window, results = kernel.shape[:-2], kernel.shape[-1]
+    matrix = kernel.reshape(-1, results)
+    if _is_plain(window, padding):
+        rows = _strided(x, counts, strides).reshape(-1, x.shape[-1])
+        return np.matmul(rows, matrix).reshape(x.shape[0], *counts, results)
+    x = padded(x, window, counts, strides, padding, dilation)
+    y = np.empty((x.shape[0], *counts, results), x.dtype)
+    each = math.prod(counts) * matrix.shape[0] * x.itemsize
+    for part in _chunks(x.shape[0], each, ROWS_BYTES):
+        rows = _rows(x[part], window, counts, strides, dilation)
+        np.matmul(rows, matrix, out=y[part].reshape(-1, results))
+    return y
+
+
+def _dense_data(g: Any, kernel: Any, size: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+    window, counts, channels = kernel.shape[:-2], g.shape[1:-1], kernel.shape[-2]
+    spans = [d * (w - 1) for w, d in zip(window, dilation)]
+    if max(strides) == 1 and all(a <= span for (a, _), span in zip(padding, spans)):
+        # Without strides: the convolution of g with the kernel turned round.
+        turned = np.flip(kernel, tuple(range(len(window)))).swapaxes(-1, -2)
+        before = tuple((span - a, 0) for (a, _), span in zip(padding, spans))
+        return _dense(g, np.ascontiguousarray(turned), size, strides, before, dilation)
+    whole = [
+        max(n + a, (count - 1) * s + span + 1)
+        for n, (a, _), count, s, span in zip(size, padding, counts, strides, spans)
+    ]
+    x = np.zeros((g.shape[0], *whole, channels), g.dtype)
+    matrix = kernel.reshape(-1, kernel.shape[-1]).T
+    each = math.prod(counts) * matrix.shape[1] * g.itemsize
+    for part in _chunks(g.shape[0], each, ROWS_BYTES):
+        rows = g[part].reshape(-1, g.shape[-1])
+        columns = np.matmul(rows, matrix).reshape(-1, *counts, *window, channels)
+        keep = (slice(None),) * (len(counts) + 1)
+        for place, cuts in _taps(window, counts, strides, dilation):
+            x[part][cuts] += columns[(*keep, *place)]
+    return x[(slice(None), *(slice(a, a + n) for (a, _), n in zip(padding, size)))]
+
+
+def _dense_kernel(x: Any, g: Any, size: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+    counts, results, channels = g.shape[1:-1], g.shape[-1], x.shape[-1]
+    if _is_plain(size, padding):
+        rows = _strided(x, counts, strides).reshape(-1, channels)
+        return np.matmul(rows.T, g.reshape(-1, results)).reshape(*size, channels, results)
+    x = padded(x, size, counts, strides, padding, dilation)
+    total: Any = None
+    each = math.prod(counts) * math.prod(size) * channels * x.itemsize
+    for part in _chunks(x.shape[0], each, ROWS_BYTES):
+        rows = _rows(x[part], size, counts, strides, dilation)
+        product = np.matmul(rows.T, g[part].reshape(-1, results))
+        total = product if total is None else np.add(total, product, out=total)
+    if total is None:
+        return np.zeros((*size, channels, results), x.dtype)
+    return total.reshape(*size, channels, results)
+
+
+# --- depthwise: one multiplication and one addition for each place of the window --------------
+
+
+def _spread_weight(weight: Any, count: int) -> Any:
+    """Return each place's weights repeated along the last axis: long runs to multiply."""
+    return np.ascontiguousarray(np.broadcast_to(weight, (count, *weight.shape)))
+
+
+def _each_channel(
+    x: Any, kernel: Any, counts: Shape, strides: Any, padding: Any, dilation: Any
+) -> Any:
+    window, channels = kernel.shape[:-2], x.shape[-1]
+    many = kernel.shape[-1] // channels
+    weight = kernel.reshape(*window, channels, many)
+    x = padded(x, window, counts, strides, padding, dilation)
+    y = np.empty((x.shape[0], *counts, channels, many), x.dtype)
+    each = math.prod(counts) * channels * x.itemsize
+    for j in range(many):
+        spread = {
+            place: _spread_weight(weight[(*place, slice(None), j)], counts[-1])
+            for place in itertools.product(*map(range, window))
+        }
+        for part in _chunks(x.shape[0], each, CACHE_BYTES):
+            seen, total = x[part], np.zeros((part.stop - part.start, *counts, channels), x.dtype)
+            scratch = np.empty(total.shape, x.dtype)
+            for place, cuts in _taps(window, counts, strides, dilation):
+                np.multiply(seen[cuts], spread[place], out=scratch)
+                np.add(total, scratch, out=total)
+            y[part][..., j] = total
+    return y.reshape(x.shape[0], *counts, -1)
+
+
+def _each_channel_data(
+    g: Any, kernel: Any, size: Shape, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    window, counts = kernel.shape[:-2], g.shape[1:-1]
+    many = kernel.shape[-1] // groups
+    weight = kernel.reshape(*window, groups, many)
+    whole = [
+        max(n + a, (count - 1) * s + d * (w - 1) + 1)
+        for n, (a, _), count, s, w, d in zip(size, padding, counts, strides, window, dilation)
+    ]
+    x = np.zeros((g.shape[0], *whole, groups), g.dtype)
+    arriving = g.reshape(*g.shape[:-1], groups, many)
+    each = math.prod(counts) * groups * g.itemsize
+    for j in range(many):
+        given = np.ascontiguousarray(arriving[..., j])
+        spread = {
+            place: _spread_weight(weight[(*place, slice(None), j)], counts[-1])
+            for place in itertools.product(*map(range, window))
+        }
+        for part in _chunks(g.shape[0], each, CACHE_BYTES):
+            scratch = np.empty(given[part].shape, g.dtype)
+            for place, cuts in _taps(window, counts, strides, dilation):
+                np.multiply(given[part], spread[place], out=scratch)
+                target = x[part][cuts]
+                np.add(target, scratch, out=target)
+    return x[(slice(None), *(slice(a, a + n) for (a, _), n in zip(padding, size)))]
+
+
+def _each_channel_kernel(
+    x: Any, g: Any, size: Shape, strides: Any, padding: Any, dilation: Any
+) -> Any:
+    counts, channels = g.shape[1:-1], x.shape[-1]
+    many = g.shape[-1] // channels
+    x = padded(x, size, counts, strides, padding, dilation)
+    arriving = g.reshape(*g.shape[:-1], channels, many)
+    kernel = np.zeros((*size, channels, many), x.dtype)
+    each = math.prod(counts) * channels * x.itemsize
+    for part in _chunks(x.shape[0], each, CACHE_BYTES):
+        scratch = np.empty((part.stop - part.start, *counts, channels), x.dtype)
+        rows = scratch.reshape(-1, channels)
+        ones = np.ones(len(rows), x.dtype)
+        for j in range(many):
+            given = arriving[part][..., j]
+            for place, cuts in _taps(size, counts, strides, dilation):
+                np.multiply(x[part][cuts], given, out=scratch)
+                kernel[(*place, slice(None), j)] += ones @ rows
+    return kernel.reshape(*size, 1, channels * many)
+
+
+# --- what the table names ------------------------------------------------------------------------
+
+
+def _in_blas_dtype(kernel: Any, reference: Any) -> Any:
+    """Run half precision in float32, and whole numbers by the reference (BLAS has neither)."""
+
+    def run(a: Any, b: Any, **settings: Any) -> Any:
+        if a.dtype.char in "fd":
+            return kernel(a, b, **settings)
+        if a.dtype.kind in "biu":
+            return reference(np, a, b, **settings)
+        wide = kernel(a.astype(np.float32), b.astype(np.float32), **settings)
+        return wide.astype(a.dtype)
+
+    return functools.wraps(kernel)(run)
+
+
+def _groups(x: Any, groups: int) -> list[Any]:
+    return np.split(x, groups, axis=-1)
+
+
+def convolution(
+    x: Any, kernel: Any, *, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the convolution; see `kerasish.ops.conv`."""
+    counts = _counts(x, kernel.shape[:-2], strides, padding, dilation)
+    if min(counts) < 1:
+        return REGISTRY["convolution"].kernel(
+            np, x, kernel, strides=strides, padding=padding, dilation=dilation, groups=groups
+        )
+    place = (counts, strides, padding, dilation)
+    if groups == 1:
+        return _dense(x, kernel, *place)
+    if groups == x.shape[-1]:
+        return _each_channel(x, kernel, *place)
+    parts = zip(_groups(x, groups), _groups(kernel, groups))
+    return np.concatenate([_dense(a, k, *place) for a, k in parts], axis=-1)
+
+
+def convolution_data_gradient(
+    g: Any, kernel: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the transpose of the convolution in its data; see `kerasish.ops.conv`."""
+    place = (size, strides, padding, dilation)
+    if groups == 1:
+        return _dense_data(g, kernel, *place)
+    if kernel.shape[-2] == 1:
+        return _each_channel_data(g, kernel, *place, groups)
+    parts = zip(_groups(g, groups), _groups(kernel, groups))
+    return np.concatenate([_dense_data(a, k, *place) for a, k in parts], axis=-1)
+
+
+def convolution_kernel_gradient(
+    x: Any, g: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the transpose of the convolution in its kernel; see `kerasish.ops.conv`."""
+    place = (size, strides, padding, dilation)
+    if groups == 1:
+        return _dense_kernel(x, g, *place)
+    if groups == x.shape[-1]:
+        return _each_channel_kernel(x, g, *place)
+    parts = zip(_groups(x, groups), _groups(g, groups))
+    return np.concatenate([_dense_kernel(a, b, *place) for a, b in parts], axis=-1)
+
+
+KERNELS: dict[str, Any] = {
+    f.__name__: _in_blas_dtype(f, REGISTRY[f.__name__].kernel)
+    for f in (convolution, convolution_data_gradient, convolution_kernel_gradient)
+}
