@@ -1,0 +1,17 @@
+"""Drop nodes whose results nobody reads."""
+
+from __future__ import annotations
+
+from kerasish.graph.ir import Graph, Node
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Return the graph without dead nodes and constants; its inputs stay."""
+    live = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in live for v in node.outputs):
+            live.update(node.inputs)
+            kept.append(node)
+    constants = {v: a for v, a in graph.constants.items() if v in live}
+    return graph.replace(nodes=kept[::-1], constants=constants)

@@ -1,0 +1,29 @@
+"""Compute now what depends on constants alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerasish.graph.ir import Graph, Node
+
+# Beyond this many elements a constant costs more memory than computing it again costs time.
+LARGEST = 4096
+# Repeating a number is cheaper where it is used than from memory.
+REPEATING = ("broadcast_to", "fill")
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Return the graph with constant expressions replaced by their values."""
+    constants = dict(graph.constants)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        small = all(v.size <= LARGEST for v in node.outputs)
+        repeats = node.op.name in REPEATING and node.outputs[0].size > 1
+        if not small or repeats or not all(v in constants for v in node.inputs):
+            nodes.append(node)
+            continue
+        with np.errstate(all="ignore"):
+            out = node.op.kernel(np, *(constants[v] for v in node.inputs), **node.attrs)
+        results = (out,) if node.op.outputs == 1 else out
+        constants.update((v, np.asarray(r)) for v, r in zip(node.outputs, results))
+    return graph.replace(constants=constants, nodes=nodes)

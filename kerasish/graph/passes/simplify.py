@@ -1,0 +1,324 @@
+"""Simplify algebra: neutral elements, chained scalings, movements that cancel.
+
+Every rule keeps NaN and Inf as they are: x * 0 stays, x - x stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops import dtypes
+from kerasish.ops.op import REGISTRY, Spec
+
+# A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
+# of which makes the result.
+Rule = Callable[["Rewriter", Node], Any]
+
+
+class Rewriter:
+    """One walk over the graph: rules look at a node and at what made its inputs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.constants = dict(graph.constants)
+        self.makers: dict[Value, Node] = {}
+        self.uses = graph.uses()
+        self.nodes: list[Node] = []
+        self.swaps: dict[Value, Value] = {}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            inputs = [self._find(v) for v in node.inputs]
+            node = Node(node.op, inputs, node.attrs, node.outputs)
+            self._rewrite(node)
+        outputs = tuple(self._find(v) for v in self.graph.outputs)
+        return self.graph.replace(constants=self.constants, nodes=self.nodes, outputs=outputs)
+
+    def _find(self, v: Value) -> Value:
+        while v in self.swaps:
+            v = self.swaps[v]
+        return v
+
+    def _rewrite(self, node: Node) -> None:
+        for _ in range(8):
+            found = self._apply(node)
+            if found is None:
+                break
+            if isinstance(found, Value):
+                self.swaps[node.out] = found
+                return
+            for extra in found[:-1]:
+                self._keep(extra)
+            last = found[-1]
+            node = Node(last.op, last.inputs, last.attrs, node.outputs)
+        self._keep(node)
+
+    def _apply(self, node: Node) -> Any:
+        for rule in RULES.get(node.op.name, ()):
+            found = rule(self, node)
+            if found is not None:
+                return found
+        return None
+
+    def _keep(self, node: Node) -> None:
+        self.nodes.append(node)
+        for v in node.outputs:
+            self.makers[v] = node
+
+    # --- what rules ask ---------------------------------------------------------------------
+
+    def maker(self, v: Value, name: str) -> Node | None:
+        """Return the node that makes v if its op is called `name`."""
+        node = self.makers.get(v)
+        return node if node is not None and node.op.name == name else None
+
+    def number(self, v: Value) -> Any:
+        """Return the number that all elements of v are, if that is known; else None."""
+        array = self.constants.get(v)
+        if array is not None:
+            array = np.asarray(array)
+            return array.reshape(-1)[0] if array.size == 1 else None
+        node = self.makers.get(v)
+        if node is not None and node.op.name == "fill":
+            return np.asarray(node.attrs["value"], dtypes.array_dtype(v.dtype))[()]
+        if node is not None and node.op.name in ("broadcast_to", "reshape"):
+            return self.number(node.inputs[0])
+        return None
+
+    def constant(self, number: Any, dtype: str) -> Value:
+        """Return a new constant without axes."""
+        value = Value((), dtype)
+        self.constants[value] = np.asarray(number, dtypes.array_dtype(dtype))
+        return value
+
+
+def make(name: str, inputs: list[Value], **attrs: Any) -> Node:
+    """Return a new node."""
+    op = REGISTRY[name]
+    spec = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
+    return Node(op, inputs, attrs, [Value(tuple(spec.shape), spec.dtype)])
+
+
+def _same_spec(a: Value, b: Value) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
+
+
+def _neutral(number: float, both: bool) -> Rule:
+    """x op number -> x; with `both`, number op x too."""
+
+    def rule(r: Rewriter, node: Node) -> Any:
+        a, b = node.inputs
+        if _same_spec(a, node.out) and _is(r.number(b), number):
+            return a
+        if both and _same_spec(b, node.out) and _is(r.number(a), number):
+            return b
+        return None
+
+    return rule
+
+
+def _is(found: Any, number: float) -> bool:
+    # x + (-0.0) is x, x + 0.0 turns -0.0 into 0.0: equal numbers, so both count.
+    return found is not None and bool(found == number)
+
+
+def _power(r: Rewriter, node: Node) -> Any:
+    x, exponent = node.inputs
+    number = r.number(exponent)
+    if number is None or not _same_spec(x, node.out):
+        return None
+    if number == 1:
+        return x
+    if number == 2:
+        return [make("square", [x])]
+    if not dtypes.is_float(x.dtype):
+        return None
+    if number == 0.5:
+        return [make("sqrt", [x])]
+    if number == -1:
+        return [make("reciprocal", [x])]
+    return None
+
+
+def _divide(r: Rewriter, node: Node) -> Any:
+    """x / c -> x * (1 / c) where 1 / c is exact (a power of two)."""
+    x, by = node.inputs
+    number = r.number(by)
+    if number is None or number == 0 or not dtypes.is_float(x.dtype):
+        return None
+    mantissa, _ = np.frexp(float(number))
+    if abs(mantissa) != 0.5 or not np.isfinite(1.0 / float(number)):
+        return None
+    return [make("multiply", [x, r.constant(1.0 / float(number), by.dtype)])]
+
+
+def _chained_scale(r: Rewriter, node: Node) -> Any:
+    """(x * c) * d -> x * (c * d)."""
+    for x, by in (node.inputs, node.inputs[::-1]):
+        outer, inner = r.number(by), r.maker(x, "multiply")
+        if outer is None or inner is None or r.uses.get(x, 0) > 1:
+            continue
+        for y, c in (inner.inputs, inner.inputs[::-1]):
+            number = r.number(c)
+            if number is not None and dtypes.is_float(y.dtype) and y.shape == node.out.shape:
+                product = float(number) * float(outer)
+                if np.isfinite(product) and (product != 0 or 0 in (number, outer)):
+                    return [make("multiply", [y, r.constant(product, y.dtype)])]
+    return None
+
+
+def _double(name: str) -> Rule:
+    """f(f(x)) -> x."""
+
+    def rule(r: Rewriter, node: Node) -> Any:
+        inner = r.maker(node.inputs[0], name)
+        return inner.inputs[0] if inner is not None else None
+
+    return rule
+
+
+def _transpose(r: Rewriter, node: Node) -> Any:
+    x, axes = node.inputs[0], node.attrs["axes"]
+    if axes == tuple(range(len(axes))):
+        return x
+    inner = r.maker(x, "transpose")
+    if inner is not None:
+        joined = tuple(inner.attrs["axes"][a] for a in axes)
+        return [make("transpose", [inner.inputs[0]], axes=joined)]
+    moving = [s for s in (x.shape[a] for a in axes) if s != 1]
+    if moving == [s for s in x.shape if s != 1] and len(set(moving)) == len(moving):
+        return [make("reshape", [x], newshape=node.out.shape)]
+    return None
+
+
+def _reshape(r: Rewriter, node: Node) -> Any:
+    x = node.inputs[0]
+    if x.shape == node.out.shape:
+        return x
+    inner = r.maker(x, "reshape")
+    if inner is not None:
+        return [make("reshape", [inner.inputs[0]], newshape=node.out.shape)]
+    return None
+
+
+def _broadcast(r: Rewriter, node: Node) -> Any:
+    x = node.inputs[0]
+    if x.shape == node.out.shape:
+        return x
+    inner = r.maker(x, "broadcast_to")
+    if inner is not None:
+        return [make("broadcast_to", [inner.inputs[0]], shape=node.out.shape)]
+    return None
+
+
+def _cast(r: Rewriter, node: Node) -> Any:
+    x = node.inputs[0]
+    if x.dtype == node.out.dtype:
+        return x
+    inner = r.maker(x, "cast")
+    if inner is not None and _holds(x.dtype, inner.inputs[0].dtype):
+        return [make("cast", [inner.inputs[0]], dtype=node.out.dtype)]
+    return None
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Return whether `wide` holds every number of `narrow`."""
+    return wide != narrow and dtypes.result_type(wide, narrow) == wide and not (
+        dtypes.is_integer(narrow) and dtypes.is_float(wide)
+    )  # fmt: skip
+
+
+def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
+    """Sum over axes along which the input only repeats: multiply by their number instead."""
+    inner = r.maker(node.inputs[0], "broadcast_to")
+    if inner is None or not dtypes.is_float(node.out.dtype):
+        return None
+    x, shape = inner.inputs[0], inner.out.shape
+    lead = len(shape) - len(x.shape)
+    repeats = 1
+    for axis in node.attrs["axis"]:
+        own = 1 if axis < lead else x.shape[axis - lead]
+        if own != 1:
+            return None
+        repeats *= shape[axis]
+    scaled = make("multiply", [x, r.constant(float(repeats), x.dtype)])
+    kept = tuple(s for i, s in enumerate(shape) if i not in node.attrs["axis"])
+    target = node.out.shape if node.attrs["keepdims"] else kept
+    if int(np.prod(scaled.out.shape)) != int(np.prod(target)):
+        squeezed = tuple(
+            s for i, s in enumerate((1,) * lead + x.shape) if i not in node.attrs["axis"]
+        )
+        flat = make("reshape", [scaled.out], newshape=squeezed)
+        if node.attrs["keepdims"]:
+            return None
+        return [scaled, flat, make("broadcast_to", [flat.out], shape=target)]
+    return [scaled, make("reshape", [scaled.out], newshape=target)]
+
+
+def _sum_over_nothing(r: Rewriter, node: Node) -> Any:
+    x = node.inputs[0]
+    if all(x.shape[a] == 1 for a in node.attrs["axis"]) and x.dtype == node.out.dtype:
+        return [make("reshape", [x], newshape=node.out.shape)]
+    return None
+
+
+def _alias(r: Rewriter, node: Node) -> Any:
+    return node.inputs[0]
+
+
+def _whole_slice(r: Rewriter, node: Node) -> Any:
+    return node.inputs[0] if node.inputs[0].shape == node.out.shape and all(
+        step in (1, None) for _, _, step in node.attrs["slices"]
+    ) else None  # fmt: skip
+
+
+def _repeat_broadcast(r: Rewriter, node: Node) -> Any:
+    """op(broadcast_to(x), y) -> op(x, y) where y alone has the result's shape."""
+    changed = False
+    inputs = list(node.inputs)
+    for i, v in enumerate(inputs):
+        inner = r.maker(v, "broadcast_to")
+        others = [o for j, o in enumerate(inputs) if j != i]
+        if inner is not None and any(o.shape == node.out.shape for o in others):
+            inputs[i] = inner.inputs[0]
+            changed = True
+    if not changed:
+        return None
+    return [Node(node.op, inputs, node.attrs, [Value(node.out.shape, node.out.dtype)])]
+
+
+_BROADCASTING = (
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "equal",
+    "not_equal", "less", "less_equal", "greater", "greater_equal",
+)  # fmt: skip
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "add": (_neutral(0.0, True),),
+    "subtract": (_neutral(0.0, False),),
+    "multiply": (_neutral(1.0, True), _chained_scale),
+    "divide": (_neutral(1.0, False), _divide),
+    "power": (_power,),
+    "negative": (_double("negative"),),
+    "logical_not": (),
+    "transpose": (_transpose,),
+    "reshape": (_reshape,),
+    "broadcast_to": (_broadcast,),
+    "cast": (_cast,),
+    "reduce_sum": (_sum_over_nothing, _sum_of_broadcast),
+    "reduce_max": (_sum_over_nothing,),
+    "reduce_min": (_sum_over_nothing,),
+    "alias": (_alias,),
+    "stop_gradient": (_alias,),
+    "strided_slice": (_whole_slice,),
+}
+for _name in _BROADCASTING:
+    RULES[_name] = (*RULES.get(_name, ()), _repeat_broadcast)
+
+
+def simplify_algebra(graph: Graph) -> Graph:
+    """Return the graph with each node in its simplest equal form."""
+    return Rewriter(graph).run()
