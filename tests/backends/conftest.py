@@ -19,9 +19,7 @@ def _run_kernel(kernel, arrays, *, rows=1, columns, groups=1, threads=1, target=
     address = kernels.compile_one(kernel, target)
     size = arguments.scratch_size(kernel, columns, groups, threads)
     owner, scratch = driver.aligned(size)
-    operands = [
-        a if isinstance(a, (arguments.Operand, int)) else a.ctypes.data for a in arrays
-    ]
+    operands = [a if isinstance(a, (arguments.Operand, int)) else a.ctypes.data for a in arrays]
     block = arguments.pack(
         kernel, operands, table=runtime.table, rows=rows, columns=columns, groups=groups,
         threads=threads, scratch=scratch, **more,

@@ -175,9 +175,7 @@ def test_library_calls():
     Program([Record(runtime.call_copy, block)]).run()
     np.testing.assert_array_equal(source, to)
 
-    @ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
-    )
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     def execute(primitive, stream, count, args):
         seen.append((primitive, stream, count, args))
         return 3 if count == 9 else 0

@@ -35,7 +35,7 @@ def plain(combine="set"):
 
 
 def run(structure, target, sizes, a, b, operands):
-    m, n, k = sizes
+    _, n, k = sizes
     owner, scratch = driver.aligned(matmul.scratch_size(structure, n, k))
     block = matmul.pack(
         structure, table=driver.load_runtime().table, sizes=sizes, a=a, b=b, operands=operands,

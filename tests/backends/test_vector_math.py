@@ -1,4 +1,4 @@
-"""Every scalar op of the fused loops against NumPy and SciPy: values, NaN, infinities, subnormals."""
+"""Every function of one number against NumPy and SciPy: values, NaN, infinities, subnormals."""
 
 from __future__ import annotations
 

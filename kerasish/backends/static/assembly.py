@@ -1,7 +1,8 @@
 """LLVM IR written as text: typed values, a writer with loops and branches, and the target's limits.
 
-Text is 5 to 10 times faster to make than llvmlite's builder objects, and needs no import. A `Value` is an SSA
-name with a dtype and a number of lanes (1 = scalar). Every method of `Writer` writes one or a few instructions.
+Text is 5 to 10 times faster to make than llvmlite's builder objects, and needs no import. A
+`Value` is an SSA name with a dtype and a number of lanes (1 = scalar). Every method of `Writer`
+writes one or a few instructions.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ def llvm_type(dtype: str, lanes: int = 1) -> str:
     return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
 
 
+def _double_bits(number: float) -> str:
+    bits = struct.unpack("<Q", struct.pack("<d", number))[0]
+    return f"0x{bits:016X}"
+
+
 def literal(value: float, dtype: str) -> str:
     """One constant as LLVM writes it; floats as the bits of a double, rounded to `dtype` first."""
     if dtype == "float32":
@@ -96,9 +102,9 @@ def literal(value: float, dtype: str) -> str:
                 number = struct.unpack("<f", struct.pack("<f", number))[0]
             except OverflowError:
                 number = float("inf") if number > 0 else float("-inf")
-        return "0x%016X" % struct.unpack("<Q", struct.pack("<d", number))[0]
+        return _double_bits(number)
     if dtype == "float64":
-        return "0x%016X" % struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+        return _double_bits(float(value))
     if dtype == "bool":
         return "true" if value else "false"
     return str(int(value))
@@ -291,10 +297,7 @@ class Writer:
         mask = ", ".join(f"i32 {i}" for i in order)
         second = b.text if b is not None else "poison"
         text = f"shufflevector {a.typed}, {a.llvm} {second}, <{len(order)} x i32> <{mask}>"
-        value = self.let(text, a.dtype, len(order))
-        if len(order) == 1:
-            return self.let(f"extractelement {value.llvm_vector} {value.text}, i32 0", a.dtype)
-        return value
+        return self.let(text, a.dtype, len(order))
 
     def extract(self, a: Value, lane: int | Value) -> Value:
         if a.lanes == 1:
@@ -370,8 +373,9 @@ class Writer:
         following = self.add(index, constant(step, "int64"))
         latch = self.block
         self.jump(f"{name}.head")
-        heads = [f"  {index.text} = phi i64 [ {start.text}, %{before} ], "
-                 f"[ {following.text}, %{latch} ]"]
+        heads = [
+            f"  {index.text} = phi i64 [ {start.text}, %{before} ], [ {following.text}, %{latch} ]"
+        ]
         heads += [
             f"  {p.text} = phi {p.llvm} [ {c.text}, %{before} ], [ {r.text}, %{latch} ]"
             for p, c, r in zip(phis, carried, result, strict=True)

@@ -1,8 +1,9 @@
 """The native driver: a table of records walked without Python, for one step or for many.
 
-A record is a pair of addresses {function, argument}; the function is `i32 f(argument)` and gives 0 or an error. Fused
-loops are records by themselves (`kernels.compile_many`, `loops.arguments.pack`); `call_dnnl`, `call_cblas`, `call_blas`,
-`call_threads` and `call_copy` are functions that make records of library calls. All calls release Python's GIL.
+A record is a pair of addresses {function, argument}; the function is `i32 f(argument)` and gives
+0 or an error. Fused loops are records by themselves (`kernels.compile_many`,
+`loops.arguments.pack`); `call_dnnl`, `call_cblas`, `call_blas`, `call_threads` and `call_copy`
+are functions that make records of library calls. All calls release Python's GIL.
 
     runtime = load_runtime()
     program = Program([Record(address, block), ...])
@@ -10,8 +11,9 @@ loops are records by themselves (`kernels.compile_many`, `loops.arguments.pack`)
     steps = Steps(program, advances=[(index_block, word, bytes_per_step)])
     done = steps.run(100)                # 100 times; stops early at `steps.interrupt()`
 
-One parallel loop serves all kernels: `runtime.table` holds its address, and OpenMP's, so that the pool is libgomp's own,
-the one that oneDNN uses. Without an OpenMP the loop runs the shares one after the other on the calling thread.
+One parallel loop serves all kernels: `runtime.table` holds its address, and OpenMP's, so that the
+pool is libgomp's own, the one that oneDNN uses. Without an OpenMP the loop runs the shares one
+after the other on the calling thread.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ from kerasish.backends.static.vector_math import LIBRARY, OPENMP, TABLE_OPENMP, 
 
 INTERRUPTED = -1
 
-# Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's address. Fewer threads than
-# asked for take several shares each, so that the result stays the same.
+# Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
+# address. Fewer threads than asked for take several shares each, so that the result stays the
+# same.
 _PARALLEL = Text(
     f"""define internal void @SYMBOL.share(ptr %job) #0 {{
 entry:
@@ -118,8 +121,8 @@ good:
 
 _RUN = Text(_WALK.format(linkage="", name="SYMBOL"))
 
-# Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done, 5 advances
-# (address of a word, amount), 6 their number, 7 the record that failed.
+# Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done,
+# 5 advances (address of a word, amount), 6 their number, 7 the record that failed.
 _RUN_STEPS = Text(
     _WALK.format(linkage="internal ", name="SYMBOL.walk")
     + f"""
@@ -183,7 +186,11 @@ good:
 
 
 def _library_call(kinds: str, result: str = "i32") -> Text:
-    """A function that calls word 0 with the words after it: p pointer, i int, l int64, f float bits."""
+    """A function that calls word 0 with the words after it.
+
+    Args:
+        kinds: of each word: p pointer, i int, l int64, f the bits of a float.
+    """
     types = {"p": "ptr", "i": "i32", "l": "i64", "f": "float"}
     lines = ["  %f = load ptr, ptr %args, align 8"]
     given = []
@@ -192,8 +199,11 @@ def _library_call(kinds: str, result: str = "i32") -> Text:
         lines.append(f"  %v{n} = load {types[kind]}, ptr %at{n}, align 8")
         given.append(f"{types[kind]} %v{n}")
     call = f"call {result} %f({', '.join(given)})"
-    lines.append(f"  %status = {call}\n  ret i32 %status" if result == "i32" else
-                 f"  {'%unused = ' if result != 'void' else ''}{call}\n  ret i32 0")
+    lines.append(
+        f"  %status = {call}\n  ret i32 %status"
+        if result == "i32"
+        else f"  {'%unused = ' if result != 'void' else ''}{call}\n  ret i32 0"
+    )
     return Text("define i32 @SYMBOL(ptr %args) #0 {\nentry:\n" + "\n".join(lines) + "\n}")
 
 
@@ -303,8 +313,8 @@ class Record:
     """One call of a program.
 
     Args:
-        function: address of `i32 f(block)`. block: its argument block, an int64 array kept alive here.
-        name: shown where the record fails.
+        function: address of `i32 f(block)`. block: its argument block, an int64 array kept alive
+        here. name: shown where the record fails.
     """
 
     function: int
@@ -357,13 +367,12 @@ class Steps:
 
     Args:
         program: what one step is.
-        advances: (block, word, amount): after each step `amount` is added to word `word` of the int64 array
+        advances: (block, word, amount): after each step `amount` is added to word `word` of the
+        int64 array
             `block` (the address of the next batch's indices, a counter, ...).
     """
 
-    def __init__(
-        self, program: Program, advances: Sequence[tuple[Any, int, int]] = ()
-    ) -> None:
+    def __init__(self, program: Program, advances: Sequence[tuple[Any, int, int]] = ()) -> None:
         self.program = program
         self._blocks = [block for block, _, _ in advances]
         self._advances = np.array(
@@ -384,7 +393,7 @@ class Steps:
         return int(self._job[4])
 
     def interrupt(self) -> None:
-        """Make a running `run` return after its current step (from another thread or a signal handler)."""
+        """Make a running `run` return after its current step (from any thread or signal)."""
         self.flag[0] = 1
 
     def run(self, steps: int) -> int:

@@ -3,10 +3,11 @@
     addresses = compile_many([kernel, other])
 
 Equal descriptions share one piece of code in the process. On disk (`KERASISH_CACHE_DIR`, else
-`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) the kernels compiled together lie in one pack, and a small file
-per kernel names its pack. A key covers the structure, the generator's source, llvmlite's version and the target.
-Files are written beside and renamed, so that any number of processes may share the folder; a file whose checksum does
-not fit is ignored and written again; a folder that cannot be written leaves the cache in memory, silently.
+`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) the kernels compiled together lie in one
+pack, and a small file per kernel names its pack. A key covers the structure, the generator's
+source, llvmlite's version and the target. Files are written beside and renamed, so that any
+number of processes may share the folder; a file whose checksum does not fit is ignored and
+written again; a folder that cannot be written leaves the cache in memory, silently.
 `KERASISH_CACHE_DIR=""` (empty) turns the disk off.
 """
 
@@ -27,7 +28,8 @@ from pathlib import Path
 
 from kerasish.backends.static import machine_code
 from kerasish.backends.static.assembly import Target
-from kerasish.backends.static.loops import closing, matmul
+from kerasish.backends.static.loops import generate as loops
+from kerasish.backends.static.loops import matmul
 from kerasish.backends.static.loops.description import Kernel
 from kerasish.backends.static.machine_code import Code
 
@@ -83,7 +85,7 @@ def forget() -> None:
         _addresses.clear()
 
 
-def _find(missing: list[Hashable], target: Target) -> None:
+def _find(missing: Sequence[Hashable], target: Target) -> None:
     keys = {kernel_key(k, target): k for k in missing}
     folder = cache_folder()
     start = time.perf_counter()
@@ -117,8 +119,12 @@ def build(kernels: dict[str, Hashable], target: Target) -> Code:
             functions.append(kernel.source.replace("@SYMBOL", f"@{symbol}"))
             declared.update(kernel.declared)
             continue
-        generate = matmul.generate if isinstance(kernel, matmul.Matmul) else closing.generate
-        text, needs = generate(kernel, symbol, target)  # type: ignore[arg-type]
+        if isinstance(kernel, matmul.Matmul):
+            text, needs = matmul.generate(kernel, symbol, target)
+        elif isinstance(kernel, Kernel):
+            text, needs = loops.generate(kernel, symbol, target)
+        else:
+            raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
         functions.append(text)
         declared |= needs
     text = machine_code.module_text(functions, declared, target)

@@ -1,8 +1,9 @@
-"""From LLVM IR to bytes that run: emitting objects, linking them flat, mapping them into the process.
+"""From LLVM IR to bytes that run: emitting objects, linking them flat, mapping them.
 
-The code of our kernels refers to nothing outside itself, so that an x86-64 ELF object can be linked once into a flat,
-position-independent image: loading it from disk is then one copy and one mprotect, without llvmlite (whose import
-costs 70 ms and whose own loader some ms per object). Objects of other kinds are loaded by llvmlite.
+The code of our kernels refers to nothing outside itself, so that an x86-64 ELF object can be
+linked once into a flat, position-independent image: loading it from disk is then one copy and one
+mprotect, without llvmlite (whose import costs 70 ms and whose own loader some ms per object).
+Objects of other kinds are loaded by llvmlite.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def host_target(limit: str = "") -> Target:
     """The target of this machine.
 
     Args:
-        limit: "avx512", "avx2" or "sse" caps what is used; "" reads KERASISH_CPU, else takes all there is.
+        limit: "avx512", "avx2" or "sse" caps what is used; "" reads KERASISH_CPU, else takes all
+        there is.
 
     Raises:
         OSError: the processor is an x86-64 without SSE 4.2.
@@ -128,7 +130,8 @@ def assembly_text(text: str, target: Target) -> str:
     return _target_machine(target).emit_assembly(binding.parse_assembly(text))
 
 
-# --- linking ----------------------------------------------------------------------------------------
+# --- linking
+# ----------------------------------------------------------------------------------------
 
 
 def link_flat(data: bytes, symbols: list[str]) -> Code | None:
@@ -160,8 +163,10 @@ def link_flat(data: bytes, symbols: list[str]) -> Code | None:
         struct.unpack_from("<IBBHQQ", data, symtab[4] + 24 * n) for n in range(symtab[5] // 24)
     ]
     for section in sections:
-        if section[1] == 4 and section[7] in starts and not _relocate(
-            data, section, starts, entries, image
+        if (
+            section[1] == 4
+            and section[7] in starts
+            and not _relocate(data, section, starts, entries, image)
         ):
             return None
     found: dict[str, int] = {}
@@ -187,7 +192,8 @@ def _relocate(
     return True
 
 
-# --- loading -------------------------------------------------------------------------------------------
+# --- loading
+# -------------------------------------------------------------------------------------------
 
 _loaded: list[Any] = []  # mappings and engines live as long as the process
 
@@ -205,8 +211,9 @@ def _map_images(images: list[Code]) -> list[dict[str, int]]:
         starts.append(size)
         size += -(-len(code.data) // 64) * 64
     size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-    area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
-                     prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    area = mmap.mmap(
+        -1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE
+    )
     for start, code in zip(starts, images, strict=True):
         area[start : start + len(code.data)] = code.data
     base = ctypes.addressof(ctypes.c_char.from_buffer(area))

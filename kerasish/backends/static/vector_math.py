@@ -1,6 +1,7 @@
 """exp, log, tanh and kin as short polynomials over any number of lanes, in LLVM IR.
 
-Stated error, in units in the last place, over every finite argument (tests/backends/test_vector_math.py):
+Stated error, in units in the last place, over every finite argument
+(tests/backends/test_vector_math.py):
 
 | function | float32 | float64 | method |
 |---|---|---|---|
@@ -10,13 +11,13 @@ Stated error, in units in the last place, over every finite argument (tests/back
 | tanh | 5 | 6 | t / (t + 2) with t = expm1(2 abs(x)) |
 | sigmoid, softplus | 4 | 6 | from exp(-abs(x)), so that nothing overflows |
 | erf | 3 | C library | odd polynomial below 1, 1 - exp(polynomial) above |
-| sin, cos | 2 | C library | reduced in float64 by pi/2 in three parts; beyond 2**30 by the C library |
+| sin, cos | 2 | C library | reduced in float64 by pi/2 in three parts; above 2**30 C library |
 | power | 1 | C library | in float64: exp(y log(abs(x))) |
 
-NaN comes out where NaN goes in, infinities and signed zeros as C's functions give them. The coefficients are
-minimax fits of our own (Lawson's iteration on 4,000 Chebyshev points) and Taylor's for float64.
-Whatever has no polynomial here calls the C library lane by lane through the table of pointers that every
-record carries, so that the code holds no address.
+NaN comes out where NaN goes in, infinities and signed zeros as C's functions give them. The
+coefficients are minimax fits of our own (Lawson's iteration on 4,000 Chebyshev points) and
+Taylor's for float64. Whatever has no polynomial here calls the C library lane by lane through the
+table of pointers that every record carries, so that the code holds no address.
 """
 
 from __future__ import annotations
@@ -153,7 +154,6 @@ def exp(w: Writer, x: Value) -> Value:
 
 def exp_of_negative(w: Writer, x: Value) -> Value:
     """e**x for x <= 0 where results below the normal numbers may become 0."""
-    low, _ = _EXP_RANGE[x.dtype]
     lowest = w.like(x, -87.3 if x.dtype == "float32" else -708.0)
     tiny = w.compare("olt", x, lowest)
     x = w.select(tiny, lowest, x)
@@ -218,8 +218,11 @@ def log1p(w: Writer, x: Value) -> Value:
     plain = w.compare("ogt", absolute(w, w.sub(u, w.like(x, 1e18))), w.like(x, 9.99e17))
     value = log(w, u)
     exact = w.compare("oeq", u, w.like(x, 0.0))
-    lost = w.select(w.bits_or(exact, w.bits_and(plain, w.compare("ogt", x, w.like(x, 1e18)))),
-                    w.like(x, 0.0), lost)
+    lost = w.select(
+        w.bits_or(exact, w.bits_and(plain, w.compare("ogt", x, w.like(x, 1e18)))),
+        w.like(x, 0.0),
+        lost,
+    )
     return w.select(small, x, w.add(value, lost))
 
 
@@ -267,9 +270,9 @@ def _circular(w: Writer, x: Value, name: str, turn: int) -> Value:
         return library(w, name, x)
     huge = w.compare("ugt", absolute(w, x), w.like(x, 2.0**30))
     any_huge = w.fold(huge, w.bits_or)
-    return w.branch(
-        any_huge, lambda: [library(w, name, x)], lambda: [_small_circular(w, x, turn)]
-    )[0]
+    return w.branch(any_huge, lambda: [library(w, name, x)], lambda: [_small_circular(w, x, turn)])[
+        0
+    ]
 
 
 def _small_circular(w: Writer, x: Value, turn: int) -> Value:

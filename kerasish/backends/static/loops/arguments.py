@@ -37,7 +37,8 @@ class Operand:
 
     Args:
         address: of its first element.
-        strides: elements between neighbours along each outer size; None: `columns` for element operands, 1 for row
+        strides: elements between neighbours along each outer size; None: `columns` for element
+        operands, 1 for row
             operands, 0 else (rank 1 only).
         column_stride: elements between columns (read only where the structure says `strided`).
         limit: number of rows behind a gather or scatter.
@@ -66,8 +67,9 @@ def padded(columns: int) -> int:
 class ScratchLayout:
     """Counts of what a kernel keeps in scratch memory; offsets follow from the run-time sizes.
 
-    In this order: per slot and column reduction one row, per thread and full reduction 64 bytes, per thread and kept
-    value one row; a row is 8 * padded(columns) bytes. Slots: max(threads, groups).
+    In this order: per slot and column reduction one row, per thread and full reduction 64 bytes,
+    per thread and kept value one row; a row is 8 * padded(columns) bytes. Slots: max(threads,
+    groups).
     """
 
     columns: int
@@ -157,7 +159,8 @@ def segment_table(sizes: Sequence[int], addresses: Sequence[Sequence[int]]) -> A
 
     Args:
         sizes: elements of each segment.
-        addresses: for each segment the address of every input, then every output (0 for those that are not
+        addresses: for each segment the address of every input, then every output (0 for those
+        that are not
             elements).
     """
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else []

@@ -1,20 +1,22 @@
-"""What a fused loop computes: a `Kernel` is hashable structure; sizes, strides and addresses come at run time.
+"""What a fused loop computes: a `Kernel`, structure alone; sizes and addresses come at run time.
 
-A kernel walks an iteration space of R rows and C columns. R is the product of `rank` outer sizes (one, as a
-rule), C the innermost size. Every value has a level: "scalar" (one number), "row" (one per row), "column" (one
-per column), "element" (one per row and column). The body is a list of nodes in SSA form: value ids 0 .. n-1 are
-the inputs, then one id per node. Reductions change the level:
+A kernel walks an iteration space of R rows and C columns. R is the product of `rank` outer sizes
+(one, as a rule), C the innermost size. Every value has a level: "scalar" (one number), "row" (one
+per row), "column" (one per column), "element" (one per row and column). The body is a list of
+nodes in SSA form: value ids 0 .. n-1 are the inputs, then one id per node. Reductions change the
+level:
 
-- `row_sum row_max row_min row_prod row_argmax row_argmin`: element -> row. A value may use a reduced one: the
-  code generator cuts the row into phases (softmax: maximum, sum of exponentials, quotient) and keeps what is
-  dear to compute again in a scratch row.
-- `column_sum column_max column_min column_prod`: element -> column, over all rows of a group. `rows` is split into
-  `groups` equal runs (1 as a rule): a mean over time is a column_sum with one group per sample.
+- `row_sum row_max row_min row_prod row_argmax row_argmin`: element -> row. A value may use a
+  reduced one: the code generator cuts the row into phases (softmax: maximum, sum of exponentials,
+  quotient) and keeps what is dear to compute again in a scratch row.
+- `column_sum column_max column_min column_prod`: element -> column, over all rows of a group.
+  `rows` is split into `groups` equal runs (1 as a rule): a mean over time is a column_sum with one
+  group per sample.
 - `all_sum all_max all_min all_prod`: anything -> scalar, over everything.
 
-Nodes after column_ and all_ reductions (running means, square roots, ...) run when every row is done; they may use
-scalars and columns only. Sums run in blocks, per thread, and the threads' parts are added in order: a result depends
-on the number of threads, never on timing.
+Nodes after column_ and all_ reductions (running means, square roots, ...) run when every row is
+done; they may use scalars and columns only. Sums run in blocks, per thread, and the threads'
+parts are added in order: a result depends on the number of threads, never on timing.
 
 Example, softmax along the last axis:
 
@@ -46,7 +48,7 @@ Dropout with the mask drawn in place (key and counter are scalars in memory):
 
     k = KernelBuilder()
     x = k.input("float32")
-    words = [k.input("uint32", level="scalar") for _ in range(4)]   # key 0, key 1, counter 2, counter 3
+    words = [k.input("uint32", level="scalar") for _ in range(4)]  # key 0 and 1, counter 2 and 3
     keep = k.op("uniform", k.op("random_bits", *words, aligned=True)) >= rate
     k.output(k.op("select", keep, x * (1 / (1 - rate)), 0.0))
 """
@@ -97,7 +99,8 @@ class Input:
         dtype: how it is stored.
         level: "element", "row", "column" or "scalar": on what it depends.
         strided: whether its columns lie a run-time stride apart (slower: lane by lane).
-        gather: the id of a row-level integer input; row r is read at row gather[r]. Negative indices count from
+        gather: the id of a row-level integer input; row r is read at row gather[r]. Negative
+        indices count from
             the end; one out of [-limit, limit) makes the record fail with status 2.
     """
 
@@ -145,8 +148,8 @@ class Kernel:
 
     Args:
         rank: number of outer sizes (1 unless strides do not collapse).
-        segments: each row is a piece of memory of its own address and length (see `arguments.Segments`).
-        lanes: values in a vector; 0 lets the generator choose.
+        segments: each row is a piece of memory of its own address and length (see
+        `arguments.Segments`). lanes: values in a vector; 0 lets the generator choose.
     """
 
     inputs: tuple[Input, ...]
@@ -215,7 +218,8 @@ def verify(kernel: Kernel) -> Levels:
     """Check a kernel's structure and give its levels.
 
     Raises:
-        ValueError: an id out of range, a dtype or level that is not known, or a level that does not fit.
+        ValueError: an id out of range, a dtype or level that is not known, or a level that does
+        not fit.
     """
     known = len(kernel.inputs)
     for i in kernel.inputs:
@@ -325,7 +329,8 @@ class KernelBuilder:
         """Apply an op by its name in `kerasish.ops`; Python numbers become constants.
 
         Args:
-            dtype: the result's, where it does not follow from the arguments (cast, bitcast, row_index, ...).
+            dtype: the result's, where it does not follow from the arguments (cast, bitcast,
+            row_index, ...).
         """
         name = ALIASES.get(name, name)
         if name not in OPS:

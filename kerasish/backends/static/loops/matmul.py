@@ -1,13 +1,15 @@
-"""Small matrix products with an epilogue, for sizes where a library call costs more than the product.
+"""Small matrix products with an epilogue, where a library call costs more than the product.
 
-`Matmul(epilogue)` is y = epilogue(a @ b, ...): a is (m, k), b is (k, n), both at run-time strides, b's columns side by
-side unless `transposed` (then b is stored (n, k)). The epilogue is an ordinary `Kernel` whose input 0 is the product;
-its other inputs are element (m, n), row or column operands; every output is an element output. Without an epilogue the
-product is stored. One thread; rows are taken four at a time, columns two vectors at a time.
+`Matmul(epilogue)` is y = epilogue(a @ b, ...): a is (m, k), b is (k, n), both at run-time
+strides, b's columns side by side unless `transposed` (then b is stored (n, k)). The epilogue is
+an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
+column operands; every output is an element output. Without an epilogue the product is stored. One
+thread; rows are taken four at a time, columns two vectors at a time.
 
-Argument block (int64 words): 0 table, 1 threads (unused), 2 m, 3 n, 4 k, 5 scratch (for `transposed`: 4 * k *
-padded(n) bytes), 6 status, 7 address of a, 8 and 9 its row and column strides, 10 address of b, 11 its row stride, then
-for each input of the epilogue after the first, and each output, address and row stride.
+Argument block (int64 words): 0 table, 1 threads (unused), 2 m, 3 n, 4 k, 5 scratch (for
+`transposed`: 4 * k * padded(n) bytes), 6 status, 7 address of a, 8 and 9 its row and column
+strides, 10 address of b, 11 its row stride, then for each input of the epilogue after the first,
+and each output, address and row stride.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def pack(
 
     Args:
         sizes: (m, n, k). a: (address, row stride, column stride). b: (address, row stride).
-        operands: (address, row stride) of the epilogue's inputs after the first, then of its outputs.
+        operands: (address, row stride) of the epilogue's inputs after the first, then of its
+        outputs.
     """
     expected = len(matmul.epilogue.inputs) - 1 + len(matmul.epilogue.outputs)
     if len(operands) != expected:

@@ -1,4 +1,4 @@
-"""Vectors in and out of memory: storage formats, tails shorter than a vector, columns a stride apart."""
+"""Vectors in and out of memory: storage formats, tails of a few lanes, columns a stride apart."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ class LoopPlan:
             self.kernel.outputs[n].in_place is not None or self.kernel.outputs[n].combine == "add"
             for n in written
         )
-        last = max([l.phase for l in loops if not l.empty]
-                   + [phase[self.kernel.outputs[n].value] for n in written], default=0)
+        used = [loop.phase for loop in loops if not loop.empty]
+        last = max(used + [phase[self.kernel.outputs[n].value] for n in written], default=0)
         for n in written:
             loops[last if in_place else phase[self.kernel.outputs[n].value]].stores.append(n)
         loops = [loop for loop in loops if not loop.empty]
@@ -170,6 +170,4 @@ class LoopPlan:
 
     def narrow_needs(self, values: set[int]) -> set[int]:
         """The row and scalar values that these wide nodes read directly."""
-        return {
-            a for v in values if self.is_node(v) for a in self.node(v).args if not self.wide(a)
-        }
+        return {a for v in values if self.is_node(v) for a in self.node(v).args if not self.wide(a)}

@@ -1,8 +1,8 @@
 """One op on one vector of values: how each op of a kernel's body becomes instructions.
 
-`apply(w, node, args)` gives the node's value. Rules kept everywhere: NaN in, NaN out; `maximum` and `minimum`
-propagate NaN as NumPy's do; integers wrap; division by the integer 0 gives 0, as NumPy's does, and traps nowhere;
-`mod` and `floor_divide` round down as Python's do.
+`apply(w, node, args)` gives the node's value. Rules kept everywhere: NaN in, NaN out; `maximum`
+and `minimum` propagate NaN as NumPy's do; integers wrap; division by the integer 0 gives 0, as
+NumPy's does, and traps nowhere; `mod` and `floor_divide` round down as Python's do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kerasish.backends.static.assembly import (
     is_float,
     is_signed,
 )
-from kerasish.backends.static.loops.description import Node, constant_value
+from kerasish.backends.static.loops.description import Node
 
 Rule = Callable[..., Value]
 
@@ -298,8 +298,9 @@ def _erfinv(w: Writer, x: Value) -> Value:
         slope = w.mul(vector_math.exp(w, w.mul(y, y)), w.like(y, math.sqrt(math.pi) / 2))
         y = w.sub(y, w.mul(off, slope))
     size = vector_math.absolute(w, wide)
-    edge = w.select(w.compare("oeq", size, one), w.mul(wide, w.like(wide, math.inf)),
-                    w.like(wide, math.nan))
+    edge = w.select(
+        w.compare("oeq", size, one), w.mul(wide, w.like(wide, math.inf)), w.like(wide, math.nan)
+    )
     y = w.select(w.compare("olt", size, one), y, edge)
     return w.convert("fptrunc", y, "float32") if x.dtype == "float32" else y
 
