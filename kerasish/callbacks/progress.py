@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -97,22 +98,34 @@ def open_live(bar: Bar) -> Any:
     """Return a tqdm bar for `bar`: the widget in notebooks."""
     if in_notebook():
         from tqdm.auto import tqdm
+
+        drawn, width = "{bar}", {"dynamic_ncols": True}  # the widget draws it, as wide as its cell
     else:
         from tqdm import tqdm
-    label = f"{bar.label} " if bar.label else ""
-    sized = f"{{percentage:3.0f}}%|{{bar:{bar.width}}}| {{n_fmt}}/{{total_fmt}}"
-    times = "[{elapsed}<{remaining}{postfix}]" if bar.target else "[{elapsed}{postfix}]"
+
+        drawn, width = f"{{bar:{bar.width}}}", columns()
+    counted = f"{{percentage:3.0f}}%|{drawn}| {{n_fmt}}/{{total_fmt}}" if bar.target else "{n_fmt}"
+    times = "{elapsed}<{remaining}" if bar.target else "{elapsed}"
     return tqdm(
-        desc=label,
+        desc=f"{bar.label} " if bar.label else "",
         total=bar.target,
         unit=bar.unit,
         file=sys.stdout,
         leave=False,
-        dynamic_ncols=True,
         mininterval=0,
         miniters=1,
-        bar_format=f"{{desc}}{sized if bar.target else '{n_fmt}'} {times}",
+        bar_format=f"{{desc}}{counted} [{times}{{postfix}}]",
+        **width,
     )
+
+
+def columns() -> dict[str, Any]:
+    """Return tqdm's arguments for the width: as wide as the window, 80 where nobody knows."""
+    try:
+        known = os.get_terminal_size(sys.stdout.fileno()).columns > 0
+    except (OSError, ValueError, AttributeError):
+        known = False
+    return {"dynamic_ncols": True} if known else {"ncols": 80, "nrows": 24}
 
 
 def readable(seconds: float) -> str:

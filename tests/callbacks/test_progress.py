@@ -266,6 +266,14 @@ def test_terminal(tmp_path):
     assert all(len(re.sub(r"\x1b\[\w+", "", d)) <= 100 for d in drawn)
 
 
+def test_terminal_that_does_not_know_its_width(tmp_path):
+    text, code = in_terminal("works", tmp_path, columns=0)
+    assert code == 0, text
+    drawn = [re.sub(r"\x1b\[\w+", "", part) for part in text.split("\r")]
+    assert any("%|" in part for part in drawn)
+    assert all(len(part) <= 80 for part in drawn if "%|" in part)
+
+
 def test_terminal_with_an_unknown_number_of_steps(tmp_path):
     text, code = in_terminal("unknown", tmp_path)
     assert code == 0, text
