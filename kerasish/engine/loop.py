@@ -97,10 +97,11 @@ def fit(
             verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
         )  # fmt: skip
     model.stop_training = False
+    model._initial_epoch = initial_epoch  # on_train_begin of BackupAndRestore may set it anew
     try:
         calls.on_train_begin()
         logs: dict[str, Any] = {}
-        for epoch in range(initial_epoch, epochs):
+        for epoch in range(model._initial_epoch, epochs):
             model.reset_metrics()
             calls.on_epoch_begin(epoch)
             logs = _train_epoch(model, data, epoch, calls)
