@@ -1,1 +1,67 @@
-"""Engines that run what `ops` describes: each folder is one way to compute."""
+"""Engines that run what `ops` describes, found by name.
+
+`register(name, factory)` adds one; packages may also name one in the entry-point group
+`kerasish.backends`. A backend is made when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import config
+from kerasish.backends.backend import Backend as Backend
+from kerasish.backends.eager import Eager
+from kerasish.errors import UnknownNameError
+from kerasish.ops.op import set_default_engine
+
+DEFAULT = "eager"
+
+_factories: dict[str, Callable[[], Backend]] = {"eager": Eager}
+_made: dict[str, Backend] = {}
+_guard = threading.RLock()
+
+
+def register(name: str, factory: Callable[[], Backend]) -> None:
+    """Make a backend known by name; `factory()` makes it when it is first asked for."""
+    with _guard:
+        _factories[name] = factory
+        _made.pop(name, None)
+
+
+def names() -> list[str]:
+    """Return the names of the backends that can be asked for."""
+    found = importlib.metadata.entry_points(group="kerasish.backends")
+    return sorted({*_factories, *(point.name for point in found)})
+
+
+def get(name: str) -> Backend:
+    """Return the backend called `name`.
+
+    Raises:
+        UnknownNameError: no such backend.
+    """
+    with _guard:
+        if name not in _made:
+            _made[name] = _find_factory(name)()
+        return _made[name]
+
+
+def _find_factory(name: str) -> Callable[[], Any]:
+    if name in _factories:
+        return _factories[name]
+    for point in importlib.metadata.entry_points(group="kerasish.backends"):
+        if point.name == name:
+            return point.load()  # type: ignore[no-any-return]
+    raise UnknownNameError.of("backend", name, names())
+
+
+def choose(name: str | None = None) -> Backend:
+    """Return the backend called `name`, or the one that the settings name, or the default."""
+    return get(name or config.backend_name() or DEFAULT)
+
+
+# Single ops outside of any step are applied at once, whatever the backend for steps is.
+set_default_engine(get("eager"))

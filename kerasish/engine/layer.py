@@ -438,9 +438,11 @@ class Layer(Operation):
         unbuilt = [x for x in self._flatten_layers(include_self=False) if not x.built]
         if not unbuilt:
             return
-        specs = [_to_spec(x) for x in (args, kwargs)]
         with name_scope(self.name):
-            infer(self._call_quietly, *specs)
+            self._build_parts(args, kwargs)
+
+    def _build_parts(self, args: Any, kwargs: Any) -> None:
+        infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
 
     def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
         if self._parts_of_call.training and kwargs.get("training") is None:

@@ -109,9 +109,7 @@ class Model(Trainer, Layer):
             self._build_shapes = {"input_shape": None}
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
-        self._building = False
-        self._build_by_call((specs,), {})
-        self._building = True
+        self._build_parts((specs,), {})
 
     # --- parts --------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def _rows(
 ) -> list[list[str]]:
     rows = []
     for layer in layers:
-        cells = [f"{indent}{layer.name} ({type(layer).__name__})", _shape_text(layer)]
+        cells = [f"{indent}{layer.name} ({getattr(layer, 'class_name', type(layer).__name__)})", _shape_text(layer)]
         if not hasattr(layer, "weights"):
             cells.append("0")
         elif layer.built or layer.weights:
