@@ -37,7 +37,7 @@ on this processor, bfloat16 on AVX2 say; OneDnnError else. All name the primitiv
 `available()` is "" or the reason why there is no oneDNN here.
 
 What a run costs (AVX2, one thread): 0.6 us for dnnl_primitive_execute and the smallest matmul, 1.3
-us for 32x20x32, 7.6 us for the five matmuls of a small MLP's step; a region of two threads adds 2 to
+us for 32x20x32, 7.6 us for the five matmuls of a small MLP's step; a region of two threads 2 to
 4 us. So the front functions take a thread per 500,000 floating-point operations, one below that.
 """
 
