@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ml_dtypes import bfloat16
 
 from kerasish.backends.static import driver, machine_code
-from kerasish.backends.static.loops import arguments
+from kerasish.backends.static.loops import arguments, cost
 from kerasish.backends.static.loops.arguments import Operand
 from kerasish.backends.static.loops.description import Kernel, KernelBuilder, Node, Output, verify
 from kerasish.errors import UnknownNameError
@@ -601,19 +601,16 @@ NUMPY = {
 }  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(programs(), st.sampled_from([(1, 1), (3, 7), (5, 40)]), st.sampled_from([1, 2]))
-def test_random_programs(run_kernel, program, shape, threads):
-    steps, outputs = program
+@settings(max_examples=80, deadline=None)
+@given(programs(), st.sampled_from([(1, 1), (3, 7), (5, 40)]), st.integers(1, 2), st.booleans())
+def test_random_programs(run_kernel, program, shape, threads, sums):
+    steps, chosen = program
     rows, columns = shape
     k = KernelBuilder()
     values = [k.input("float64", level) for level in ("element", "row", "column", "scalar")]
-    arrays = [
-        numbers(*shape, dtype="float64") * 0.5,
-        numbers(rows, 1, dtype="float64", seed=1),
-        numbers(1, columns, dtype="float64", seed=2),
-        numbers(1, 1, dtype="float64", seed=3),
-    ]
+    arrays = [numbers(*shape, dtype="float64") * 0.5, numbers(rows, 1, dtype="float64", seed=1),
+              numbers(1, columns, dtype="float64", seed=2),
+              numbers(1, 1, dtype="float64", seed=3)]  # fmt: skip
     wide = [True, False, True, False]
     truth = list(arrays)
     for op, ids in steps:
@@ -627,20 +624,20 @@ def test_random_programs(run_kernel, program, shape, threads):
             truth.append(NUMPY[op](*(truth[i] for i in ids)))
             wide.append(any(wide[i] for i in ids))
         values.append(k.op(op, *(values[i] for i in ids)))
-    for v in outputs:
+    expected = []
+    for v in chosen:
         k.output(values[v])
-    kernel = k.build()
-    levels = verify(kernel).level
-    results = []
-    for o in kernel.outputs:
-        size = {"element": shape, "column": shape, "row": (rows, 1)}.get(levels[o.value], (1, 1))
-        results.append(np.zeros(size))
-    run_kernel(kernel, [*arrays, *results], rows=rows, columns=columns, threads=threads)
-    for v, got in zip(outputs, results, strict=True):
-        with np.errstate(all="ignore"):
-            np.testing.assert_allclose(
-                got, np.broadcast_to(truth[v], got.shape), rtol=1e-9, atol=1e-9
-            )
+        level = verify(k.build()).level[values[v].number]
+        size = {"element": shape, "column": shape, "row": (rows, 1)}.get(level, (1, 1))
+        expected.append(np.broadcast_to(truth[v], size))
+        if sums and wide[v]:
+            k.output(k.op("column_sum", values[v]))
+            k.output(k.op("all_max", values[v]))
+            expected += [expected[-1].sum(0), expected[-1].max(keepdims=True)]
+    results = [np.zeros(e.shape) for e in expected]
+    run_kernel(k.build(), [*arrays, *results], rows=rows, columns=columns, threads=threads)
+    for right, got in zip(expected, results, strict=True):
+        np.testing.assert_allclose(got, right, rtol=1e-9, atol=1e-9)
 
 
 # --- structure -----------------------------------------------------------------------------------
@@ -660,6 +657,13 @@ def test_wrong_structures_are_refused():
         verify(Kernel((), (Node("exp", (3,), "float32"),), (Output(0, "float32"),)))
     with pytest.raises(ValueError, match="operands"):
         arguments.pack(softmax_kernel(), [0], table=0, columns=1)
+
+
+def test_threads_follow_the_work():
+    assert cost.choose_threads(softmax_kernel(), 32, 10, 8) == 1
+    assert cost.choose_threads(softmax_kernel(), 10_000, 1000, 8) == 8
+    assert cost.choose_threads(softmax_kernel(), 10_000, 1000, 1) == 1
+    assert cost.estimate(softmax_kernel(), 200, 9) > cost.estimate(softmax_kernel(), 100, 9)
 
 
 def test_kernels_are_equal_by_structure():

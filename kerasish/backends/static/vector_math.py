@@ -243,7 +243,18 @@ def softplus(w: Writer, x: Value) -> Value:
     """ln(1 + e**x)."""
     positive = w.select(w.compare("olt", x, w.like(x, 0.0)), w.like(x, 0.0), x)
     e = exp(w, w.negative(absolute(w, x)))
-    return w.add(positive, log1p(w, e))
+    return w.add(positive, _log1p_below_one(w, e))
+
+
+def _log1p_below_one(w: Writer, x: Value) -> Value:
+    """ln(1 + x) for 0 <= x <= 1 (or NaN): nothing endless, nothing subnormal to ask for."""
+    one = w.like(x, 1.0)
+    u = w.add(x, one)
+    large = w.compare("ogt", u, w.like(x, math.sqrt(2)))
+    scaled = w.select(large, w.mul(u, w.like(x, 0.5)), u)
+    e = w.select(large, one, w.like(x, 0.0))
+    lost = w.sub(x, w.sub(u, one))
+    return w.add(_log_of(w, w.sub(scaled, one), e), w.div(lost, u))
 
 
 def erf(w: Writer, x: Value) -> Value:
