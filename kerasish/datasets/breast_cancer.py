@@ -1,0 +1,27 @@
+"""Breast cancer: 569 tumours, 30 measures of cells, benign or not (Wolberg et al. 1995)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerasish.datasets.bundled import split_bundled
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def load_data(test_split: float = 0.2, seed: int = 113) -> tuple[Pair, Pair]:
+    """Return ((x_train, y_train), (x_test, y_test)): float32 measures, int64 labels, 1: benign.
+
+    Args:
+        test_split: part of the samples for the test, in (0, 1), the same of every class.
+        seed: of the split.
+
+    Shape:
+        x: (n, 30); y: (n,).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()
+        >>> x_train.shape, y_train.dtype
+        ((455, 30), dtype('int64'))
+    """
+    return split_bundled("breast_cancer", test_split, seed, "float32", "int64")

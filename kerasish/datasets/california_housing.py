@@ -1,0 +1,43 @@
+"""California housing: 20,640 districts of 1990, 8 features, median price (Pace, Barry 1997)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerasish.datasets.sources import fetch
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def load_data(
+    version: str = "large",
+    path: str = "california_housing.npz",
+    test_split: float = 0.2,
+    seed: int = 113,
+) -> tuple[Pair, Pair]:
+    """Return ((x_train, y_train), (x_test, y_test)): features and prices in dollars.
+
+    Features: longitude, latitude, median age of houses, rooms, bedrooms, people, households,
+    median income.
+
+    Args:
+        version: "large" for all districts, "small" for 600 of the San Francisco Bay area.
+        path: name of the file in the cache's folder `datasets`.
+        test_split: part of the districts for the test, in [0, 1).
+        seed: of the order of the districts.
+
+    Shape:
+        x: (n, 8); y: (n,).
+    """
+    if version not in ("large", "small"):
+        raise ValueError(f"version: expected 'large' or 'small', got {version!r}.")
+    if not 0 <= test_split < 1:
+        raise ValueError(f"test_split: expected a number in [0, 1), got {test_split!r}.")
+    with np.load(fetch("california_housing", path), allow_pickle=False) as arrays:
+        x, y = arrays["x"], arrays["y"]
+    count = 600 if version == "small" else len(x)
+    order = np.arange(len(x[:count]))
+    np.random.RandomState(seed).shuffle(order)
+    cut = int(len(order) * (1 - test_split))
+    train, test = order[:cut], order[cut:]
+    return (x[train], y[train]), (x[test], y[test])
