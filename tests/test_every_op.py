@@ -121,6 +121,16 @@ def test_shape_rule_answers_for_unknown_sizes(op, example):
                 assert a in (None, b), (shapes, unsure, sure)
 
 
+def real_parts(found):
+    """Return the tensors found, complex ones as their two parts."""
+    parts = [
+        part
+        for t in results(found)
+        for part in ((ops.real(t), ops.imag(t)) if t.dtype.startswith("complex") else (t,))
+    ]
+    return [part for part in parts if part.dtype == "float64"]
+
+
 DIFFERENTIABLE = [c for c in CASES if c.values[0].grad is not None]
 
 
@@ -132,7 +142,7 @@ def test_gradient_is_the_finite_difference(op, example):
         assert all(r.maker is None for r in results(call(op, arrays, attrs)))
         return
     attrs = {**attrs, "dtype": "float64"} if "dtype" in attrs else attrs
-    gradient_check(lambda *xs: call(op, xs, attrs), arrays)
+    gradient_check(lambda *xs: real_parts(call(op, xs, attrs)), arrays)
 
 
 @every_example

@@ -30,7 +30,7 @@ from kerasish.ops.elementwise import (
     stop_gradient,
     subtract,
 )
-from kerasish.ops.indexing import pick_along_axis, read_at, take_rows, write_at
+from kerasish.ops.indexing import pick_along_axis, read_at, take_rows
 from kerasish.ops.movement import (
     broadcast_to,
     concatenate,
@@ -508,6 +508,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Return the products up to each place along `axis` (None: of the flattened x)."""
     x = as_tensor(x) if dtype is None else cast(x, dtype)
+    x = cast(x, "int32") if x.dtype == "bool" else x
     if axis is None:
         return running_product(reshape(x, (-1,)))
     return swapaxes(running_product(swapaxes(x, axis, -1)), axis, -1)
@@ -559,11 +560,16 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 @function
 def round(x: Any, decimals: int = 0) -> Any:
     """Return x rounded to `decimals` places, halves to even."""
-    if not decimals:
-        x = as_tensor(x)
-        return rint(x) if dtypes.is_inexact(x.dtype) else x
-    scale = 10.0**decimals
-    return divide(rint(multiply(x, scale)), scale)
+    x = as_tensor(x)
+    whole = not dtypes.is_inexact(x.dtype)
+    if decimals == 0 or (whole and decimals > 0):
+        return x if whole else rint(x)
+    # Powers of ten below 1 are not exact in binary: divide by those above instead.
+    scale = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return divide(rint(multiply(x, scale)), scale)
+    y = multiply(rint(divide(x, scale)), scale)
+    return cast(y, x.dtype) if whole else y
 
 
 @function
@@ -584,18 +590,10 @@ def one_hot(
     return cast(equal(expand_dims(cast(x, "int32"), places), span), dtypes.name_of(dtype))
 
 
-@function
-def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = None) -> Any:
-    """Return `inputs` with `updates` written at `indices` (rows of positions)."""
-    if reduction is not None:
-        raise ValueError(f"scatter_update: reduction {reduction!r} is not known here; use None.")
-    return write_at(inputs, indices, updates)
-
-
 __all__ = [
     "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item", "logsumexp",
     "max", "mean", "min", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
-    "roll", "round", "scatter_update", "shape", "size", "sizes", "sort", "split", "squeeze",
+    "roll", "round", "shape", "size", "sizes", "sort", "split", "squeeze",
     "stack", "std", "swapaxes", "take", "take_along_axis", "tile", "top_k", "unstack", "var",
     "where",
 ]  # fmt: skip

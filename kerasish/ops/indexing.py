@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.elementwise import integers, multiply
+from kerasish.ops.elementwise import integers, select
 from kerasish.ops.op import Shape, Spec, broadcast_shapes, normalize_axis, op
 
 
@@ -167,7 +167,7 @@ def _write_shape(x: Spec, indices: Spec, updates: Spec) -> Spec:
 
 def _write_grad(g, y, x, indices, updates):
     into = read_at(g, indices)
-    return write_at(g, indices, multiply(into, 0)), None, into
+    return write_at(g, indices, select(False, into, 0)), None, into
 
 
 def _distinct(rng):

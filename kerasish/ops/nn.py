@@ -26,6 +26,7 @@ from kerasish.ops.activation import swish as swish
 from kerasish.ops.activation import tanh_shrink as tanh_shrink
 from kerasish.ops.activation import threshold as threshold
 from kerasish.ops.array import one_hot as one_hot
+from kerasish.ops.complexes import polar as polar
 from kerasish.ops.conv import conv as conv
 from kerasish.ops.conv import conv_transpose as conv_transpose
 from kerasish.ops.conv import depthwise_conv as depthwise_conv

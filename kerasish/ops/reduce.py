@@ -7,7 +7,6 @@ from typing import Any
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.elementwise import (
-    add,
     bools,
     cast,
     divide,
@@ -16,7 +15,7 @@ from kerasish.ops.elementwise import (
 )
 from kerasish.ops.movement import (
     broadcast_to,
-    concatenate,
+    constant_pad,
     expand_axes_of,
     flip_axes,
     move_last,
@@ -103,10 +102,9 @@ def reduce_min(xp, x, *, axis=None, keepdims=False):
 
 def _one_before(x, steps):
     """Return x moved by `steps` along its last axis, ones coming in."""
-    n = x.shape[-1]
-    lead = [slice(None)] * (len(x.shape) - 1)
-    head = add(multiply(strided_slice(x, [*lead, slice(0, steps)]), 0), 1)
-    return concatenate([head, strided_slice(x, [*lead, slice(0, n - steps)])], -1)
+    n, lead = x.shape[-1], len(x.shape) - 1
+    rest = strided_slice(x, [slice(None)] * lead + [slice(0, n - steps)])
+    return constant_pad(rest, ((0, 0),) * lead + ((steps, 0),), 1.0)
 
 
 def running_product(x: Any) -> Any:
