@@ -115,6 +115,17 @@ def test_an_interrupt_ends_the_run_between_steps():
     assert steps.run(3) == 3
 
 
+def test_a_run_ends_in_time():
+    x, one = counting()
+    steps = Steps(Program([one]))
+    started = time.perf_counter()
+    done = steps.run(10**12, seconds=0.05)
+    assert 0.04 < time.perf_counter() - started < 5
+    assert done == x[0] > 1
+    assert steps.run(10, seconds=0) == 1
+    assert steps.run(10, seconds=100) == 10
+
+
 def test_two_threads_run_two_programs():
     pairs = [counting() for _ in range(2)]
     steps = [Steps(Program([one])) for _, one in pairs]

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.loops.description import Kernel
-from kerasish.backends.static.loops.plan import LoopPlan
+from kerasish.backends.static.loops.plan import LoopPlan, plan_loops
 
 TABLE, THREADS, ROWS, COLUMNS, GROUPS, SCRATCH, STATUS, SEGMENTS, SIZES = range(9)
 PAD = 64  # columns of scratch rows are padded to a multiple of this
@@ -89,7 +89,7 @@ class ScratchLayout:
 
 def scratch_size(kernel: Kernel, columns: int, groups: int = 1, threads: int = 1) -> int:
     """Bytes of scratch memory a record of this kernel needs (64-byte aligned, contents free)."""
-    return ScratchLayout.of(LoopPlan(kernel)).size(columns, groups, threads)
+    return ScratchLayout.of(plan_loops(kernel)).size(columns, groups, threads)
 
 
 def pack(
@@ -115,7 +115,8 @@ def pack(
         scratch: address of `scratch_size` bytes. segments: address of a `segment_table`.
 
     Raises:
-        ValueError: the number of operands, or of sizes, is not the kernel's.
+        ValueError: the number of operands, or of sizes, is not the kernel's; scratch memory is
+            needed and none was given.
     """
     expected = len(kernel.inputs) + len(kernel.outputs)
     if len(operands) != expected:
@@ -123,8 +124,11 @@ def pack(
     outer = (rows,) if sizes is None else tuple(sizes)
     if len(outer) != kernel.rank:
         raise ValueError(f"pack: the kernel has {kernel.rank} outer sizes, got {outer}")
+    needed = scratch_size(kernel, columns, groups, threads)
+    if needed and not scratch:
+        raise ValueError(f"pack: the kernel needs {needed} bytes of scratch memory, got none")
     words = [table, threads, math.prod(outer), columns, groups, scratch, 0, segments, *outer]
-    plan = LoopPlan(kernel)
+    plan = plan_loops(kernel)
     for number, operand in enumerate(operands):
         if not isinstance(operand, Operand):
             operand = Operand(int(operand))

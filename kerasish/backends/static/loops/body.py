@@ -99,6 +99,8 @@ class Body:
         if strided:
             stride = self.share.column_strides[number]
             at = w.address(self.row.address(number), w.mul(self.c, stride), size)
+            if mask is None:
+                return memory.load_apart(w, at, dtype, self.lanes, stride)
             return memory.load_lanes(w, at, dtype, self.lanes, count, stride)
         at = w.address(self.row.address(number), self.c, size)
         if mask is None:
@@ -205,7 +207,10 @@ class Body:
         if output.strided:
             stride = self.share.column_strides[number]
             at = w.address(self.row.address(number), w.mul(self.c, stride), size)
-            memory.store_lanes(w, value, at, output.dtype, count, stride)
+            if mask is None:
+                memory.store_apart(w, value, at, output.dtype, stride)
+            else:
+                memory.store_lanes(w, value, at, output.dtype, count, stride)
             return
         at = w.address(self.row.address(number), self.c, size)
         if mask is None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from kerasish.backends.static.assembly import STORED
 from kerasish.backends.static.loops.description import Kernel
-from kerasish.backends.static.loops.plan import LoopPlan
+from kerasish.backends.static.loops.plan import plan_loops
 
 # Nanoseconds per element on one thread with AVX2, measured in the first-level cache.
 _OPS = {
@@ -26,7 +26,7 @@ GRAIN = 8_000.0  # nanoseconds of work below which a thread costs more than it s
 @lru_cache(maxsize=4096)
 def _rates(kernel: Kernel) -> tuple[float, float]:
     """Nanoseconds (per element, per row)."""
-    plan = LoopPlan(kernel)
+    plan = plan_loops(kernel)
     element, row = 0.0, _ROW * max(1, len(plan.loops))
     for v in range(plan.count):
         if not plan.is_node(v):

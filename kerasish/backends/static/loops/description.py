@@ -55,7 +55,7 @@ Dropout with the mask drawn in place (key and counter are scalars in memory):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Union
 
 from kerasish.backends.static.assembly import STORED, computed, is_float
@@ -158,6 +158,20 @@ class Kernel:
     rank: int = 1
     segments: bool = False
     lanes: int = 0
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # Kernels are keys wherever they go: the hash of a long body is worth keeping.
+        parts = (self.inputs, self.nodes, self.outputs, self.rank, self.segments, self.lanes)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of strings differ between processes: made anew where it is unpickled.
+        parts = (self.inputs, self.nodes, self.outputs, self.rank, self.segments, self.lanes)
+        return Kernel, parts
 
     def dtype_of(self, value: int) -> str:
         """The dtype in which a value is computed."""

@@ -11,7 +11,7 @@ from kerasish.backends.static.assembly import Target
 from kerasish.backends.static.loops import arguments as words
 from kerasish.backends.static.loops.closing import Closing
 from kerasish.backends.static.loops.description import Kernel
-from kerasish.backends.static.loops.plan import LoopPlan
+from kerasish.backends.static.loops.plan import plan_loops
 from kerasish.backends.static.loops.worker import Worker
 
 
@@ -21,7 +21,7 @@ def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]
     Args:
         symbol: name of the record's function, `i32 symbol(ptr arguments)`: 0, or a status.
     """
-    plan = LoopPlan(kernel)
+    plan = plan_loops(kernel)
     worker = Worker(plan, target)
     parts = [
         f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0 "

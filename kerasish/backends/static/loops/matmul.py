@@ -24,7 +24,7 @@ from kerasish.backends.static.assembly import STORED, Target, Value, Writer, con
 from kerasish.backends.static.loops import memory, scalars
 from kerasish.backends.static.loops.arguments import PAD, padded
 from kerasish.backends.static.loops.description import Kernel, constant_value
-from kerasish.backends.static.loops.plan import LoopPlan
+from kerasish.backends.static.loops.plan import plan_loops
 
 ROWS = 4
 
@@ -78,7 +78,7 @@ def generate(matmul: Matmul, symbol: str, target: Target) -> tuple[str, set[str]
 class _Product:
     def __init__(self, matmul: Matmul, target: Target) -> None:
         self.matmul, self.kernel = matmul, matmul.epilogue
-        self.plan = LoopPlan(self.kernel)
+        self.plan = plan_loops(self.kernel)
         loops = self.plan.loops
         if len(loops) != 1 or self.plan.row_reductions or not self.plan.columns_free:
             raise ValueError("a product's epilogue has no reductions and stores elements")

@@ -147,6 +147,27 @@ def load_lanes(
     return load_full(w, buffer, dtype, lanes)
 
 
+def load_apart(w: Writer, address: Value, dtype: str, lanes: int, stride: Value) -> Value:
+    """All lanes, `stride` elements apart."""
+    raw, size = raw_dtype(dtype), STORED[dtype][1]
+    result = constant(0, raw, lanes)
+    offset = constant(0, "int64")
+    for lane in range(lanes):
+        at = w.address(address, offset, size)
+        result = w.insert(result, Value(w.load(at, llvm_type(raw), size), raw), lane)
+        offset = stride if lane == 0 else w.add(offset, stride)
+    return result
+
+
+def store_apart(w: Writer, value: Value, address: Value, dtype: str, stride: Value) -> None:
+    """All lanes, `stride` elements apart."""
+    size = STORED[dtype][1]
+    offset = constant(0, "int64")
+    for lane in range(value.lanes):
+        w.store_value(w.extract(value, lane), w.address(address, offset, size), size)
+        offset = stride if lane == 0 else w.add(offset, stride)
+
+
 def store_lanes(
     w: Writer, value: Value, address: Value, dtype: str, count: Value, stride: Value | None
 ) -> None:

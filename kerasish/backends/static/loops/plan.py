@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kerasish.backends.static.assembly import STORED, Target
 from kerasish.backends.static.loops.description import (
@@ -37,12 +38,23 @@ class Loop:
         )
 
 
+@lru_cache(maxsize=4096)
+def plan_loops(kernel: Kernel) -> LoopPlan:
+    """The plan of a kernel, made once.
+
+    Raises:
+        ValueError: the kernel's structure is wrong (see `verify`).
+    """
+    return LoopPlan(kernel)
+
+
 class LoopPlan:
     """The loops of a kernel, and the traits that decide how threads share it.
 
     Attributes:
         by_column: rows run in the innermost loop (column reductions kept in registers).
         columns_free: threads may share columns instead of rows.
+        tiled: a few rows at a time run in the innermost loop.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -66,6 +78,8 @@ class LoopPlan:
         if self.scatters and not self.columns_free:
             raise ValueError("a kernel that scatters rows can have no reductions or row outputs")
         self.loops = self._loops()
+        # Columns a stride apart are read or written in tiles, so that lines are used whole.
+        self.tiled = self.columns_free and not self.scatters and self._strided()
         self.spills = [v for loop in self.loops for v in loop.spilled]
 
     # --- questions ---------------------------------------------------------------------------
@@ -81,6 +95,10 @@ class LoopPlan:
 
     def _is_row(self, value: int) -> bool:
         return self.levels.level[value] == "row"
+
+    def _strided(self) -> bool:
+        operands = (*self.kernel.inputs, *self.kernel.outputs)
+        return len(self.loops) == 1 and any(o.strided for o in operands)
 
     def _named(self, names: tuple[str, ...]) -> list[int]:
         return [v for v in range(self.base, self.count) if self.node(v).op in names]
@@ -104,7 +122,7 @@ class LoopPlan:
         wide = any(
             STORED[self.kernel.dtype_of(v)][1] == 8 and self.wide(v) for v in range(self.count)
         )
-        if ops & DEAR - {"divide", "sqrt", "rsqrt"}:
+        if self.tiled or ops & DEAR - {"divide", "sqrt", "rsqrt"}:
             return target.lanes
         if self.kernel.segments:
             return target.lanes

@@ -73,6 +73,9 @@ class Worker(Share):
         else:
             by_columns = constant(0, "bool")
         r0, r1, c0, c1 = self._either(by_columns, self.rows)
+        if plan.tiled and not self.kernel.segments:
+            height = self.w.target.lanes
+            return self._row_blocks(height, word(0), r0, r1, c0, c1, self._initial_totals())
         self._clear_columns(self.thread, word(0), self.columns)
 
         def row(r: Value, outer: list[Value], totals: State) -> State:
@@ -185,19 +188,20 @@ class Worker(Share):
             slot = w.select(by_rows, self.thread, g)
             start = w.mul(g, height)
             self._clear_columns(slot, c0, c1)
-            return self._row_blocks(slot, w.add(start, r0), w.add(start, r1), c0, c1, totals)
+            first, last = w.add(start, r0), w.add(start, r1)
+            return self._row_blocks(ROW_BLOCK, slot, first, last, c0, c1, totals)
 
         return w.loop(g0, g1, 1, self._initial_totals(), group)
 
     def _row_blocks(
-        self, slot: Value, r0: Value, r1: Value, c0: Value, c1: Value, totals: State
+        self, height: int, slot: Value, r0: Value, r1: Value, c0: Value, c1: Value, totals: State
     ) -> State:
         w = self.w
         loop = self.plan.loops[0]
         bases = [self.column_part(slot, k) for k in range(len(self.plan.column_reductions))]
 
         def block(first: Value, totals: State) -> State:
-            last = smallest(w, w.add(first, word(ROW_BLOCK)), r1)
+            last = smallest(w, w.add(first, word(height)), r1)
 
             def columns(c: Value, totals: State) -> State:
                 reduced = loop.column_reductions + loop.all_reductions
@@ -216,4 +220,4 @@ class Worker(Share):
 
             return w.loop(c0, c1, self.lanes, totals, columns)
 
-        return w.loop(r0, r1, ROW_BLOCK, totals, block)
+        return w.loop(r0, r1, height, totals, block)
