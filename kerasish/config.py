@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -20,6 +21,7 @@ class _Settings:
     seed: int | None = None
     threads: int | None = None
     draws = itertools.count()
+    seeded: list[Callable[[], None]] = []
 
 
 def floatx() -> str:
@@ -129,7 +131,9 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
 def set_threads(threads: int | None) -> None:
     """Let the CPU engine use `threads` threads, 1 or more (None: as many as the machine gives us)."""
-    if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
+    if threads is not None and (
+        isinstance(threads, bool) or int(threads) != threads or threads < 1
+    ):
         raise ValueError(f"set_threads: expected None or an integer of 1 or more, got {threads!r}.")
     _Settings.threads = None if threads is None else int(threads)
 
@@ -143,6 +147,13 @@ def set_seed(seed: int | None) -> None:
     """Make the seeds that `next_seed` hands out a function of `seed` and their order."""
     _Settings.seed = seed
     _Settings.draws = itertools.count()
+    for restart in _Settings.seeded:
+        restart()
+
+
+def when_seeded(restart: Callable[[], None]) -> None:
+    """Let `set_seed` call `restart`, for whoever keeps a random state of the process."""
+    _Settings.seeded.append(restart)
 
 
 def seed() -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager import numpy_conv, numpy_pool
+from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random
 
 Kernel = Any
 
@@ -41,6 +41,7 @@ KERNELS: dict[str, Kernel] = {
     "add_rows": _add_rows,
     **numpy_conv.KERNELS,
     **numpy_pool.KERNELS,
+    **numpy_random.KERNELS,
 }
 
 for _name, _ufunc in {

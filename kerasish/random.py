@@ -1,0 +1,198 @@
+"""Random tensors: Keras's `random` module.
+
+`seed` says where the numbers come from. An int: a pure function of it, the same numbers at every
+call. A `SeedGenerator`: its state, which moves on. None: the process's own sequence, which
+`kerasish.utils.set_random_seed` (or `config.set_seed`) starts anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, ops
+from kerasish.ops import random as drawn
+from kerasish.ops.op import function
+from kerasish.registry import add_builtins
+from kerasish.tensor import Variable, convert, current_scope, name_scope, using_scope
+
+_ONE_DRAW = np.array([0, 1], "uint32")
+
+
+def _state_of(seed: int) -> Any:
+    """Return the first state of a seed; what lies beyond 32 bits goes to the counter of draws."""
+    seed = int(seed.__index__())
+    return np.array([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], "uint32")
+
+
+class SeedGenerator:
+    """A source of random states: a seed, and a counter of draws that each use moves on.
+
+    The state is a variable, so that a compiled step draws new numbers each time, and a resumed
+    run goes on where it stopped.
+
+    Args:
+        seed: a whole number, or None for one of the process's sequence.
+        name: the first part of the state's path.
+
+    Example:
+        >>> generator = SeedGenerator(1)
+        >>> a, b = normal((2,), seed=generator), normal((2,), seed=generator)
+        >>> bool((a == b).numpy().any())
+        False
+    """
+
+    def __init__(self, seed: int | None = None, name: str | None = None, **kwargs: Any) -> None:
+        kwargs.pop("backend", None)  # Keras's word for its multi-backend tests
+        if kwargs:
+            raise TypeError(f"SeedGenerator() got an unexpected argument {next(iter(kwargs))!r}.")
+        if seed is None:
+            seed = config.next_seed()
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise ValueError(f"SeedGenerator: seed must be a whole number or None, got {seed!r}.")
+        self.seed = int(seed)
+        self.name = name or "seed_generator"
+        with name_scope(self.name):
+            first = _state_of(self.seed)
+            self.state = Variable(first, trainable=False, name="seed_generator_state")
+
+    def next(self, ordered: bool = True) -> Any:
+        """Return the present state, a uint32 tensor [seed, draw], and move on by one draw.
+
+        Args:
+            ordered: kept for Keras's sake; draws are always in order.
+        """
+        state = self.state.value
+        self.state.assign(ops.add(state, _ONE_DRAW))
+        return state
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+        """Return the generator that `get_config` described."""
+        return cls(**config)
+
+
+# The generator of steps that name none; made when the first of them asks for it.
+_shared: list[SeedGenerator] = []
+
+
+def _shared_seed() -> int:
+    """Return its seed: of the process's seed alone, whoever else drew numbers before."""
+    seed = config.seed()
+    return config.next_seed() if seed is None else seed * 0x9E3779B9 + 0x7F4A7C15 & 0xFFFFFFFF
+
+
+def _restart() -> None:
+    for generator in _shared:
+        with using_scope(None):
+            generator.state.assign(_state_of(_shared_seed()))
+
+
+config.when_seeded(_restart)
+
+
+def draw_seed(seed: Any) -> Any:
+    """Return the state that `seed` (an int, a SeedGenerator or None) stands for, [seed, draw]."""
+    if isinstance(seed, SeedGenerator):
+        return seed.next()
+    if seed is None:
+        if current_scope() is None:
+            return _state_of(config.next_seed())
+        # Inside a step: a variable, else a compiled step would draw the same numbers each time.
+        if not _shared:
+            _shared.append(SeedGenerator(_shared_seed(), "shared_seed_generator"))
+        return _shared[0].next()
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        if getattr(seed, "shape", None) == (2,):
+            return convert(seed, "uint32")
+        raise ValueError(
+            f"seed must be a whole number, a SeedGenerator or None, got {type(seed).__name__}."
+        )
+    return _state_of(seed)
+
+
+def uniform(
+    shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    """Return numbers uniform in [minval, maxval).
+
+    Example:
+        >>> uniform((2,), seed=7).shape
+        (2,)
+    """
+    return drawn.uniform(draw_seed(seed), shape, minval, maxval, dtype)
+
+
+def normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    """Return normal numbers."""
+    return drawn.normal(draw_seed(seed), shape, mean, stddev, dtype)
+
+
+def truncated_normal(
+    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
+) -> Any:
+    """Return normal numbers that lie within two `stddev` of `mean`."""
+    return drawn.truncated_normal(draw_seed(seed), shape, mean, stddev, dtype)
+
+
+def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+    """Return whole numbers uniform in [minval, maxval).
+
+    Example:
+        >>> set(randint((100,), 0, 3, seed=1).tolist()) == {0, 1, 2}
+        True
+    """
+    return drawn.randint(draw_seed(seed), shape, minval, maxval, dtype)
+
+
+@function
+def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:
+    """Return, for each row of logits (n, classes), classes drawn by softmax(logits).
+
+    Shape: (n, classes) -> (n, num_samples).
+    """
+    return drawn.categorical(draw_seed(seed), logits, num_samples, dtype)
+
+
+@function
+def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    """Return x's slices along `axis` in random order."""
+    return drawn.shuffle(draw_seed(seed), x, axis)
+
+
+@function
+def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
+    """Return the inputs, a share `rate` of them zero and the others divided by 1 - rate.
+
+    Args:
+        rate: share of the inputs dropped, 0 <= rate <= 1.
+        noise_shape: shape of the mask, which broadcasts to the inputs'; None sizes are theirs.
+    """
+    return drawn.dropout(draw_seed(seed), inputs, rate, noise_shape)
+
+
+def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
+    """Return gamma numbers of shape `alpha` and scale 1; no gradient flows to alpha."""
+    return drawn.gamma(draw_seed(seed), shape, alpha, dtype)
+
+
+def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
+    """Return beta numbers in [0, 1]; no gradient flows to `alpha` and `beta`."""
+    return drawn.beta(draw_seed(seed), shape, alpha, beta, dtype)
+
+
+def binomial(
+    shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
+) -> Any:
+    """Return how many of `counts` trials succeed, each with probability `probabilities`."""
+    return drawn.binomial(draw_seed(seed), shape, counts, probabilities, dtype)
+
+
+add_builtins("keras.random", {"SeedGenerator": SeedGenerator})
