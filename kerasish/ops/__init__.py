@@ -199,6 +199,11 @@ from kerasish.ops.normalization import layer_normalization as layer_normalizatio
 from kerasish.ops.normalization import moments as moments
 from kerasish.ops.normalization import normalize as normalize
 from kerasish.ops.normalization import rms_normalization as rms_normalization
+from kerasish.ops.patches import depth_to_space as depth_to_space
+from kerasish.ops.patches import fold as fold
+from kerasish.ops.patches import rearrange as rearrange
+from kerasish.ops.patches import space_to_depth as space_to_depth
+from kerasish.ops.patches import unfold as unfold
 from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
 from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
 from kerasish.ops.pool import average_pool as average_pool
@@ -251,6 +256,14 @@ from kerasish.ops.shaping import unravel_index as unravel_index
 from kerasish.ops.shaping import vander as vander
 from kerasish.ops.shaping import vsplit as vsplit
 from kerasish.ops.shaping import vstack as vstack
+from kerasish.ops.signal import extract_sequences as extract_sequences
+from kerasish.ops.signal import fft as fft
+from kerasish.ops.signal import fft2 as fft2
+from kerasish.ops.signal import ifft2 as ifft2
+from kerasish.ops.signal import irfft as irfft
+from kerasish.ops.signal import istft as istft
+from kerasish.ops.signal import rfft as rfft
+from kerasish.ops.signal import stft as stft
 from kerasish.ops.special import allclose as allclose
 from kerasish.ops.special import array as array
 from kerasish.ops.special import cbrt as cbrt

@@ -47,6 +47,10 @@ from kerasish.ops.normalization import layer_normalization as layer_normalizatio
 from kerasish.ops.normalization import moments as moments
 from kerasish.ops.normalization import normalize as normalize
 from kerasish.ops.normalization import rms_normalization as rms_normalization
+from kerasish.ops.patches import depth_to_space as depth_to_space
+from kerasish.ops.patches import fold as fold
+from kerasish.ops.patches import space_to_depth as space_to_depth
+from kerasish.ops.patches import unfold as unfold
 from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
 from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
 from kerasish.ops.pool import average_pool as average_pool
