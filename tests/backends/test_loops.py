@@ -240,6 +240,32 @@ def test_cross_entropy_with_labels(run_kernel, target, threads, shape):
     np.testing.assert_allclose(loss[0], -np.log(p[range(rows), label]).mean(), rtol=1e-5, atol=1e-6)
 
 
+def test_inputs_are_read_before_they_are_overwritten(run_kernel):
+    """Outputs in the place of inputs that other outputs still need, at every level."""
+    k = KernelBuilder()
+    x = k.input("float32")
+    r, label = k.input("float32", level="row"), k.input("int32", level="row")
+    c, s = k.input("float32", level="column"), k.input("float32", level="scalar")
+    top = k.op("row_max", x)
+    k.output(k.op("exp", x - top), in_place=x)
+    k.output(r + 1.0, in_place=r)
+    k.output(r * 2.0 + top - k.op("pick", x, label))
+    k.output(s + 1.0, in_place=s)
+    k.output(s * 2.0)
+    k.output(c + k.op("column_sum", x) + s, in_place=c)
+    x, r, c, s = numbers(3, 9), numbers(3, seed=1), numbers(9, seed=2), numbers(1, seed=3)
+    label = np.array([8, 0, 4], np.int32)
+    right = [
+        np.exp(x - x.max(1, keepdims=True)), r + 1, r * 2 + x.max(1) - x[range(3), label],
+        s + 1, s * 2, c + x.sum(0) + s,
+    ]  # fmt: skip
+    row, one = np.zeros(3, np.float32), np.zeros(1, np.float32)
+    arrays = [x, r, label, c, s, x, r, row, s, one, c]
+    run_kernel(k.build(), arrays, rows=3, columns=9)
+    for got, expected in zip((x, r, row, s, one, c), right, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bfloat16"])
 @pytest.mark.parametrize("op", ["row_max", "row_min", "row_sum", "row_argmax", "row_argmin"])
 def test_row_reductions(run_kernel, target, op, dtype):

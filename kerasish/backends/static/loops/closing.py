@@ -28,13 +28,18 @@ class Closing(Part):
         for place, v in enumerate(self.plan.all_reductions):
             self.scalar_values[v] = self._total(place, v)
         outputs = list(enumerate(self.kernel.outputs))
-        for n, output in outputs:
-            if self.plan.levels.level[output.value] == "scalar":
-                at = self.bases[len(self.kernel.inputs) + n]
-                memory.store_one(self.w, self.scalar(output.value), at, output.dtype)
         columns = [n for n, o in outputs if self.plan.after(o.value) and self.plan.wide(o.value)]
+        needed = self._needed(columns)
+        # All scalars before the first store: an output may lie where an input is.
+        for v in sorted(self.plan.narrow_needs(needed - set(self.plan.column_reductions))):
+            self.scalar(v)
+        scalar = [n for n, o in outputs if self.plan.levels.level[o.value] == "scalar"]
+        values = [self.scalar(self.kernel.outputs[n].value) for n in scalar]
+        for n, value in zip(scalar, values, strict=True):
+            at = self.bases[len(self.kernel.inputs) + n]
+            memory.store_one(self.w, value, at, self.kernel.outputs[n].dtype)
         if columns:
-            self._columns(columns)
+            self._columns(columns, needed)
         self.w.do("ret void")
         return self.w.body()
 
@@ -49,13 +54,8 @@ class Closing(Part):
         total = w.loop(word(0), self.threads, 1, [start], add)[0]
         return scalars.cast(w, total, self.dtype(v))
 
-    def _columns(self, outputs: list[int]) -> None:
+    def _columns(self, outputs: list[int], needed: set[int]) -> None:
         w = self.w
-        needed = self._needed(outputs)
-        for v in sorted(needed):
-            for a in self.plan.node(v).args if self.plan.is_node(v) else ():
-                if not self.plan.wide(a):
-                    self.scalar(a)
         if self.plan.by_column:
             by_rows = self.shares(self.threads)[2]
         else:

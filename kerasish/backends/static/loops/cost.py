@@ -20,7 +20,7 @@ _LIBRARY = frozenset((
 ))  # fmt: skip
 _BYTE = 0.02  # nanoseconds to bring one byte from the second-level cache
 _ROW = 12.0  # nanoseconds to begin a row
-GRAIN = 8_000.0  # nanoseconds of work below which a thread costs more than it saves
+GRAIN = 4_000.0  # nanoseconds of work below which a thread costs more than it saves
 
 
 @lru_cache(maxsize=4096)

@@ -65,6 +65,7 @@ class LoopPlan:
         self.row_reductions = self._named(ROW_REDUCTIONS)
         self.column_reductions = self._named(COLUMN_REDUCTIONS)
         self.all_reductions = self._named(ALL_REDUCTIONS)
+        self.picks = self._named(("pick",))
         self.scatters = any(o.scatter is not None for o in kernel.outputs)
         self.row_outputs = [n for n, o in enumerate(kernel.outputs) if self._is_row(o.value)]
         self.row_alls = [v for v in self.all_reductions if not self.wide(self.node(v).args[0])]
@@ -97,8 +98,8 @@ class LoopPlan:
         return self.levels.level[value] == "row"
 
     def _strided(self) -> bool:
-        operands = (*self.kernel.inputs, *self.kernel.outputs)
-        return len(self.loops) == 1 and any(o.strided for o in operands)
+        read = any(i.strided for i in self.kernel.inputs)
+        return len(self.loops) == 1 and (read or any(o.strided for o in self.kernel.outputs))
 
     def _named(self, names: tuple[str, ...]) -> list[int]:
         return [v for v in range(self.base, self.count) if self.node(v).op in names]

@@ -125,10 +125,11 @@ class Row:
         for loop in self.plan.loops:
             totals = self._run_loop(loop, c0, c1, totals)
         w = self.w
-        for n in self.plan.row_outputs:
+        # All values before the first store: an output may lie where an input is.
+        values = [self.narrow(self.kernel.outputs[n].value) for n in self.plan.row_outputs]
+        for n, value in zip(self.plan.row_outputs, values, strict=True):
             output = self.kernel.outputs[n]
             at = self.address(len(self.kernel.inputs) + n)
-            value = self.narrow(output.value)
             if output.combine == "add":
                 value = w.add(memory.load_one(w, at, output.dtype), value)
             memory.store_one(w, value, at, output.dtype)
@@ -141,6 +142,10 @@ class Row:
 
     def _prepare(self, loop: Loop) -> None:
         """Make addresses and narrow values before the loop, so that they are made once."""
+        # What is picked out of an input is read before the input may be overwritten.
+        for v in self.plan.picks:
+            if self.plan.levels.phase[v] <= loop.phase:
+                self.narrow(v)
         for v in sorted(loop.loads):
             self.address(v)
         for n in loop.stores:

@@ -106,7 +106,7 @@ class Worker(Share):
         for size in reversed(self.outer):
             safe = largest(w, size, word(1))
             start.insert(0, w.two("srem", rest, safe))
-            rest = divide(w, rest, safe)
+            rest = w.two("sdiv", rest, safe)
 
         def step(r: Value, state: State) -> State:
             outer = state[:rank]
