@@ -24,7 +24,7 @@ def smallest(w: Writer, a: Value, b: Value) -> Value:
 
 
 def divide(w: Writer, a: Value, b: Value) -> Value:
-    """floor(a / b) of sizes below 2**53, in float64: LLVM makes three blocks of each integer one."""
+    """floor(a / b) of sizes, in float64: LLVM makes three blocks of each integer division."""
     quotient = w.div(w.convert("sitofp", a, "float64"), w.convert("sitofp", b, "float64"))
     return w.convert("fptosi", quotient, "int64")
 

@@ -384,18 +384,18 @@ def neutral(name: str, dtype: str, lanes: int) -> Value:
 
 def philox(w: Writer, counter: list[Value], key: list[Value], rounds: int = 10) -> list[Value]:
     """Philox4x32: four random words for each counter. Source: Salmon et al., SC 2011."""
-    c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for r in range(rounds):
-        if r:
-            k0 = w.add(k0, w.like(k0, 0x9E3779B9))
-            k1 = w.add(k1, w.like(k1, 0xBB67AE85))
+
+    def one_round(_: Value, state: list[Value]) -> list[Value]:
+        c0, c1, c2, c3, k0, k1 = state
         high0, low0 = _multiply_wide(w, c0, 0xD2511F53)
         high1, low1 = _multiply_wide(w, c2, 0xCD9E8D57)
-        c0 = w.bits_xor(w.bits_xor(high1, c1), k0)
-        c2 = w.bits_xor(w.bits_xor(high0, c3), k1)
-        c1, c3 = low1, low0
-    return [c0, c1, c2, c3]
+        first = w.bits_xor(w.bits_xor(high1, c1), k0)
+        third = w.bits_xor(w.bits_xor(high0, c3), k1)
+        k0, k1 = w.add(k0, w.like(k0, 0x9E3779B9)), w.add(k1, w.like(k1, 0xBB67AE85))
+        return [first, low1, third, low0, k0, k1]
+
+    start, stop = constant(0, "int64"), constant(rounds, "int64")
+    return w.loop(start, stop, 1, [*counter, *key], one_round)[:4]
 
 
 def _multiply_wide(w: Writer, a: Value, factor: int) -> tuple[Value, Value]:
