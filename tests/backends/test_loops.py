@@ -13,6 +13,7 @@ from kerasish.backends.static.loops import arguments, cost
 from kerasish.backends.static.loops.arguments import Operand
 from kerasish.backends.static.loops.description import Kernel, KernelBuilder, Node, Output, verify
 from kerasish.errors import UnknownNameError
+from kerasish.ops.random import random_bits
 
 _ORDER = ["avx512", "avx2", "sse"]
 _HOST = machine_code.host_target("avx512").level
@@ -595,6 +596,22 @@ def test_random_bits(run_kernel, target, aligned, threads):
     expected = philox([(i, 0, 5, 9) for i in range(84)], (7, 2**32 - 3)).ravel()[:333]
     np.testing.assert_array_equal(y.ravel(), expected)
     np.testing.assert_array_equal(u.ravel(), (expected >> 8) * np.float32(2.0**-24))
+
+
+@pytest.mark.parametrize("shape", [(40,), (3, 5), (6, 8)])
+def test_random_bits_are_those_of_the_op(run_kernel, shape):
+    """Key (seed, 0) and counter (block, draw, 0), read from the op's state of two words."""
+    k = KernelBuilder()
+    seed, draw = (k.input("uint32", level="scalar") for _ in range(2))
+    zero = k.constant(0, "uint32")
+    columns = shape[-1]
+    rows = int(np.prod(shape[:-1]))
+    aligned = rows == 1 or columns % 4 == 0
+    k.output(k.op("random_bits", seed, zero, draw, zero, aligned=aligned))
+    state, y = np.array([11, 2**31 + 5], np.uint32), np.zeros(shape, np.uint32)
+    at = state.ctypes.data
+    run_kernel(k.build(), [at, at + 4, y], rows=rows, columns=columns)
+    np.testing.assert_array_equal(y, random_bits.kernel(np, state, shape=shape))
 
 
 # --- any kernel at all ---------------------------------------------------------------------------
