@@ -740,6 +740,7 @@ class Variable:
         self.synchronization = synchronization
         self._layout = layout
         self._trainable = self._starts_trainable = bool(trainable)
+        self._home: Any = None
         self.constraint: Any = None
         self.regularizer: Any = None
         self.overwrite_with_gradient = False
@@ -752,6 +753,40 @@ class Variable:
         leaf.key = self._key
         leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
         self._leaf = leaf
+
+    # A compiled step keeps the value at a fixed address, its home, and writes there. Tensors
+    # handed out are snapshots, taken when somebody asks.
+
+    @property
+    def _leaf(self) -> Tensor:
+        leaf = self._current
+        if leaf is None:
+            leaf = wrap(self._home.array.copy())
+            leaf.key = self._key
+            leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
+            self._current = leaf
+        return leaf
+
+    @_leaf.setter
+    def _leaf(self, leaf: Tensor) -> None:
+        self._current = leaf
+        self._at_home = False
+
+    def _settle(self, make_home: Any) -> None:
+        """Give the variable a home if it has none."""
+        if self._home is None:
+            self._home = make_home(self)
+            self._at_home = False
+
+    def _go_home(self) -> None:
+        """Copy the present value into the home."""
+        np.copyto(self._home.array, to_numpy(self._leaf))
+        self._at_home = True
+
+    def _moved(self) -> None:
+        """Note that a compiled step has written into the home."""
+        self._current = None
+        self._at_home = True
 
     @property
     def value(self) -> Any:
@@ -852,20 +887,20 @@ class Variable:
     def __deepcopy__(self, memo: Any) -> Variable:
         new = Variable.__new__(Variable)
         memo[id(self)] = new
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_leaf", "_key", "_grad")}
+        state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
         new.__dict__.update(state)
-        new._key = Key(new)
+        new._key, new._home = Key(new), None
         new._set(self._leaf)
         return new
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_leaf", "_key", "_grad")}
+        state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
         return {**state, "_array": np.array(self._leaf.numpy())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         array = state.pop("_array")
         self.__dict__.update(state)
-        self._key = Key(self)
+        self._key, self._home = Key(self), None
         self._set(wrap(array))
 
     def __getattr__(self, name: str) -> Any:
@@ -875,6 +910,7 @@ class Variable:
         return getattr(self.value, name)
 
 
+_OWN_STATE = {"_current", "_home", "_at_home", "_key", "_grad"}  # not copied, not pickled
 _TENSOR_METHODS = {
     "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
     "sum", "mean", "max", "min", "requires_grad",

@@ -14,12 +14,13 @@ from typing import Any
 from kerasish import config
 from kerasish.backends.backend import Backend as Backend
 from kerasish.backends.eager import Eager
+from kerasish.backends.static import Static
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import set_default_engine
 
 DEFAULT = "eager"
 
-_factories: dict[str, Callable[[], Backend]] = {"eager": Eager}
+_factories: dict[str, Callable[[], Backend]] = {"eager": Eager, "static": Static}
 _made: dict[str, Backend] = {}
 _guard = threading.RLock()
 

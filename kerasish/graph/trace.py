@@ -43,10 +43,16 @@ class Traced(NamedTuple):
     structure: Any
 
 
-class Place(NamedTuple):
+class Place:
     """Stands in a result's structure for the tensor result of this number."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"<result {self.number}>"
 
 
 class Tracer(Scope):

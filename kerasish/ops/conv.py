@@ -109,11 +109,12 @@ def _convolution_shape(
     return Spec((x.shape[0], *counts, kernel.shape[-1]), x.dtype)
 
 
-def _convolution_grad(g, y, x, kernel, **settings):
-    return (
-        convolution_data_gradient(g, kernel, size=x.shape[1:-1], **settings),
-        convolution_kernel_gradient(x, g, size=kernel.shape[:-2], **settings),
-    )
+def _convolution_by_x(g, y, x, kernel, **settings):
+    return convolution_data_gradient(g, kernel, size=x.shape[1:-1], **settings)
+
+
+def _convolution_by_kernel(g, y, x, kernel, **settings):
+    return convolution_kernel_gradient(x, g, size=kernel.shape[:-2], **settings)
 
 
 UNEVEN = ((1, 1), (0, 1))  # an example's padding
@@ -122,7 +123,7 @@ UNEVEN = ((1, 1), (0, 1))  # an example's padding
 @op(
     "convolution",
     _convolution_shape,
-    _convolution_grad,
+    (_convolution_by_x, _convolution_by_kernel),
     "same",
     canonical=_convolution_canonical,
     examples=[

@@ -12,7 +12,7 @@ import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import dtypes
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY, Spec, broadcast_shapes
 
 # A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
 # of which makes the result.
@@ -291,6 +291,25 @@ def _repeat_broadcast(r: Rewriter, node: Node) -> Any:
     return [Node(node.op, inputs, node.attrs, [Value(node.out.shape, node.out.dtype)])]
 
 
+def _sink_broadcast(r: Rewriter, node: Node) -> Any:
+    """op(broadcast_to(x), number) -> broadcast_to(op(x, number)): compute before repeating."""
+    inputs, found = [], False
+    for v in node.inputs:
+        inner = r.maker(v, "broadcast_to")
+        if inner is not None and inner.out.shape == node.out.shape:
+            inputs.append(inner.inputs[0])
+            found = True
+        elif v.size == 1 and len(v.shape) <= len(node.out.shape):
+            inputs.append(v)
+        else:
+            return None
+    if not found or node.out.size == 1:
+        return None
+    shape = broadcast_shapes(*(v.shape for v in inputs))
+    small = Node(node.op, inputs, node.attrs, [Value(shape, node.out.dtype)])
+    return [small, make("broadcast_to", [small.out], shape=node.out.shape)]
+
+
 _BROADCASTING = (
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
@@ -316,7 +335,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "strided_slice": (_whole_slice,),
 }
 for _name in _BROADCASTING:
-    RULES[_name] = (*RULES.get(_name, ()), _repeat_broadcast)
+    RULES[_name] = (*RULES.get(_name, ()), _repeat_broadcast, _sink_broadcast)
 
 
 def simplify_algebra(graph: Graph) -> Graph:

@@ -1,0 +1,158 @@
+"""From a graph to units in the order in which they run: which op goes to which native code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.backends.static import native
+from kerasish.backends.static.lower_library import (
+    View,
+    make_convolution,
+    make_matmul,
+    make_pool,
+    plain_view,
+)
+from kerasish.backends.static.lower_loops import LoopUnit, NotALoop, SegmentsUnit
+from kerasish.backends.static.lower_moves import make_indexing, make_move
+from kerasish.backends.static.units import PythonUnit, Unit
+from kerasish.graph.ir import Graph, Node, Value
+
+ACTIVATIONS = frozenset(("relu", "tanh", "sigmoid"))
+
+
+class Builder:
+    """Makes units of a fused graph.
+
+    Attributes:
+        units: in an order in which they can run.
+        aliases: values that are the memory of another (reshapes).
+    """
+
+    def __init__(self, graph: Graph, kernel_of: Callable[[Any], Callable[..., Any]]) -> None:
+        self.graph = graph
+        self.kernel_of = kernel_of
+        self.uses = graph.uses()
+        self.units: list[Unit] = []
+        self.aliases: dict[Value, Value] = {}
+        self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
+        self._pairs = self._pair_pools()
+
+    def _pair_pools(self) -> dict[Node, Any]:
+        """Return, for maxima and their gradients, the key of the workspace that they share."""
+        forward = {
+            (n.inputs[0], *_settings(n)): n for n in self.graph.nodes if n.op.name == "pool_max"
+        }
+        found: dict[Node, Any] = {}
+        for n in self.graph.nodes:
+            if n.op.name == "pool_max_gradient":
+                partner = forward.get((n.inputs[1], *_settings(n)))
+                if partner is not None:
+                    found[partner] = found[n] = ("workspace", partner)
+        return found
+
+    def build(self) -> list[Unit]:
+        """Return the units."""
+        for node in self.graph.nodes:
+            self._lower(node)
+        for v in self.graph.outputs:
+            self._carry_out(v)
+        return self._merge_segments()
+
+    # --- one node -----------------------------------------------------------------------------
+
+    def _lower(self, node: Node) -> None:
+        name = node.op.name
+        if name == "reshape" or name in ("alias", "stop_gradient"):
+            self._carry_out(node.inputs[0])
+            self.aliases[node.out] = node.inputs[0]
+            return
+        if name == "transpose":
+            self.waiting[node.out] = node
+            return
+        if name == "matmul":
+            unit = make_matmul(self._view(node.inputs[0]), self._view(node.inputs[1]), node.out)
+            if unit is not None:
+                self.units.append(unit)
+                return
+        for v in node.inputs:
+            self._carry_out(v)
+        self.units.append(self._unit(node))
+
+    def _unit(self, node: Node) -> Unit:
+        name = node.op.name
+        unit: Unit | None = None
+        if name == "fused":
+            try:
+                return LoopUnit(node, self.graph.constants)
+            except NotALoop:
+                return self._python(node)
+        if name.startswith("convolution"):
+            unit = make_convolution(node)
+        elif name.startswith("pool_"):
+            unit = make_pool(node, self._pairs.get(node))
+        else:
+            unit = make_move(node) or make_indexing(node)
+        return unit or self._python(node)
+
+    def _python(self, node: Node) -> Unit:
+        return PythonUnit(node, self.kernel_of(node.op))
+
+    # --- transposes -------------------------------------------------------------------------------
+
+    def _view(self, v: Value) -> View:
+        node = self.waiting.get(v)
+        if node is None:
+            self._carry_out(v)
+            return plain_view(v)
+        inner = self._view(node.inputs[0])
+        axes = node.attrs["axes"]
+        return View(inner.root, v.shape, tuple(inner.strides[a] for a in axes))
+
+    def _carry_out(self, v: Value) -> None:
+        node = self.waiting.pop(v, None)
+        if node is not None:
+            self._carry_out(node.inputs[0])
+            unit = make_move(node)
+            self.units.append(unit or self._python(node))
+
+    # --- updates of many variables ------------------------------------------------------------------
+
+    def _merge_segments(self) -> list[Unit]:
+        """Join equal, independent loops that only feed the graph's outputs into one record."""
+        outputs = set(self.graph.outputs)
+        read = {v for u in self.units for v in u.reads} | set(self.aliases.values())
+        last: list[Unit] = []
+        first: list[Unit] = []
+        for unit in self.units:
+            ends = unit.writes and all(v in outputs and v not in read for v in unit.writes)
+            (last if ends else first).append(unit)
+        groups: dict[Any, list[Any]] = {}
+        order: list[Any] = []
+        for unit in last:
+            key = unit.segment_key() if isinstance(unit, LoopUnit) else None
+            if key is None:
+                order.append(unit)
+                continue
+            if key not in groups:
+                groups[key] = []
+                order.append(key)
+            groups[key].append(unit)
+        joined = []
+        for entry in order:
+            if isinstance(entry, Unit):
+                joined.append(entry)
+            elif len(groups[entry]) == 1:
+                joined.append(groups[entry][0])
+            else:
+                joined.append(SegmentsUnit(groups[entry]))
+        return [*first, *joined]
+
+
+def _settings(node: Node) -> tuple[Any, ...]:
+    return tuple(sorted(node.attrs.items()))
+
+
+def threads() -> int:
+    """Return how many threads programs made now may use."""
+    return native.get_threads()

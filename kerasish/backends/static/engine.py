@@ -1,0 +1,176 @@
+"""The static engine: a step is traced once per signature and then runs as one native call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import tree
+from kerasish.backends.backend import Backend
+from kerasish.backends.eager import Eager
+from kerasish.backends.static import native
+from kerasish.backends.static.program import Executable
+from kerasish.graph.ir import Value
+from kerasish.graph.passes import optimize as run_passes
+from kerasish.graph.passes.drop import drop_dead
+from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.trace import Place, Traced, spec_of, trace
+from kerasish.ops import dtypes
+from kerasish.ops.op import Op
+from kerasish.tensor import Tensor, Variable, to_numpy, wrap
+
+
+class Home:
+    """Where a variable lives while compiled steps use it: memory at a fixed address."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, variable: Variable) -> None:
+        value = np.asarray(to_numpy(variable._leaf))
+        owner = np.zeros(value.nbytes + 64, np.uint8)
+        shift = -owner.ctypes.data % 64
+        raw = owner[shift : shift + value.nbytes]
+        self.array = raw.view(value.dtype).reshape(value.shape) if value.nbytes else value.copy()
+
+
+class Static(Backend):
+    """Compiles steps; single ops outside of steps are applied by the eager engine."""
+
+    def __init__(self) -> None:
+        self.name = "static"
+        self.eager = Eager()
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Apply one op at once."""
+        return self.eager.apply(op, args, attrs)
+
+    def array(self, value: Any) -> Any:
+        """Return the numbers as a NumPy array."""
+        return np.asarray(value)
+
+    def to_numpy(self, value: Any) -> Any:
+        """Return the numbers as a NumPy array."""
+        return np.asarray(value)
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Return `function` as a step that is traced and compiled once per signature."""
+        return CompiledStep(function, self.eager, **options)
+
+
+class CompiledStep:
+    """A step: one executable for each signature (shapes, dtypes, other arguments, threads)."""
+
+    def __init__(
+        self, function: Callable[..., Any], eager: Eager, name: str = "step",
+        optimize: str = "fast_run",
+    ) -> None:  # fmt: skip
+        self.function, self.eager, self.name, self.optimize = function, eager, name, optimize
+        self._made: dict[Any, CompiledCall] = {}
+        self._guard = threading.RLock()
+
+    def __call__(self, *args: Any) -> Any:
+        key = tuple([signature(a) for a in args])
+        call = self._made.get(key)
+        if call is None or call.threads != native.get_threads():
+            call = self._compile(key, args)
+        return call(args)
+
+    def _compile(self, key: Any, args: Any) -> CompiledCall:
+        with self._guard:
+            call = self._made.get(key)
+            if call is None or call.threads != native.get_threads():
+                call = CompiledCall(trace(self.function, *args), self.eager, self.optimize)
+                self._made[key] = call
+            return call
+
+    def executables(self) -> list[Executable]:
+        """Return the executables made so far."""
+        return [c.executable for c in self._made.values()]
+
+
+def signature(x: Any) -> Any:
+    """Return what a compiled step depends on of an argument."""
+    if type(x) is np.ndarray:
+        return x.shape, x.dtype
+    if x is None:
+        return None
+    if isinstance(x, (Tensor, Variable)):
+        return tuple(x.shape), x.dtype
+    if isinstance(x, (list, tuple)):
+        return (type(x), *map(signature, x))
+    if isinstance(x, dict):
+        return (dict, *((k, signature(x[k])) for k in sorted(x)))
+    if isinstance(x, np.generic):
+        return "constant", x.item()
+    return "constant", x
+
+
+class CompiledCall:
+    """One traced and compiled signature of a step."""
+
+    def __init__(self, traced: Traced, eager: Eager, level: str) -> None:
+        graph = run_passes(traced.graph, level)
+        graph = drop_dead(fuse_loops(graph)) if level == "fast_run" else graph
+        self.threads = native.get_threads()
+        self.traced = traced
+        inputs = graph.inputs[traced.arguments :]
+        self.variables = traced.variables
+        for v in (*traced.variables, *traced.updated):
+            v._settle(Home)
+        homes = {value: v._home.array for value, v in zip(inputs, traced.variables)}
+        by_variable = dict(zip(traced.variables, inputs))
+        results = len(graph.outputs) - len(traced.updated)
+        self.results = graph.outputs[:results]
+        updates, self.assigned = [], []
+        for v, new in zip(traced.updated, graph.outputs[results:]):
+            old = by_variable.get(v)
+            if old is None:
+                old = _unread(v)
+                homes[old] = v._home.array
+            updates.append((old, new))
+        self.executable = Executable(graph, homes, updates, eager.kernel)
+        self._single = isinstance(traced.structure, Place) and len(self.results) == 1
+        self._nothing = traced.structure is None
+
+    def __call__(self, args: Any) -> Any:
+        executable = self.executable
+        with executable.lock:
+            for v in self.variables:
+                if not v._at_home:
+                    v._go_home()
+            self._enter(args)
+            executable.run()
+            for v in self.traced.updated:
+                v._moved()
+            found = [wrap(executable.output(v)) for v in self.results]
+        if self._nothing:
+            return None
+        if self._single:
+            return found[0]
+        return tree.map_structure(
+            lambda x: found[x.number] if isinstance(x, Place) else x, self.traced.structure
+        )
+
+    def _enter(self, args: Any) -> None:
+        views = iter(self.executable.inputs)
+        for a in args:
+            if type(a) is np.ndarray:
+                np.copyto(next(views), a)
+            elif a is not None:
+                for leaf in _leaves(a):
+                    np.copyto(next(views), to_numpy(leaf))
+
+
+def _leaves(structure: Any) -> list[Any]:
+    if isinstance(structure, (list, tuple)):
+        return [leaf for part in structure for leaf in _leaves(part)]
+    if isinstance(structure, dict):
+        return [leaf for k in sorted(structure) for leaf in _leaves(structure[k])]
+    return [structure] if spec_of(structure) is not None else []
+
+
+def _unread(variable: Variable) -> Any:
+    return Value(tuple(variable.shape), dtypes.name_of(variable._home.array.dtype))

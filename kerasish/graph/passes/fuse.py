@@ -1,0 +1,524 @@
+"""Gather element-wise ops, and the reductions that they feed, into fused nodes: one loop each.
+
+A group has a frame, the shape over which its loop runs, split into row axes and column axes.
+Every value in the group lies along some axes of the frame (`dims`: for each of its own axes the
+frame's axis, or None where it does not vary). Reductions over the column axes give a number a
+row, those over the row axes (or their last part) a number a column, those over all axes one
+number; after the latter two only columns and numbers can follow in the same loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kerasish.graph.interpret import interpret
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops.op import Op, Spec
+
+Dims = tuple[Any, ...]
+
+ELEMENTWISE = frozenset(
+    (
+        "add subtract multiply divide floor_divide mod power maximum minimum arctan2 negative "
+        "absolute sign square sqrt rsqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan "
+        "arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid softplus relu erf "
+        "erfinv floor ceil rint trunc equal not_equal less less_equal greater greater_equal isnan "
+        "isinf isfinite signbit logical_and logical_or logical_xor logical_not select bitwise_and "
+        "bitwise_or bitwise_xor bitwise_not left_shift right_shift cast"
+    ).split()
+)
+REDUCTIONS = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"))
+POSITIONS = frozenset(("argmax", "argmin"))  # along the last axis
+VIEWS = frozenset(("reshape", "broadcast_to"))
+DTYPES = frozenset(
+    "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+)
+LARGEST = 60  # nodes in a group: larger loops spill registers and compile slowly
+
+
+class Body(NamedTuple):
+    """What a fused node computes.
+
+    Attributes:
+        graph: its inputs are the node's inputs, its outputs the node's outputs.
+        frame: the shape of the loop.
+        split: how many leading axes of the frame are rows; None: it does not matter.
+        groups: how many leading axes separate the sums over rows (0: none).
+        dims: how each value that is made lies in the frame.
+        reads: for (number of the node in the graph, number of its input) the dims at this read.
+    """
+
+    graph: Graph
+    frame: tuple[int, ...]
+    split: int | None
+    groups: int
+    dims: dict[Value, Dims]
+    reads: dict[tuple[int, int], Dims]
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and other.graph is self.graph
+
+    def __repr__(self) -> str:
+        names = " ".join(n.op.name for n in self.graph.nodes)
+        return f"{list(self.frame)} {names}"
+
+
+class _Group:
+    """Nodes that may become one loop."""
+
+    def __init__(self, number: int, frame: tuple[int, ...]) -> None:
+        self.number, self.frame = number, frame
+        self.split: int | None = None
+        self.groups = 0
+        self.nodes: list[int] = []
+        self.dims: dict[Value, Dims] = {}
+        self.after: set[Value] = set()
+        self.reads: dict[tuple[int, int], Dims] = {}
+        self.uniform: set[Value] = set()
+
+
+def _align(shape: Sequence[int], dims: Dims, target: Sequence[int]) -> list[Any] | None:
+    """Return, for each axis of `target`, the frame axis that a value of `shape` puts there."""
+    found: list[Any] = [None] * len(target)
+    lead = len(target) - len(shape)
+    if lead < 0:
+        return None
+    for i, d in enumerate(dims):
+        if d is not None:
+            found[i + lead] = d
+    return found
+
+
+def _read_dims(value: Value, target: Sequence[int], dims: Dims) -> Dims:
+    """Return how a value from outside lies in the frame when it meets a result of these dims."""
+    lead = len(target) - len(value.shape)
+    return tuple(None if s == 1 else dims[i + lead] for i, s in enumerate(value.shape))
+
+
+class _Fuser:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.group_of: dict[Value, int] = {}  # the unit that makes a value
+        self.groups: dict[int, _Group] = {}  # units that are loops
+        self.members: dict[int, list[int]] = {}  # unit -> numbers of its nodes
+        self.deps: dict[int, int] = {}  # unit -> bits of all units that it needs
+        self.count = 0
+
+    # --- units --------------------------------------------------------------------------------
+
+    def _new_unit(self, number: int, node: Node) -> int:
+        unit = self.count
+        self.count += 1
+        self.members[unit] = [number]
+        self.deps[unit] = 0
+        self._depend(unit, node)
+        self.group_of.update((v, unit) for v in node.outputs)
+        return unit
+
+    def _depend(self, unit: int, node: Node) -> None:
+        bits = 0
+        for v in node.inputs:
+            other = self.group_of.get(v)
+            if other is not None and other != unit:
+                bits |= 1 << other | self.deps[other]
+        self._add_deps(unit, bits)
+
+    def _add_deps(self, unit: int, bits: int) -> None:
+        if bits & ~self.deps[unit]:
+            self.deps[unit] |= bits
+            mask = 1 << unit
+            bits |= self.deps[unit]
+            for other, own in self.deps.items():
+                if own & mask:
+                    self.deps[other] = own | bits
+
+    def _can_take(self, unit: int, node: Node) -> bool:
+        """Return whether nothing outside lies between the unit and the node."""
+        for v in node.inputs:
+            other = self.group_of.get(v)
+            if other is not None and other != unit and self.deps[other] >> unit & 1:
+                return False
+        return True
+
+    # --- walk ---------------------------------------------------------------------------------
+
+    def run(self) -> Graph:
+        for number, node in enumerate(self.graph.nodes):
+            if not self._fuse(number, node):
+                self._new_unit(number, node)
+        return self._emit()
+
+    def _fuse(self, number: int, node: Node) -> bool:
+        name = node.op.name
+        values = (*node.inputs, *node.outputs)
+        if any(v.dtype not in DTYPES for v in values) or any(v.size == 0 for v in values):
+            return False
+        if name in ELEMENTWISE:
+            return self._fuse_elementwise(number, node)
+        if name in REDUCTIONS:
+            return self._fuse_reduction(number, node)
+        if name in POSITIONS and node.inputs[0].shape[-1:] != (1,):
+            axis, rank = node.attrs["axis"], len(node.inputs[0].shape)
+            if axis == rank - 1 and rank > 1 and any(s != 1 for s in node.inputs[0].shape[:-1]):
+                return self._fuse_reduction(number, node)
+        if name in VIEWS:
+            return self._fuse_view(number, node)
+        return False
+
+    def _candidates(self, node: Node) -> list[int]:
+        units = {self.group_of[v] for v in node.inputs if v in self.group_of}
+        return sorted((u for u in units if u in self.groups), reverse=True)
+
+    def _fuse_elementwise(self, number: int, node: Node) -> bool:
+        candidates = self._candidates(node)
+        for i, a in enumerate(candidates):
+            for b in candidates[i + 1 :]:
+                if a in self.groups and b in self.groups:
+                    self._merge(b, a)
+        for unit in self._candidates(node):
+            if self._can_take(unit, node) and self._join(self.groups[unit], number, node):
+                self._depend(unit, node)
+                return True
+        group = self._new_group(number, node, node.out.shape)
+        if not self._join(group, number, node):
+            raise AssertionError(f"{node!r} fits no group of its own")
+        return True
+
+    def _new_group(self, number: int, node: Node, frame: tuple[int, ...]) -> _Group:
+        unit = self._new_unit(number, node)
+        self.members[unit] = []
+        group = self.groups[unit] = _Group(unit, frame)
+        return group
+
+    # --- element-wise -----------------------------------------------------------------------
+
+    def _join(self, group: _Group, number: int, node: Node) -> bool:
+        if len(group.nodes) >= LARGEST:
+            return False
+        target = node.out.shape
+        dims = self._result_dims(group, node, target)
+        if dims is None:
+            return False
+        inside = [v in group.dims for v in node.inputs]
+        after = any(v in group.after for v in node.inputs)
+        reads = {}
+        for i, v in enumerate(node.inputs):
+            reads[number, i] = group.dims[v] if inside[i] else _read_dims(v, target, dims)
+        if after and not self._fits_after(group, [*reads.values(), dims], node, inside):
+            return False
+        if after and not all(
+            mine or v in self.graph.constants for v, mine in zip(node.inputs, inside)
+        ):
+            # What mixes a sum with other data (an optimizer's update) runs better on its own.
+            return False
+        self._take(group, number, node, dims, reads, after)
+        return True
+
+    def _result_dims(self, group: _Group, node: Node, target: tuple[int, ...]) -> Dims | None:
+        found: list[Any] = [None] * len(target)
+        for v in node.inputs:
+            if v not in group.dims:
+                continue
+            aligned = _align(v.shape, group.dims[v], target)
+            if aligned is None:
+                return None
+            for i, d in enumerate(aligned):
+                if d is not None:
+                    if found[i] not in (None, d):
+                        return None
+                    found[i] = d
+        identity = len(target) == len(group.frame) and all(
+            d in (None, i) for i, d in enumerate(found)
+        )
+        for i, size in enumerate(target):
+            if size == 1:
+                found[i] = None
+            elif found[i] is None:
+                if not identity or group.frame[i] != size:
+                    return None
+                found[i] = i
+        known = [d for d in found if d is not None]
+        if known != sorted(set(known)):
+            return None
+        return tuple(found) if self._is_written_well(group, node, known) else None
+
+    def _is_written_well(self, group: _Group, node: Node, dims: list[int]) -> bool:
+        """Return whether one element is made for each place of the loop, row or after all rows.
+
+        What varies along columns alone, or not at all, would be computed over and over.
+        """
+        full = [i for i, s in enumerate(group.frame) if s != 1]
+        if dims == full or any(v in group.after for v in node.inputs):
+            return True
+        rows = [i for i in full if group.split is not None and i < group.split]
+        return dims == rows
+
+    def _fits_after(
+        self, group: _Group, every: Sequence[Dims], node: Node, inside: Sequence[bool]
+    ) -> bool:
+        split = group.split or 0
+        columns = range(split, len(group.frame))
+        separate = range(group.groups)
+        for dims in every:
+            for d in dims:
+                if d is not None and d not in columns and d not in separate:
+                    return False
+        # What is made for each group of rows meets numbers and constants only.
+        if group.groups:
+            return all(
+                mine or all(d is None for d in dims) for mine, dims in zip(inside, every)
+            ) and all(v in group.after for v, mine in zip(node.inputs, inside) if mine)
+        return all(
+            v in group.after or not any(d is not None and d < split for d in group.dims[v])
+            for v, mine in zip(node.inputs, inside)
+            if mine
+        )
+
+    def _take(
+        self, group: _Group, number: int, node: Node, dims: Dims, reads: Any, after: bool
+    ) -> None:
+        group.nodes.append(number)
+        group.dims[node.out] = dims
+        group.reads.update(reads)
+        if after:
+            group.after.add(node.out)
+        self.members[group.number].append(number)
+        self.group_of[node.out] = group.number
+
+    # --- views --------------------------------------------------------------------------------
+
+    def _fuse_view(self, number: int, node: Node) -> bool:
+        """Keep a reshape by axes of size 1, or a broadcast, inside the group of its input."""
+        x = node.inputs[0]
+        unit = self.group_of.get(x, -1)
+        group = self.groups.get(unit)
+        if group is None or len(group.nodes) >= LARGEST:
+            return False
+        shape, target, own = x.shape, node.out.shape, group.dims[x]
+        if node.op.name == "reshape":
+            if [s for s in shape if s != 1] != [s for s in target if s != 1]:
+                return False
+            # Values uniform along an axis of several elements cannot be told apart any more.
+            if any(d is None and s != 1 for d, s in zip(own, shape)):
+                return False
+            rest = iter([d for d, s in zip(own, shape) if s != 1])
+            dims = tuple(None if s == 1 else next(rest) for s in target)
+        else:
+            aligned = _align(shape, own, target)
+            assert aligned is not None
+            dims = tuple(aligned)
+            for i, size in enumerate(target):
+                if dims[i] is None and size != 1:
+                    if len(target) != len(group.frame) or group.frame[i] != size:
+                        return False
+        after = x in group.after
+        self._take(group, number, node, dims, {(number, 0): own}, after)
+        return True
+
+    # --- reductions -----------------------------------------------------------------------------
+
+    def _fuse_reduction(self, number: int, node: Node) -> bool:
+        x = node.inputs[0]
+        if not _is_simple(x.shape, _axes(node)):
+            return False
+        unit = self.group_of.get(x, -1)
+        group = self.groups.get(unit)
+        if group is not None and self._reduce(group, number, node):
+            self._depend(unit, node)
+            return True
+        fresh = self._new_group(number, node, x.shape)
+        if not self._reduce(fresh, number, node):
+            raise AssertionError(f"{node!r} fits no group of its own")
+        return True
+
+    def _reduce(self, group: _Group, number: int, node: Node) -> bool:
+        x, axes, frame = node.inputs[0], _axes(node), group.frame
+        whole = tuple(None if s == 1 else i for i, s in enumerate(frame))
+        own = group.dims.get(x, whole if x.shape == frame else None)
+        if own is None or x.shape != frame or own != whole or x in group.after:
+            return False
+        if len(group.nodes) >= LARGEST:
+            return False
+        kind, first, last = _kind(frame, axes)
+        if kind == "row":
+            if group.split not in (None, first):
+                return False
+            group.split = first
+        elif kind == "column":
+            grouped = any(s != 1 for s in frame[:first])
+            if group.split not in (None, last):
+                return False
+            if group.after and group.groups != (first if grouped else 0):
+                return False
+            group.split, group.groups = last, first if grouped else 0
+        elif group.groups:
+            return False
+        kept = [i for i in range(len(frame)) if i not in axes]
+        if node.attrs["keepdims"]:
+            dims = tuple(None if i in axes else whole[i] for i in range(len(frame)))
+        else:
+            dims = tuple(whole[i] for i in kept)
+        self._take(group, number, node, dims, {(number, 0): own}, kind != "row")
+        return True
+
+    # --- merging --------------------------------------------------------------------------------
+
+    def _merge(self, a: int, b: int) -> None:
+        """Make one group of two whose loops run over the same frame, if that is sound."""
+        first, second = self.groups[a], self.groups[b]
+        if first.frame != second.frame or len(first.nodes) + len(second.nodes) > LARGEST:
+            return
+        if None not in (first.split, second.split) and first.split != second.split:
+            return
+        if first.groups != second.groups and first.after and second.after:
+            return
+        if first.groups != second.groups and (first.groups and second.split is not None):
+            return
+        between = self.deps[a] & ~(1 << b) | self.deps[b] & ~(1 << a)
+        for other in range(self.count):
+            if between >> other & 1 and self.deps[other] & (1 << a | 1 << b):
+                return
+        for group, other_group in ((first, second), (second, first)):
+            for (number, i), dims in group.reads.items():
+                v = self.graph.nodes[number].inputs[i]
+                if v in other_group.dims and (
+                    v in other_group.after or other_group.dims[v] != dims
+                ):
+                    return
+        self._absorb(first, second)
+
+    def _absorb(self, first: _Group, second: _Group) -> None:
+        a, b = first.number, second.number
+        first.nodes = sorted([*first.nodes, *second.nodes])
+        first.split = second.split if first.split is None else first.split
+        first.groups = first.groups or second.groups
+        first.dims.update(second.dims)
+        first.after |= second.after
+        first.reads.update(second.reads)
+        self.members[a] = sorted([*self.members[a], *self.members[b]])
+        for v in second.dims:
+            self.group_of[v] = a
+        bits = (self.deps[a] | self.deps[b]) & ~(1 << a) & ~(1 << b)
+        del self.groups[b], self.members[b], self.deps[b]
+        for other, own in self.deps.items():
+            if own >> b & 1:
+                self.deps[other] = own & ~(1 << b) | 1 << a
+        self.deps[a] = bits
+        for other, own in self.deps.items():
+            if own >> a & 1:
+                self.deps[other] = own | bits
+
+    # --- result -----------------------------------------------------------------------------------
+
+    def _emit(self) -> Graph:
+        order = self._order()
+        uses = self.graph.uses()
+        nodes = []
+        for unit in order:
+            group = self.groups.get(unit)
+            if group is None:
+                nodes.append(self.graph.nodes[self.members[unit][0]])
+            else:
+                nodes.append(self._fused(group, uses))
+        return self.graph.replace(nodes=nodes)
+
+    def _order(self) -> list[int]:
+        """Return the units so that each stands after all that it needs, else as they were."""
+        rank = {u: max(self.members[u]) for u in self.members}
+        waiting = sorted(self.members, key=lambda u: rank[u])
+        done, order = 0, []
+        while waiting:
+            rest = []
+            for u in waiting:
+                if self.deps[u] & ~done:
+                    rest.append(u)
+                else:
+                    order.append(u)
+                    done |= 1 << u
+            if len(rest) == len(waiting):
+                raise AssertionError("fuse: groups need each other in a circle")
+            waiting = rest
+        return order
+
+    def _fused(self, group: _Group, uses: dict[Value, int]) -> Node:
+        inside = [self.graph.nodes[i] for i in group.nodes]
+        own_uses: dict[Value, int] = {}
+        inputs: dict[Value, None] = {}
+        for node in inside:
+            for v in node.inputs:
+                own_uses[v] = own_uses.get(v, 0) + 1
+                if v not in group.dims:
+                    inputs[v] = None
+        outputs = [n.out for n in inside if uses.get(n.out, 0) > own_uses.get(n.out, 0)]
+        renumber = {number: i for i, number in enumerate(group.nodes)}
+        body = Body(
+            Graph(inputs, {}, inside, outputs),
+            group.frame,
+            group.split,
+            group.groups,
+            {n.out: group.dims[n.out] for n in inside},
+            {(renumber[n], i): d for (n, i), d in group.reads.items()},
+        )
+        return make_fused(body)
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    axis = node.attrs["axis"]
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def _is_simple(shape: Sequence[int], axes: Sequence[int]) -> bool:
+    """Return whether the reduced axes (but for those of size 1) lie side by side."""
+    real = [i for i in axes if shape[i] != 1]
+    between = [i for i in range(len(shape)) if shape[i] != 1]
+    if not real:
+        return False
+    places = [between.index(i) for i in real]
+    return places == list(range(places[0], places[-1] + 1))
+
+
+def _kind(frame: Sequence[int], axes: Sequence[int]) -> tuple[str, int, int]:
+    """Return ("row" | "column" | "all", first reduced axis, the axis after the last one)."""
+    real = [i for i in axes if frame[i] != 1]
+    first, last = min(real), max(real) + 1
+    before = math.prod(frame[:first])
+    behind = math.prod(frame[last:])
+    if before == 1 and behind == 1:
+        return "all", first, last
+    if behind == 1:
+        return "row", first, last
+    return "column", first if before != 1 else 0, last
+
+
+def _run_body(xp: Any, *inputs: Any, body: Body) -> Any:
+    outputs = interpret(body.graph, inputs, xp)
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _body_specs(*inputs: Spec, body: Body) -> Any:
+    specs = tuple(v.spec for v in body.graph.outputs)
+    return specs[0] if len(specs) == 1 else specs
+
+
+def make_fused(body: Body) -> Node:
+    """Return the node that computes `body`."""
+
+    def fused(xp: Any, *inputs: Any, body: Body) -> Any:
+        """What the body's nodes compute, in one loop."""
+        return _run_body(xp, *inputs, body=body)
+
+    op = Op(
+        fused, "fused", _body_specs, None, None, 0, None, (), False, len(body.graph.outputs),
+        "fused",
+    )  # fmt: skip
+    return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)
+
+
+def fuse_loops(graph: Graph) -> Graph:
+    """Return the graph with element-wise ops and reductions gathered into fused nodes."""
+    return _Fuser(graph).run()
