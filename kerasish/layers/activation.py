@@ -1,0 +1,111 @@
+"""Activations as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import activations, ops
+from kerasish.engine.layer import Layer
+
+
+class Activation(Layer):
+    """activation(x), element by element (or over the last axis, as softmax does).
+
+    Args:
+        activation: name or function.
+    """
+
+    example = {"args": {"activation": "tanh"}, "shape": (2, 3)}
+
+    def __init__(self, activation: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activations.get(activation)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Apply the activation."""
+        return self.activation(inputs)
+
+
+class ReLU(Layer):
+    """max(x, 0), with an upper bound, a slope below and a threshold.
+
+    Args:
+        max_value: upper bound; None: none.
+        negative_slope: slope below the threshold, >= 0.
+        threshold: below it the slope applies, >= 0.
+    """
+
+    example = {"args": {"negative_slope": 0.1}, "shape": (2, 3)}
+
+    def __init__(
+        self,
+        max_value: float | None = None,
+        negative_slope: float = 0.0,
+        threshold: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("max_value", max_value), ("negative_slope", negative_slope),
+                            ("threshold", threshold)):  # fmt: skip
+            if value is not None and value < 0:
+                raise ValueError(f"{self._who()}: {name} must be >= 0, got {value}.")
+        if negative_slope is None or threshold is None:
+            raise ValueError(f"{self._who()}: negative_slope and threshold must be numbers.")
+        self.max_value, self.negative_slope = max_value, negative_slope
+        self.threshold = threshold
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Apply it."""
+        return activations.relu(
+            inputs, negative_slope=self.negative_slope, max_value=self.max_value,
+            threshold=self.threshold,
+        )  # fmt: skip
+
+
+class LeakyReLU(Layer):
+    """x where x >= 0, negative_slope * x elsewhere.
+
+    Args:
+        negative_slope: slope for x < 0, >= 0.
+    """
+
+    example = {"args": {}, "shape": (2, 3)}
+
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+        if "alpha" in kwargs:
+            negative_slope = kwargs.pop("alpha")
+        super().__init__(**kwargs)
+        if negative_slope is None or negative_slope < 0:
+            raise ValueError(f"{self._who()}: negative_slope must be >= 0, got {negative_slope}.")
+        self.negative_slope = negative_slope
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Apply it."""
+        return ops.leaky_relu(inputs, negative_slope=self.negative_slope)
+
+
+class Softmax(Layer):
+    """exp(x) / sum(exp(x)) over an axis; places that a mask leaves out get 0.
+
+    Args:
+        axis: the axis or axes that sum to 1.
+    """
+
+    example = {"args": {}, "shape": (2, 3)}
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        """Apply it."""
+        if mask is not None:
+            low = -3e4 if inputs.dtype == "float16" else -1e9
+            inputs = ops.add(
+                inputs, ops.multiply(ops.subtract(1.0, ops.cast(mask, inputs.dtype)), low)
+            )
+        return ops.softmax(inputs, axis=self.axis)

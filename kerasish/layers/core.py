@@ -1,0 +1,279 @@
+"""The everyday layers: Dense, Embedding, Lambda, Masking, Identity."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from kerasish import activations, constraints, initializers, ops, registry, regularizers
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+class Dense(Layer):
+    """activation(x @ kernel + bias), over the last axis.
+
+    Args:
+        units: size of the result's last axis, >= 1.
+        activation: name or function; None: none.
+        use_bias: whether to add a bias.
+
+    Shape: (n, ..., inputs) -> (n, ..., units).
+
+    Example:
+        >>> Dense(2).compute_output_shape((None, 3))
+        (None, 2)
+    """
+
+    example = {"args": {"units": 4, "activation": "relu"}, "shape": (2, 3)}
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: Any = None,
+        lora_alpha: Any = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        if lora_rank or quantization_config:
+            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+        if not isinstance(units, int) or isinstance(units, bool) or units < 1:
+            raise ValueError(f"{self._who()}: units is a number >= 1, got {units!r}.")
+        self.units, self.activation = units, activations.get(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.input_spec = InputSpec(min_ndim=2)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel (inputs, units) and bias (units,)."""
+        size = input_shape[-1]
+        if size is None:
+            raise ShapeError(
+                f"{self._who()}: the input's last size must be known, got {input_shape}."
+            )
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(size, self.units),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.bias = (
+            self.add_weight(
+                name="bias",
+                shape=(self.units,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+            if self.use_bias
+            else None
+        )
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """Compute the result."""
+        x = ops.matmul(inputs, self.kernel)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return x if self.activation is activations.linear else self.activation(x)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        for name in ("lora_rank", "lora_alpha", "quantization_config"):
+            config.pop(name, None)
+        return config
+
+
+class Embedding(Layer):
+    """Row x of a table, for whole numbers x.
+
+    Args:
+        input_dim: rows of the table: one more than the largest number.
+        output_dim: size of a row.
+        mask_zero: whether 0 marks padding: the result carries the mask x != 0.
+
+    Shape: (n, ...) -> (n, ..., output_dim).
+
+    Example:
+        >>> Embedding(10, 4).compute_output_shape((None, 7))
+        (None, 7, 4)
+    """
+
+    example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
+               "high": 6}  # fmt: skip
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        mask_zero: bool = False,
+        weights: Any = None,
+        lora_rank: Any = None,
+        lora_alpha: Any = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        length = kwargs.pop("input_length", None)
+        if length is not None and "input_shape" not in kwargs:
+            kwargs["input_shape"] = (length,)
+        super().__init__(**kwargs)
+        if lora_rank or quantization_config:
+            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+        self.input_dim, self.output_dim = int(input_dim), int(output_dim)
+        self.embeddings_initializer = initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
+        self.embeddings_constraint = constraints.get(embeddings_constraint)
+        self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
+        self.autocast = False
+        self._read_policy()
+        if weights is not None:
+            self.build()
+            self.set_weights(weights if isinstance(weights, (list, tuple)) else [weights])
+
+    def build(self, input_shape: Any = None) -> None:
+        """Make the table (input_dim, output_dim)."""
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.input_dim, self.output_dim),
+            initializer=self.embeddings_initializer,
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
+        )
+
+    def call(self, inputs: Any) -> Any:
+        """Pick the rows."""
+        if inputs.dtype not in ("int32", "int64", "uint8"):
+            inputs = ops.cast(inputs, "int32")
+        rows = ops.take(self.embeddings, inputs, axis=0)
+        return ops.cast(rows, self.compute_dtype)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return x != 0 with `mask_zero`, else None."""
+        return ops.not_equal(inputs, 0) if self.mask_zero else None
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        for name in ("lora_rank", "lora_alpha", "quantization_config", "weights"):
+            config.pop(name, None)
+        return config
+
+
+class Lambda(Layer):
+    """A function of your own as a layer without weights.
+
+    Args:
+        function: tensors -> tensors.
+        output_shape: the result's shape without the batch axis, where it cannot be inferred.
+        mask: a mask, or a function (inputs, mask) -> mask.
+        arguments: further keyword arguments of the function.
+
+    Example:
+        >>> float(Lambda(lambda x: x * 2)(ops.ones(1))[0])
+        2.0
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        output_shape: Any = None,
+        mask: Any = None,
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.function, self.arguments = function, dict(arguments or {})
+        self.output_shape_given, self.mask = output_shape, mask
+        self._names = set(inspect.signature(function).parameters)
+        self.supports_masking = mask is not None
+
+    def call(self, inputs: Any, mask: Any = None, training: Any = None) -> Any:
+        """Call the function."""
+        options = dict(self.arguments)
+        if "mask" in self._names:
+            options["mask"] = mask
+        if "training" in self._names:
+            options["training"] = training
+        return self.function(inputs, **options)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the mask given, or what the mask function returns."""
+        return self.mask(inputs, mask) if callable(self.mask) else self.mask
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments; the function must have a name to go into a file."""
+        config = super().get_config()
+        config["output_shape"] = self.output_shape_given
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the layer that `get_config` describes."""
+        config = dict(config)
+        for name in ("function", "mask"):
+            if isinstance(config.get(name), dict):
+                config[name] = registry.deserialize_keras_object(config[name])
+        return cls(**config)
+
+
+class Masking(Layer):
+    """Marks the time steps whose features all equal `mask_value` as padding.
+
+    Args:
+        mask_value: the number that marks padding.
+
+    Shape: (n, steps, features) -> the same, padding set to 0.
+    """
+
+    example = {"args": {}, "shape": (2, 3, 4)}
+
+    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mask_value = mask_value
+        self.supports_masking = True
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return True for the steps that are no padding."""
+        return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
+
+    def call(self, inputs: Any) -> Any:
+        """Set padding to 0."""
+        real = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True)
+        return ops.multiply(inputs, ops.cast(real, inputs.dtype))
+
+
+class Identity(Layer):
+    """The input as it is."""
+
+    example = {"args": {}, "shape": (2, 3)}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Return the input."""
+        return inputs

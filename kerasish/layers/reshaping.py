@@ -1,0 +1,107 @@
+"""Layers that rearrange: Flatten, Reshape, Permute, RepeatVector."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+class Flatten(Layer):
+    """All axes but the batch's in one.
+
+    Args:
+        data_format: "channels_first" moves the channels to the end before.
+
+    Shape: (n, ...) -> (n, product of the rest).
+    """
+
+    example = {"args": {}, "shape": (2, 3, 4)}
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = config.standardize_data_format(data_format)
+        self.input_spec = InputSpec(min_ndim=1)
+
+    def call(self, inputs: Any) -> Any:
+        """Reshape."""
+        shape = inputs.shape
+        if self.data_format == "channels_first" and len(shape) > 2:
+            inputs = ops.transpose(inputs, (0, *range(2, len(shape)), 1))
+        return ops.reshape(inputs, (shape[0], math.prod(shape[1:])))
+
+
+class Reshape(Layer):
+    """The elements of each example in another shape.
+
+    Args:
+        target_shape: without the batch axis; one size may be -1.
+    """
+
+    example = {"args": {"target_shape": (4, -1)}, "shape": (2, 3, 4)}
+
+    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        many = target_shape if isinstance(target_shape, (tuple, list)) else (target_shape,)
+        self.target_shape = tuple(int(s) for s in many)
+
+    def call(self, inputs: Any) -> Any:
+        """Reshape."""
+        size = math.prod(inputs.shape[1:])
+        rest = math.prod(s for s in self.target_shape if s != -1)
+        fits = rest and size % rest == 0 if -1 in self.target_shape else rest == size
+        if not fits:
+            raise ShapeError(
+                f"{self._who()}: {size} elements of shape {tuple(inputs.shape[1:])} do not fit "
+                f"into {self.target_shape}."
+            )
+        shape = tuple(size // rest if s == -1 else s for s in self.target_shape)
+        return ops.reshape(inputs, (inputs.shape[0], *shape))
+
+
+class Permute(Layer):
+    """The axes of each example in another order.
+
+    Args:
+        dims: the order; axes count from 1, the batch axis stays first.
+    """
+
+    example = {"args": {"dims": (2, 1)}, "shape": (2, 3, 4)}
+
+    def __init__(self, dims: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dims = tuple(dims)
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(f"{self._who()}: dims must be an order of 1..n, got {dims}.")
+        self.input_spec = InputSpec(ndim=len(self.dims) + 1)
+
+    def call(self, inputs: Any) -> Any:
+        """Transpose."""
+        return ops.transpose(inputs, (0, *self.dims))
+
+
+class RepeatVector(Layer):
+    """Each row n times in a new time axis.
+
+    Args:
+        n: how often, >= 1.
+
+    Shape: (batch, features) -> (batch, n, features).
+    """
+
+    example = {"args": {"n": 3}, "shape": (2, 4)}
+
+    def __init__(self, n: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(n, int):
+            raise TypeError(f"{self._who()}: n is a whole number, got {n!r}.")
+        self.n = n
+        self.input_spec = InputSpec(ndim=2)
+
+    def call(self, inputs: Any) -> Any:
+        """Repeat."""
+        return ops.repeat(ops.expand_dims(inputs, 1), self.n, axis=1)
