@@ -29,10 +29,11 @@ class NotALoop(Exception):  # noqa: N818 (a signal)
 
 
 class Operand(NamedTuple):
-    """A value as a loop reads or writes it: elements between neighbours along collapsed axes."""
+    """A value as a loop reads it: elements between neighbours along the frame, and the first."""
 
     value: Value
     strides: tuple[int, ...]
+    offset: int = 0
 
 
 class Axes(NamedTuple):
@@ -93,11 +94,11 @@ class LoopUnit(Unit):
     def __init__(self, node: Node, numbers: dict[Value, Any]) -> None:
         self.body: Body = node.attrs["body"]
         self._numbers = numbers
-        self._order: list[tuple[Value, tuple[int, ...]]] = []  # operands read from memory
+        self._order: list[Operand] = []  # operands read from memory
         self._literals: dict[Value, Any] = {}
         self._place_operands()
         self._shared: dict[Value, Value] = {}
-        reads = list(dict.fromkeys(v for v, _ in self._order))
+        reads = list(dict.fromkeys(o.value for o in self._order))
         super().__init__("loop " + " ".join(n.op.name for n in self.body.graph.nodes), reads,
                          node.outputs)  # fmt: skip
         self.kernel = self._build({})
@@ -114,21 +115,24 @@ class LoopUnit(Unit):
         body = self.body
         frame, rank = body.frame, len(body.frame)
         inside = set(body.dims)
-        operands: dict[tuple[Value, tuple[int, ...]], None] = {}
+        operands: dict[Operand, None] = {}
         for number, node in enumerate(body.graph.nodes):
             for i, v in enumerate(node.inputs):
                 if v in inside:
+                    continue
+                if node.op.name == "random_bits":
+                    operands.update({Operand(v, (0,) * rank, word): None for word in (0, 1)})
                     continue
                 literal = self._literal(v)
                 if literal is not None:
                     self._literals[v] = literal
                 else:
-                    operands[v, _strides(v, body.reads[number, i], rank)] = None
+                    operands[Operand(v, _strides(v, body.reads[number, i], rank))] = None
         order = list(operands)
-        outputs = [(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
+        outputs = [Operand(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
         split = body.split if body.split is not None else 0
         stops = {split, body.groups} if body.split is not None else set()
-        sizes, steps, starts = _collapse(frame, [s for _, s in (*order, *outputs)], stops)
+        sizes, steps, starts = _collapse(frame, [o.strides for o in (*order, *outputs)], stops)
         self._fit(sizes, steps, starts, frame)
         self._order = order
         self._steps = steps
@@ -178,36 +182,47 @@ class LoopUnit(Unit):
     def _build(self, shared: dict[Value, Value]) -> Kernel:
         body = self.body
         k = KernelBuilder(rank=len(self.axes.outer))
-        symbols: dict[tuple[Value, tuple[int, ...]], Any] = {}
-        for i, (v, strides) in enumerate(self._order):
+        symbols: dict[Operand, Any] = {}
+        for i, operand in enumerate(self._order):
             level = self._level(i)
             strided = level in ("element", "column") and self._column_steps[i] not in (0, 1)
             if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
                 raise NotALoop("an element operand repeats along columns")
-            symbols[v, strides] = k.input(v.dtype, level, strided)
+            symbols[operand] = k.input(operand.value.dtype, level, strided)
         made: dict[Value, Any] = {}
         rank = len(body.frame)
         for number, node in enumerate(body.graph.nodes):
             args = []
+            if node.op.name == "random_bits":
+                made[node.out] = self._draw(k, node, symbols)
+                continue
             for i, v in enumerate(node.inputs):
                 if v in made:
                     args.append(made[v])
                 elif v in self._literals:
                     args.append(_literal_symbol(k, self._literals[v], v.dtype))
                 else:
-                    args.append(symbols[v, _strides(v, body.reads[number, i], rank)])
+                    args.append(symbols[Operand(v, _strides(v, body.reads[number, i], rank))])
             made[node.out] = self._apply(k, node, args)
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
             in_place = None
             if v in shared:
-                in_place = next(s for (o, _), s in symbols.items() if o is shared[v])
+                in_place = next(s for o, s in symbols.items() if o.value is shared[v])
             k.output(made[v], v.dtype, strided=strided, in_place=in_place)
         try:
             return k.build()
         except ValueError as error:
             raise NotALoop(str(error)) from error
+
+    def _draw(self, k: KernelBuilder, node: Node, symbols: dict[Operand, Any]) -> Any:
+        """Return the word of each place: seed and number of the draw come from memory."""
+        strides = (0,) * len(self.body.frame)
+        seed, draw = (symbols[Operand(node.inputs[0], strides, word)] for word in (0, 1))
+        zero = k.constant(0, "uint32")
+        aligned = math.prod(self.axes.outer) == 1 or self.axes.columns % 4 == 0
+        return k.op("random_bits", seed, zero, draw, zero, aligned=aligned)
 
     def _apply(self, k: KernelBuilder, node: Node, args: list[Any]) -> Any:
         name = node.op.name
@@ -251,7 +266,7 @@ class LoopUnit(Unit):
         if math.prod(self.axes.outer) * self.axes.columns != written.size:
             return False
         own = (self._steps[index], self._column_steps[index])
-        places = [i for i, (v, _) in enumerate(self._order) if v is read]
+        places = [i for i, o in enumerate(self._order) if o.value is read]
         return all((self._steps[i], self._column_steps[i]) == own for i in places)
 
     def share(self, written: Value, read: Value) -> None:
@@ -266,13 +281,12 @@ class LoopUnit(Unit):
     def operands(self, locate: Locate) -> list[arguments.Operand]:
         """Return where each input and output lies."""
         found = []
-        values = [v for v, _ in self._order] + list(self.body.graph.outputs)
-        for i, v in enumerate(values):
-            found.append(
-                arguments.Operand(
-                    locate(v).address, tuple(self._steps[i]), self._column_steps[i] or 1
-                )
-            )
+        values = [*self._order, *(Operand(v, ()) for v in self.body.graph.outputs)]
+        for i, o in enumerate(values):
+            size = dtypes.array_dtype(o.value.dtype).itemsize
+            at = locate(o.value).address + o.offset * size
+            steps = tuple(self._steps[i])
+            found.append(arguments.Operand(at, steps, self._column_steps[i] or 1))
         return found
 
     def records(self, locate: Locate) -> list[Record]:
@@ -306,7 +320,7 @@ class LoopUnit(Unit):
             return None
         if _reduces(self.body):
             return None
-        scalars = tuple(v for (v, _), level in zip(self._order, levels) if level == "scalar")
+        scalars = tuple(o for o, level in zip(self._order, levels) if level == "scalar")
         return (self.kernel, scalars)
 
 

@@ -30,6 +30,7 @@ ELEMENTWISE = frozenset(
     ).split()
 )
 REDUCTIONS = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"))
+RANDOM = "random_bits"  # a number of its own for each place of the loop
 POSITIONS = frozenset(("argmax", "argmin"))  # along the last axis
 VIEWS = frozenset(("reshape", "broadcast_to"))
 DTYPES = frozenset(
@@ -160,6 +161,8 @@ class _Fuser:
             return False
         if name in ELEMENTWISE:
             return self._fuse_elementwise(number, node)
+        if name == RANDOM:
+            return self._start_random(number, node)
         if name in REDUCTIONS:
             return self._fuse_reduction(number, node)
         if name in POSITIONS and node.inputs[0].shape[-1:] != (1,):
@@ -187,6 +190,12 @@ class _Fuser:
         group = self._new_group(number, node, node.out.shape)
         if not self._join(group, number, node):
             raise AssertionError(f"{node!r} fits no group of its own")
+        return True
+
+    def _start_random(self, number: int, node: Node) -> bool:
+        group = self._new_group(number, node, node.out.shape)
+        dims = tuple(None if s == 1 else i for i, s in enumerate(node.out.shape))
+        self._take(group, number, node, dims, {(number, 0): (None,)}, False)
         return True
 
     def _new_group(self, number: int, node: Node, frame: tuple[int, ...]) -> _Group:
