@@ -1,0 +1,167 @@
+"""What weights are mapped to after each update, by name: Keras's `constraints` module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+
+
+class Constraint:
+    """A function weight -> allowed weight; subclasses write `__call__`.
+
+    Example:
+        >>> class AtMostOne(Constraint):
+        ...     def __call__(self, w):
+        ...         return ops.minimum(w, 1.0)
+        >>> AtMostOne()([0.5, 3.0]).tolist()
+        [0.5, 1.0]
+    """
+
+    def __call__(self, w: Any) -> Any:
+        """Return the weight to keep instead of w."""
+        raise NotImplementedError(f"{type(self).__name__} must write __call__(w).")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the constraint that `get_config` described."""
+        return cls(**config)
+
+
+def _norms(w: Any, axis: Any) -> Any:
+    return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
+
+
+class MaxNorm(Constraint):
+    """w scaled down where its norm along `axis` is above `max_value`.
+
+    Args:
+        max_value: the largest norm allowed, >= 0.
+        axis: the axis, or axes, along which norms are taken: 0 for the kernel of Dense (one norm
+            an output), (0, 1, 2) for a 2-D convolution.
+
+    Source: Srivastava et al., Dropout, JMLR 2014.
+
+    Example:
+        >>> MaxNorm(5.0)([[6.0, 3.0], [8.0, 4.0]]).numpy().round(3).tolist()
+        [[3.0, 3.0], [4.0, 4.0]]
+    """
+
+    def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
+        self.max_value, self.axis = max_value, axis
+
+    def __call__(self, w: Any) -> Any:
+        w = ops.convert_to_tensor(w)
+        norms = _norms(w, self.axis)
+        wanted = ops.clip(norms, 0.0, self.max_value)
+        return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"max_value": self.max_value, "axis": self.axis}
+
+
+class MinMaxNorm(Constraint):
+    """w scaled so that its norm along `axis` goes towards [min_value, max_value].
+
+    Args:
+        min_value, max_value: the bounds of the norm.
+        rate: how far towards the bound, 0 (not at all) to 1 (all the way).
+        axis: the axis, or axes, along which norms are taken.
+
+    Example:
+        >>> MinMaxNorm(1.0, 2.0)([[0.6], [0.0]]).numpy().round(3).tolist()
+        [[1.0], [0.0]]
+    """
+
+    def __init__(
+        self,
+        min_value: float = 0.0,
+        max_value: float = 1.0,
+        rate: float = 1.0,
+        axis: Any = 0,
+    ) -> None:
+        self.min_value, self.max_value = min_value, max_value
+        self.rate, self.axis = rate, axis
+
+    def __call__(self, w: Any) -> Any:
+        w = ops.convert_to_tensor(w)
+        norms = _norms(w, self.axis)
+        bounded = ops.clip(norms, self.min_value, self.max_value)
+        wanted = ops.add(ops.multiply(bounded, self.rate), ops.multiply(norms, 1 - self.rate))
+        return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "min_value": self.min_value,
+            "max_value": self.max_value,
+            "rate": self.rate,
+            "axis": self.axis,
+        }
+
+
+class NonNeg(Constraint):
+    """max(w, 0)."""
+
+    def __call__(self, w: Any) -> Any:
+        return ops.relu(w)
+
+
+class UnitNorm(Constraint):
+    """w scaled so that its norm along `axis` is 1.
+
+    Example:
+        >>> UnitNorm()([[0.0], [4.0]]).numpy().round(3).tolist()
+        [[0.0], [1.0]]
+    """
+
+    def __init__(self, axis: Any = 0) -> None:
+        self.axis = axis
+
+    def __call__(self, w: Any) -> Any:
+        w = ops.convert_to_tensor(w)
+        return ops.divide(w, ops.add(_norms(w, self.axis), config.epsilon()))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"axis": self.axis}
+
+
+max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm
+
+add_builtins(
+    "keras.constraints",
+    {
+        "Constraint": Constraint, "MaxNorm": MaxNorm, "MinMaxNorm": MinMaxNorm,
+        "NonNeg": NonNeg, "UnitNorm": UnitNorm,
+        "max_norm": MaxNorm, "min_max_norm": MinMaxNorm, "non_neg": NonNeg, "nonneg": NonNeg,
+        "unit_norm": UnitNorm,
+    },
+)  # fmt: skip
+
+
+def get(identifier: Any) -> Any:
+    """Return the constraint for a name, a config, a class or a function; None stays None.
+
+    Raises:
+        ValueError: a name that is not known; the message lists the nearest known ones.
+
+    Example:
+        >>> get("max_norm").max_value
+        2
+    """
+    return get_by_name(identifier, "keras.constraints", "constraint")
+
+
+def serialize(constraint: Any) -> Any:
+    """Return a constraint's config, as files hold it."""
+    return serialize_keras_object(constraint)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the constraint that `serialize` was given."""
+    return get_by_name(config, "keras.constraints", "constraint", custom_objects)

@@ -1,0 +1,85 @@
+"""First values of variables, by name: Keras's `initializers` module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish.initializers.constants import STFT as STFT
+from kerasish.initializers.constants import Constant as Constant
+from kerasish.initializers.constants import Identity as Identity
+from kerasish.initializers.constants import Ones as Ones
+from kerasish.initializers.constants import Zeros as Zeros
+from kerasish.initializers.initializer import Initializer as Initializer
+from kerasish.initializers.random import Orthogonal as Orthogonal
+from kerasish.initializers.random import RandomNormal as RandomNormal
+from kerasish.initializers.random import RandomUniform as RandomUniform
+from kerasish.initializers.random import TruncatedNormal as TruncatedNormal
+from kerasish.initializers.scaling import GlorotNormal as GlorotNormal
+from kerasish.initializers.scaling import GlorotUniform as GlorotUniform
+from kerasish.initializers.scaling import HeNormal as HeNormal
+from kerasish.initializers.scaling import HeUniform as HeUniform
+from kerasish.initializers.scaling import LecunNormal as LecunNormal
+from kerasish.initializers.scaling import LecunUniform as LecunUniform
+from kerasish.initializers.scaling import VarianceScaling as VarianceScaling
+from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+
+IdentityInitializer = identity = Identity
+OrthogonalInitializer = orthogonal = Orthogonal
+STFTInitializer = stft = STFT
+constant, zeros, ones = Constant, Zeros, Ones
+random_normal, random_uniform, truncated_normal = RandomNormal, RandomUniform, TruncatedNormal
+variance_scaling = VarianceScaling
+glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
+he_normal, he_uniform = HeNormal, HeUniform
+lecun_normal, lecun_uniform = LecunNormal, LecunUniform
+
+_CLASSES = (
+    Initializer, Constant, Zeros, Ones, Identity, STFT, RandomNormal, RandomUniform,
+    TruncatedNormal, Orthogonal, VarianceScaling, GlorotNormal, GlorotUniform, HeNormal, HeUniform,
+    LecunNormal, LecunUniform,
+)  # fmt: skip
+_ALIASES = {
+    "constant": Constant, "zeros": Zeros, "zero": Zeros, "ones": Ones, "one": Ones,
+    "identity": Identity, "IdentityInitializer": Identity,
+    "orthogonal": Orthogonal, "OrthogonalInitializer": Orthogonal,
+    "stft": STFT, "STFTInitializer": STFT,
+    "random_normal": RandomNormal, "normal": RandomNormal,
+    "random_uniform": RandomUniform, "uniform": RandomUniform,
+    "truncated_normal": TruncatedNormal, "variance_scaling": VarianceScaling,
+    "glorot_normal": GlorotNormal, "glorot_uniform": GlorotUniform,
+    "he_normal": HeNormal, "he_uniform": HeUniform,
+    "lecun_normal": LecunNormal, "lecun_uniform": LecunUniform,
+}  # fmt: skip
+add_builtins("keras.initializers", {c.__name__: c for c in _CLASSES})
+add_builtins("keras.initializers", _ALIASES)
+
+
+def get(identifier: Any) -> Any:
+    """Return the initializer for a name, a config, a class, an array or a function.
+
+    Raises:
+        ValueError: a name that is not known; the message lists the nearest known ones.
+
+    Example:
+        >>> get("he_normal"), get("zeros")
+        (HeNormal(seed=None, input_axes=None, output_axes=None), Zeros())
+    """
+    if hasattr(identifier, "__array__") and not isinstance(identifier, type):
+        return Constant(identifier)
+    return get_by_name(identifier, "keras.initializers", "initializer")
+
+
+def serialize(initializer: Any) -> Any:
+    """Return an initializer's config, as files hold it.
+
+    Example:
+        >>> serialize(Zeros())["class_name"]
+        'Zeros'
+    """
+    return serialize_keras_object(initializer)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the initializer that `serialize` was given."""
+    return get_by_name(config, "keras.initializers", "initializer", custom_objects)

@@ -1,0 +1,38 @@
+"""What every initializer is: a function (shape, dtype) with a config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Initializer:
+    """A function (shape, dtype) -> first value of a variable; subclasses write `__call__`.
+
+    Example:
+        >>> class Halves(Initializer):
+        ...     def __call__(self, shape, dtype=None):
+        ...         return [0.5] * shape[0]
+        >>> Halves()((2,))
+        [0.5, 0.5]
+    """
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        """Return an array or tensor of this shape."""
+        raise NotImplementedError(f"{type(self).__name__} must write __call__(shape, dtype).")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the initializer that `get_config` described."""
+        return cls(**config)
+
+    def clone(self) -> Any:
+        """Return a new initializer of the same config."""
+        return self.from_config(self.get_config())
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
+        return f"{type(self).__name__}({inner})"

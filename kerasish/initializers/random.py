@@ -1,0 +1,121 @@
+"""Initializers that draw: uniform, normal, truncated normal, orthogonal.
+
+A seed makes the values: the same initializer object gives the same values for the same shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, ops
+from kerasish.errors import ShapeError
+from kerasish.initializers.initializer import Initializer
+from kerasish.ops import random as draw
+from kerasish.registry import deserialize_keras_object, serialize_keras_object
+
+
+class RandomInitializer(Initializer):
+    """An initializer with a seed: a whole number, a SeedGenerator, or None (drawn once)."""
+
+    def __init__(self, seed: Any = None) -> None:
+        self._config_seed = seed
+        if isinstance(seed, dict):
+            seed = deserialize_keras_object(seed)
+        if seed is None:
+            seed = config.next_seed()
+        elif not hasattr(seed, "next") and not isinstance(seed, (int, np.integer)):
+            raise ValueError(
+                f"{type(self).__name__}: the seed must be None, a whole number or a "
+                f"SeedGenerator, got {seed!r}."
+            )
+        self.seed = seed
+
+    def state(self) -> Any:
+        """Return the random state [seed, draw] of the next values."""
+        if hasattr(self.seed, "next"):
+            return self.seed.next()
+        return np.array([int(self.seed) & 0xFFFFFFFF, 0], "uint32")
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": serialize_keras_object(self._config_seed)}
+
+
+class RandomNormal(RandomInitializer):
+    """Normal numbers.
+
+    Args:
+        mean: their mean.
+        stddev: their standard deviation, >= 0.
+        seed: a whole number, a SeedGenerator, or None.
+
+    Example:
+        >>> RandomNormal(seed=1)((2, 3)).shape
+        (2, 3)
+    """
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> None:
+        self.mean, self.stddev = mean, stddev
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return draw.normal(self.state(), shape, self.mean, self.stddev, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "mean": self.mean, "stddev": self.stddev}
+
+
+class TruncatedNormal(RandomNormal):
+    """Normal numbers, those beyond two standard deviations left out."""
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return draw.truncated_normal(self.state(), shape, self.mean, self.stddev, dtype)
+
+
+class RandomUniform(RandomInitializer):
+    """Uniform numbers in [minval, maxval)."""
+
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None) -> None:
+        self.minval, self.maxval = minval, maxval
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        return draw.uniform(self.state(), shape, self.minval, self.maxval, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "minval": self.minval, "maxval": self.maxval}
+
+
+class Orthogonal(RandomInitializer):
+    """gain * Q with orthonormal columns (rows, where there are more columns than rows).
+
+    More than two axes count as a matrix of shape (all but the last, last).
+
+    Source: Saxe, McClelland & Ganguli, Exact solutions to the nonlinear dynamics of learning in
+        deep linear neural networks, ICLR 2014.
+
+    Example:
+        >>> q = Orthogonal(seed=1)((3, 2)).numpy()
+        >>> bool(abs(q.T @ q - [[1, 0], [0, 1]]).max() < 1e-6)
+        True
+    """
+
+    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+        self.gain = gain
+        super().__init__(seed)
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        if len(shape) < 2:
+            raise ShapeError(f"Orthogonal: the shape needs 2 axes or more, got {tuple(shape)}.")
+        rows, columns = int(np.prod(shape[:-1])), int(shape[-1])
+        tall = (max(rows, columns), min(rows, columns))
+        normal = draw.normal(self.state(), tall, dtype="float32").numpy().astype("float64")
+        q, r = np.linalg.qr(normal)
+        # The sign of r's diagonal makes q uniform among all orthogonal matrices.
+        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+        q = q.T if rows < columns else q
+        return ops.convert_to_tensor((self.gain * q).reshape(shape), dtype or config.floatx())
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "gain": self.gain}

@@ -1,0 +1,167 @@
+"""Penalties on weights and results, by name: Keras's `regularizers` module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish import ops
+from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+
+
+class Regularizer:
+    """A function tensor -> penalty, added to the loss; subclasses write `__call__`.
+
+    Example:
+        >>> class Mean(Regularizer):
+        ...     def __call__(self, x):
+        ...         return ops.mean(x)
+        >>> float(Mean()([1.0, 3.0]))
+        2.0
+    """
+
+    def __call__(self, x: Any) -> Any:
+        """Return the penalty, a single number."""
+        return 0.0
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the regularizer that `get_config` described."""
+        return cls(**config)
+
+
+class L1L2(Regularizer):
+    """l1 * sum(|x|) + l2 * sum(x^2).
+
+    Args:
+        l1, l2: the factors, >= 0; None counts as 0.
+
+    Shape: any -> ().
+
+    Example:
+        >>> float(L1L2(l1=1.0, l2=0.5)([1.0, -2.0]))
+        5.5
+    """
+
+    def __init__(self, l1: float | None = 0.0, l2: float | None = 0.0) -> None:
+        self.l1 = _factor(self, "l1", 0.0 if l1 is None else l1)
+        self.l2 = _factor(self, "l2", 0.0 if l2 is None else l2)
+
+    def __call__(self, x: Any) -> Any:
+        x = ops.convert_to_tensor(x)
+        terms = []
+        if self.l1:
+            terms.append(ops.multiply(ops.sum(ops.absolute(x)), self.l1))
+        if self.l2:
+            terms.append(ops.multiply(ops.sum(ops.square(x)), self.l2))
+        if not terms:
+            return ops.zeros((), x.dtype)
+        return terms[0] if len(terms) == 1 else ops.add(*terms)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"l1": self.l1, "l2": self.l2}
+
+
+class L1(L1L2):
+    """l1 * sum(|x|)."""
+
+    def __init__(self, l1: float | None = 0.01) -> None:
+        super().__init__(0.01 if l1 is None else l1, 0.0)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"l1": self.l1}
+
+
+class L2(L1L2):
+    """l2 * sum(x^2)."""
+
+    def __init__(self, l2: float | None = 0.01) -> None:
+        super().__init__(0.0, 0.01 if l2 is None else l2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"l2": self.l2}
+
+
+class OrthogonalRegularizer(Regularizer):
+    """factor * the mean of |cos| over the pairs of rows (or columns) of a matrix.
+
+    Args:
+        factor: the penalty of parallel rows, >= 0.
+        mode: "rows" or "columns".
+
+    Shape: (m, n) -> ().
+
+    Example:
+        >>> float(OrthogonalRegularizer(factor=2.0)([[1.0, 0.0], [3.0, 0.0]]))
+        2.0
+    """
+
+    def __init__(self, factor: float = 0.01, mode: str = "rows") -> None:
+        if mode not in ("rows", "columns"):
+            raise UnknownNameError.of("mode of OrthogonalRegularizer", mode, ("rows", "columns"))
+        self.factor, self.mode = _factor(self, "factor", factor), mode
+
+    def __call__(self, x: Any) -> Any:
+        x = ops.convert_to_tensor(x)
+        if len(x.shape) != 2:
+            raise ShapeError(f"OrthogonalRegularizer: a matrix was expected, got {x.shape}.")
+        x = x if self.mode == "rows" else ops.transpose(x)
+        x = ops.normalize(x, axis=1)
+        count = x.shape[0]
+        cosines = ops.multiply(ops.matmul(x, ops.transpose(x)), 1.0 - ops.eye(count, dtype=x.dtype))
+        pairs = max(count * (count - 1) / 2, 1.0)
+        return ops.multiply(ops.sum(ops.absolute(cosines)), self.factor * 0.5 / pairs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"factor": self.factor, "mode": self.mode}
+
+
+def _factor(regularizer: Any, name: str, value: Any) -> float:
+    number = value if isinstance(value, (int, float)) else float(value)
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
+        raise ValueError(
+            f"{type(regularizer).__name__}: {name} must be a finite number >= 0, got {value!r}."
+        )
+    return number
+
+
+l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
+
+add_builtins(
+    "keras.regularizers",
+    {
+        "Regularizer": Regularizer, "L1": L1, "L2": L2, "L1L2": L1L2,
+        "OrthogonalRegularizer": OrthogonalRegularizer,
+        "l1": L1, "l2": L2, "l1l2": L1L2, "l1_l2": L1L2,
+        "orthogonal_regularizer": OrthogonalRegularizer,
+    },
+)  # fmt: skip
+
+
+def get(identifier: Any) -> Any:
+    """Return the regularizer for a name, a config, a class or a function; None stays None.
+
+    Raises:
+        ValueError: a name that is not known; the message lists the nearest known ones.
+
+    Example:
+        >>> get("l2").l2
+        0.01
+    """
+    return get_by_name(identifier, "keras.regularizers", "regularizer")
+
+
+def serialize(regularizer: Any) -> Any:
+    """Return a regularizer's config, as files hold it."""
+    return serialize_keras_object(regularizer)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the regularizer that `serialize` was given."""
+    return get_by_name(config, "keras.regularizers", "regularizer", custom_objects)
