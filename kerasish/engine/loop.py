@@ -142,25 +142,48 @@ def _validates(epoch: int, frequency: Any) -> bool:
 def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any]:
     run = model._function("train")
     updates = _Updates(calls, "train")
+    last, shown = _run_rows(model, run, data, epoch, calls.on_train_batch_end, updates)
     own_logs: Any = None
-    last = -1
-    shown = True
-    with data.epoch(epoch) as batches:
-        for last, (x, y, weights) in enumerate(batches):
-            if updates.every:
-                calls.on_train_batch_begin(last)
-            own_logs = run(x, y, weights)
-            shown = updates.due()
-            if shown:
-                calls.on_train_batch_end(last, _logs(model, own_logs))
-            if model.stop_training:
-                break
+    if not model.stop_training:
+        with data.epoch(epoch, start=last + 1) as batches:
+            for last, (x, y, weights) in enumerate(batches, last + 1):
+                if updates.every:
+                    calls.on_train_batch_begin(last)
+                own_logs = run(x, y, weights)
+                shown = updates.due()
+                if shown:
+                    calls.on_train_batch_end(last, _logs(model, own_logs))
+                if model.stop_training:
+                    break
     logs = _logs(model, own_logs)
     if not shown and updates.some:
         calls.on_train_batch_end(last, logs)
     if last < 0:
         raise ValueError("fit: the data gave no batch.")
     return logs
+
+
+def _run_rows(
+    model: Any, run: Any, data: Any, epoch: int, tell: Any, updates: _Updates
+) -> tuple[int, bool]:
+    """Do the whole batches of an epoch natively, where engine, data and callbacks allow it.
+
+    Returns (the number of the last batch done or -1, whether the callbacks know of it).
+    """
+    over_rows = getattr(run, "over_rows", None)
+    if over_rows is None or not data.in_memory or updates.every:
+        return -1, True
+    order = data.order(epoch)
+    steps = over_rows(data.arrays, data.pack, order, data.batch_size)
+    if steps is None:
+        return -1, True
+    shown = True
+    while steps.left and not model.stop_training:
+        steps.run(_SECONDS_BETWEEN_UPDATES)
+        shown = updates.due()
+        if shown:
+            tell(steps.done - 1, model._results())
+    return steps.done - 1, shown
 
 
 def _logs(model: Any, own: Any) -> dict[str, Any]:
@@ -201,9 +224,9 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     model.reset_metrics()
     calls.on_test_begin()
     own_logs: Any = None
-    last, shown = -1, True
-    with data.epoch(0) as batches:
-        for last, (x, y, weights) in enumerate(batches):
+    last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
+    with data.epoch(0, start=last + 1) as batches:
+        for last, (x, y, weights) in enumerate(batches, last + 1):
             if updates.every:
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)

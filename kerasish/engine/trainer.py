@@ -37,6 +37,7 @@ class Trainer:
         self._loss_tracker: Any = None
         self._compiled_functions: dict[Any, Any] = {}
         self._prepared: set[Any] = set()
+        self._penalised: list[Any] | None = None
 
     def compile(
         self,
@@ -194,7 +195,7 @@ class Trainer:
                     f"{self._who()}: compile() named a loss, but the data has no targets y."  # type: ignore[attr-defined]
                 )
             parts.append(self._compiled_loss(y, y_pred, sample_weight))
-        parts.extend(ops.cast(loss, "float32") for loss in self.losses)  # type: ignore[attr-defined]
+        parts.extend(ops.cast(loss, "float32") for loss in self._step_losses())
         if not parts:
             if not training:
                 return ops.zeros(())
@@ -203,6 +204,14 @@ class Trainer:
                 "add_loss() in a layer."
             )
         return step.total(parts)
+
+    def _step_losses(self) -> list[Any]:
+        """Return the losses of the call just made; the list of penalised weights is kept."""
+        if self._penalised is None:
+            weights = self.trainable_weights  # type: ignore[attr-defined]
+            self._penalised = [v for v in weights if v.regularizer is not None]
+        penalties = [v.regularizer(v) for v in self._penalised]
+        return [*self._losses, *penalties]  # type: ignore[attr-defined]
 
     def train_step(self, data: Any) -> Any:
         """Do one training step on a batch and return the metrics' results; may be overridden."""
@@ -235,6 +244,7 @@ class Trainer:
         key = (kind, backend.name, id(backend))
         found = self._compiled_functions.get(key)
         if found is None:
+            self._penalised = None
             found = backend.compile(self._step_function(kind), name=f"{kind} {self.name}")  # type: ignore[attr-defined]
             self._compiled_functions[key] = found
         return found

@@ -13,6 +13,7 @@ from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
 from kerasish.backends.static.program import Executable
+from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
 from kerasish.graph.ir import Value
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
@@ -86,6 +87,27 @@ class CompiledStep:
                 self._made[key] = call
             return call
 
+    def over_rows(
+        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
+    ) -> RowSteps | None:
+        """Return the step as a loop over whole batches of rows, or None where it is not native.
+
+        Args:
+            arrays: the data, equally many rows each.
+            pack: flat list of batch parts -> the step's arguments.
+            order: the rows in turn.
+            batch_size: rows a batch.
+        """
+        if len(order) < batch_size:
+            return None
+        parts = [a[:batch_size] for a in arrays]
+        args = pack(parts)
+        key = tuple([signature(a) for a in args])
+        call = self._made.get(key)
+        if call is None or call.threads != native.get_threads():
+            call = self._compile(key, args)
+        return call.over_rows(arrays, parts, args, order)
+
     def executables(self) -> list[Executable]:
         """Return the executables made so far."""
         return [c.executable for c in self._made.values()]
@@ -153,6 +175,32 @@ class CompiledCall:
         return tree.map_structure(
             lambda x: found[x.number] if isinstance(x, Place) else x, self.traced.structure
         )
+
+    def over_rows(self, arrays: Any, parts: Any, args: Any, order: Any) -> RowSteps | None:
+        """Return this call as a loop over rows, or None where it is not one native program."""
+        executable = self.executable
+        if len(executable.parts) != 1 or not executable.is_native or self.results:
+            return None
+        leaves = [leaf for a in args for leaf in _leaves(a)]
+        sources = [
+            array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf
+        ]
+        targets = executable.inputs
+        if len(sources) != len(targets) or not can_gather(sources, targets):
+            return None
+        gather = RowGather(sources, targets)
+        return RowSteps(executable.parts[0], gather, order, self._before, self._after)
+
+    def _before(self) -> None:
+        self.executable.lock.acquire()
+        for v in self.variables:
+            if not v._at_home:
+                v._go_home()
+
+    def _after(self) -> None:
+        for v in self.traced.updated:
+            v._moved()
+        self.executable.lock.release()
 
     def _enter(self, args: Any) -> None:
         views = iter(self.executable.inputs)
