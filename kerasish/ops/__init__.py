@@ -1,5 +1,6 @@
 """Operations on tensors: Keras's `ops`, built on a registry of primitive ops."""
 
+from kerasish.ops import image as image
 from kerasish.ops import linalg as linalg
 from kerasish.ops import nn as nn
 from kerasish.ops import numpy as numpy
@@ -73,6 +74,14 @@ from kerasish.ops.complexes import real as real
 from kerasish.ops.complexes import view as view
 from kerasish.ops.complexes import view_as_complex as view_as_complex
 from kerasish.ops.complexes import view_as_real as view_as_real
+from kerasish.ops.control import associative_scan as associative_scan
+from kerasish.ops.control import cond as cond
+from kerasish.ops.control import fori_loop as fori_loop
+from kerasish.ops.control import map as map
+from kerasish.ops.control import scan as scan
+from kerasish.ops.control import switch as switch
+from kerasish.ops.control import vectorized_map as vectorized_map
+from kerasish.ops.control import while_loop as while_loop
 from kerasish.ops.conv import conv as conv
 from kerasish.ops.conv import conv_transpose as conv_transpose
 from kerasish.ops.conv import depthwise_conv as depthwise_conv
