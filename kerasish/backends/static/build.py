@@ -18,7 +18,7 @@ from kerasish.backends.static.lower_moves import make_indexing, make_move
 from kerasish.backends.static.units import PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 
-ACTIVATIONS = frozenset(("relu", "tanh", "sigmoid"))
+POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
 
 
 class Builder:
@@ -89,7 +89,7 @@ class Builder:
                 return self._python(node)
         if name.startswith("convolution"):
             unit = make_convolution(node)
-        elif name.startswith("pool_"):
+        elif name in POOLINGS:
             unit = make_pool(node, self._pairs.get(node))
         else:
             unit = make_move(node) or make_indexing(node)
