@@ -1,16 +1,60 @@
-"""kerasish: Keras's words on two engines of its own."""
+"""kerasish: Keras's words on two engines of its own. The public names, nothing else."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from kerasish import activations as activations
+from kerasish import callbacks as callbacks
 from kerasish import config as config
+from kerasish import constraints as constraints
+from kerasish import datasets as datasets
+from kerasish import dtype_policies as dtype_policies
+from kerasish import initializers as initializers
+from kerasish import layers as layers
+from kerasish import losses as losses
+from kerasish import metrics as metrics
 from kerasish import ops as ops
+from kerasish import optimizers as optimizers
+from kerasish import random as random
+from kerasish import regularizers as regularizers
 from kerasish import tree as tree
 from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad
 from kerasish.autodiff import value_and_grad as value_and_grad
+from kerasish.dtype_policies import DTypePolicy as DTypePolicy
+from kerasish.dtype_policies import FloatDTypePolicy as FloatDTypePolicy
+from kerasish.engine import Function as Function
+from kerasish.engine import Input as Input
+from kerasish.engine import InputSpec as InputSpec
+from kerasish.engine import KerasTensor as KerasTensor
+from kerasish.engine import Layer as Layer
+from kerasish.engine import Model as Model
+from kerasish.engine import Operation as Operation
+from kerasish.engine import Sequential as Sequential
+from kerasish.engine import StatelessScope as StatelessScope
+from kerasish.initializers import Initializer as Initializer
+from kerasish.losses.loss import Loss as Loss
+from kerasish.metrics.metric import Metric as Metric
+from kerasish.regularizers import Regularizer as Regularizer
 from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
-from kerasish.backends import eager
-from kerasish.ops.op import set_default_engine
+from kerasish.tensor import name_scope as name_scope
 
-set_default_engine(eager.Eager())
 __version__ = "0.1.0"
+
+# Rooms that bring a heavy package along, or that few programs need: imported when first named.
+_ON_FIRST_USE = ("testing", "wrappers")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_FIRST_USE:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def version() -> str:
+    """Return the version of kerasish."""
+    return __version__
