@@ -34,9 +34,7 @@ class CallParts(NamedTuple):
 
 def read_call(function: Callable[..., Any]) -> CallParts:
     """Return what the signature of a layer's `call` (bound or not) asks for."""
-    parameters = [
-        p for name, p in inspect.signature(function).parameters.items() if name != "self"
-    ]
+    parameters = [p for name, p in inspect.signature(function).parameters.items() if name != "self"]
     names = tuple(
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     )

@@ -60,10 +60,10 @@ class CompiledLoss:
     """The loss of all outputs: a weighted sum, each part also tracked on its own."""
 
     def __init__(self, loss: Any, loss_weights: Any, output_names: list[str]) -> None:
-        if loss_weights is not None and not isinstance(loss_weights, (int, float, list, dict, tuple)):
-            raise TypeError(
-                f"loss_weights: expected a number, list or dict, got {loss_weights!r}."
-            )
+        if loss_weights is not None and not isinstance(
+            loss_weights, (int, float, list, dict, tuple)
+        ):
+            raise TypeError(f"loss_weights: expected a number, list or dict, got {loss_weights!r}.")
         self.loss, self.loss_weights, self.output_names = loss, loss_weights, output_names
         self.parts: list[tuple[Any, str, Loss, float]] | None = None
         self.trackers: list[Metric] = []
@@ -240,5 +240,3 @@ def _next_free(name: str, taken: set[str]) -> str:
     while f"{name}_{number}" in taken:
         number += 1
     return f"{name}_{number}"
-
-

@@ -243,9 +243,7 @@ class _Call:
         if self.only is not None:
             result = call(self.operation, (values[self.only],), {})
         else:
-            result = call(
-                self.operation, _fill(self.args, values), _fill(self.kwargs, values)
-            )
+            result = call(self.operation, _fill(self.args, values), _fill(self.kwargs, values))
         if len(self.outputs) == 1 and not tree.is_nested(result):
             values[self.outputs[0]] = result
             return
@@ -328,12 +326,9 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, optional: list[bool]) -> 
     else:
         values = tree.flatten(inputs)
     if len(values) != len(wanted):
-        raise ValueError(
-            f"{who}: the model has {len(wanted)} input(s), got {len(values)}."
-        )
+        raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
     return [
-        v if v is None else _fit(v, t, who, free)
-        for v, t, free in zip(values, wanted, optional)
+        v if v is None else _fit(v, t, who, free) for v, t, free in zip(values, wanted, optional)
     ]
 
 
@@ -350,9 +345,7 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     if len(shape) != len(target) or any(
         None not in (a, b) and a != b for a, b in zip(shape, target)
     ):
-        raise ShapeError(
-            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
-        )
+        raise ShapeError(f"{who}: input {wanted.name!r} must have shape {target}, got {shape}.")
     return value
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from kerasish import (
-
     constraints,
     dtype_policies,
     initializers,
@@ -478,9 +477,7 @@ class Layer(Operation):
             return self._call_symbolic(args, kwargs)
         if args:
             first = args[0]
-            if type(first) is not Tensor or (
-                first.dtype != self.compute_dtype and self.autocast
-            ):
+            if type(first) is not Tensor or (first.dtype != self.compute_dtype and self.autocast):
                 args = (self._take(first), *args[1:])
             if len(args) > 1:
                 args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
@@ -489,9 +486,7 @@ class Layer(Operation):
         if training is None and context.training is not None:
             training = context.training
         if parts.training and "training" not in parts.names[: len(args)]:
-            kwargs["training"] = bool(
-                parts.training_default if training is None else training
-            )
+            kwargs["training"] = bool(parts.training_default if training is None else training)
         elif "training" in kwargs and not parts.training:
             del kwargs["training"]
         if parts.masks:
@@ -934,5 +929,3 @@ class StatelessScope(Scope):
 
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
-
-

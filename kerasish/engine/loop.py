@@ -240,9 +240,7 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     return logs
 
 
-def predict(
-    model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callbacks: Any
-) -> Any:
+def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callbacks: Any) -> Any:
     """Predict; see `Model.predict`."""
     data = make_data(
         x, None, None, batch_size=batch_size, steps_per_epoch=_steps(steps), shuffle=False,

@@ -508,4 +508,3 @@ def clone_model(
 
 registry.add_builtins("keras", {"Model": Model, "Functional": Functional})
 registry.add_builtins("keras.models", {"Model": Model, "Functional": Functional})
-

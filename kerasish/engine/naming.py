@@ -41,7 +41,5 @@ def name_for(obj: Any, name: str | None) -> str:
     if name is None:
         return unique_name(to_snake_case(type(obj).__name__).lstrip("_"))
     if not isinstance(name, str) or "/" in name:
-        raise ValueError(
-            f"{type(obj).__name__}: a name is a string without '/', got {name!r}."
-        )
+        raise ValueError(f"{type(obj).__name__}: a name is a string without '/', got {name!r}.")
     return name

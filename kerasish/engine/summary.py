@@ -74,7 +74,10 @@ def _rows(
 ) -> list[list[str]]:
     rows = []
     for layer in layers:
-        cells = [f"{indent}{layer.name} ({getattr(layer, 'class_name', type(layer).__name__)})", _shape_text(layer)]
+        cells = [
+            f"{indent}{layer.name} ({getattr(layer, 'class_name', type(layer).__name__)})",
+            _shape_text(layer),
+        ]
         if not hasattr(layer, "weights"):
             cells.append("0")
         elif layer.built or layer.weights:
@@ -131,9 +134,7 @@ def _table(titles: list[str], rows: list[list[str]], line_length: int) -> list[s
     text = [rule("┏", "┳", "┓", "━"), *lines(titles, "┃"), rule("┡", "╇", "┩", "━")]
     for i, row in enumerate(rows):
         text.extend(lines(row, "│"))
-        text.append(
-            rule("├", "┼", "┤", "─") if i + 1 < len(rows) else rule("└", "┴", "┘", "─")
-        )
+        text.append(rule("├", "┼", "┤", "─") if i + 1 < len(rows) else rule("└", "┴", "┘", "─"))
     return text
 
 

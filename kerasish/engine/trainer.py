@@ -234,9 +234,7 @@ class Trainer:
     # --- compiled steps -----------------------------------------------------------------------------
 
     def _backend(self) -> Any:
-        return choose_backend(
-            "eager" if self.run_eagerly or self.jit_compile is False else None
-        )
+        return choose_backend("eager" if self.run_eagerly or self.jit_compile is False else None)
 
     def _function(self, kind: str) -> Any:
         """Return the step called `kind` as the backend in charge runs it."""

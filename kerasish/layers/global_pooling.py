@@ -1,0 +1,216 @@
+"""Pooling over all places (Global...) or over a fixed number of bins (Adaptive...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.layers.convolutional import as_sizes
+
+
+class BaseGlobalPooling(Layer):
+    """What global pooling shares.
+
+    Args:
+        data_format: "channels_last" or "channels_first".
+        keepdims: whether the spatial axes stay, with size 1.
+    """
+
+    rank: int
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.data_format = config.standardize_data_format(data_format)
+        self.keepdims = keepdims
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        start = 1 if self.data_format == "channels_last" else 2
+        return tuple(range(start, start + self.rank))
+
+
+class _GlobalAverage(BaseGlobalPooling):
+    def call(self, inputs: Any) -> Any:
+        """Average."""
+        return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
+
+
+class _GlobalMax(BaseGlobalPooling):
+    def call(self, inputs: Any) -> Any:
+        """Pick the largest."""
+        return ops.max(inputs, axis=self._axes, keepdims=self.keepdims)
+
+
+class GlobalAveragePooling1D(BaseGlobalPooling):
+    """The mean over all steps; steps that a mask leaves out do not count.
+
+    Shape: (n, steps, channels) -> (n, channels).
+    """
+
+    example = {"args": {}, "shape": (2, 4, 3)}
+    rank = 1
+
+    def __init__(
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format, keepdims, **kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        """Average."""
+        if mask is None:
+            return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
+        last = self.data_format == "channels_last"
+        counted = ops.expand_dims(ops.cast(mask, inputs.dtype), 2 if last else 1)
+        total = ops.sum(ops.multiply(inputs, counted), axis=self._axes, keepdims=self.keepdims)
+        return ops.divide(total, ops.sum(counted, axis=self._axes, keepdims=self.keepdims))
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return None: no steps are left."""
+        return None
+
+
+class GlobalAveragePooling2D(_GlobalAverage):
+    """The mean of each channel's picture.
+
+    Shape: (n, height, width, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalAveragePooling2D().compute_output_shape((None, 7, 7, 64))
+        (None, 64)
+    """
+
+    example = {"args": {}, "shape": (2, 4, 3, 3)}
+    rank = 2
+
+
+class GlobalAveragePooling3D(_GlobalAverage):
+    """The mean of each channel's volume.
+
+    Shape: (n, depth, height, width, channels) -> (n, channels).
+    """
+
+    example = {"args": {"keepdims": True}, "shape": (2, 2, 4, 3, 3)}
+    rank = 3
+
+
+class GlobalMaxPooling1D(_GlobalMax):
+    """The largest element over all steps.
+
+    Shape: (n, steps, channels) -> (n, channels).
+    """
+
+    example = {"args": {}, "shape": (2, 4, 3)}
+    rank = 1
+
+
+class GlobalMaxPooling2D(_GlobalMax):
+    """The largest element of each channel's picture.
+
+    Shape: (n, height, width, channels) -> (n, channels).
+    """
+
+    example = {"args": {}, "shape": (2, 4, 3, 3)}
+    rank = 2
+
+
+class GlobalMaxPooling3D(_GlobalMax):
+    """The largest element of each channel's volume.
+
+    Shape: (n, depth, height, width, channels) -> (n, channels).
+    """
+
+    example = {"args": {}, "shape": (2, 2, 4, 3, 3)}
+    rank = 3
+
+
+class BaseAdaptivePooling(Layer):
+    """What pooling over a fixed number of bins shares.
+
+    Args:
+        output_size: the number of bins: a number >= 1, or one for each spatial axis.
+    """
+
+    rank: int
+    _pool: Any = None
+
+    def __init__(self, output_size: Any, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.output_size = as_sizes(output_size, self.rank, "output_size", self._who())
+        self.data_format = config.standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def call(self, inputs: Any) -> Any:
+        """Pool."""
+        return type(self)._pool(inputs, self.output_size, self.data_format)
+
+
+class AdaptiveAveragePooling1D(BaseAdaptivePooling):
+    """The means of `output_size` bins of steps.
+
+    Shape: (n, steps, channels) -> (n, output_size, channels).
+    """
+
+    example = {"args": {"output_size": 2}, "shape": (2, 5, 3)}
+    rank = 1
+    _pool = staticmethod(ops.adaptive_average_pool)
+
+
+class AdaptiveAveragePooling2D(BaseAdaptivePooling):
+    """The means of `output_size` bins along two axes.
+
+    Shape: (n, height, width, channels) -> (n, *output_size, channels).
+    """
+
+    example = {"args": {"output_size": (2, 3)}, "shape": (2, 4, 5, 3)}
+    rank = 2
+    _pool = staticmethod(ops.adaptive_average_pool)
+
+
+class AdaptiveAveragePooling3D(BaseAdaptivePooling):
+    """The means of `output_size` bins along three axes.
+
+    Shape: (n, depth, height, width, channels) -> (n, *output_size, channels).
+    """
+
+    example = {"args": {"output_size": 2}, "shape": (1, 4, 4, 4, 2)}
+    rank = 3
+    _pool = staticmethod(ops.adaptive_average_pool)
+
+
+class AdaptiveMaxPooling1D(BaseAdaptivePooling):
+    """The largest elements of `output_size` bins of steps.
+
+    Shape: (n, steps, channels) -> (n, output_size, channels).
+    """
+
+    example = {"args": {"output_size": 2}, "shape": (2, 5, 3)}
+    rank = 1
+    _pool = staticmethod(ops.adaptive_max_pool)
+
+
+class AdaptiveMaxPooling2D(BaseAdaptivePooling):
+    """The largest elements of `output_size` bins along two axes.
+
+    Shape: (n, height, width, channels) -> (n, *output_size, channels).
+    """
+
+    example = {"args": {"output_size": (2, 3)}, "shape": (2, 4, 5, 3)}
+    rank = 2
+    _pool = staticmethod(ops.adaptive_max_pool)
+
+
+class AdaptiveMaxPooling3D(BaseAdaptivePooling):
+    """The largest elements of `output_size` bins along three axes.
+
+    Shape: (n, depth, height, width, channels) -> (n, *output_size, channels).
+    """
+
+    example = {"args": {"output_size": 2}, "shape": (1, 4, 4, 4, 2)}
+    rank = 3
+    _pool = staticmethod(ops.adaptive_max_pool)

@@ -1,0 +1,245 @@
+"""Layers that merge several inputs into one, and functions that do the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+class _Merge(Layer):
+    """Meets inputs element by element; lower ranks get axes of size 1 after the batch's."""
+
+    example: Any = {"args": {}, "shape": [(2, 3), (2, 3)]}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Check the number of inputs."""
+        if not isinstance(input_shape, (list, tuple)) or not all(
+            isinstance(s, (list, tuple)) for s in input_shape
+        ):
+            raise ValueError(f"{self._who()}: give a list of inputs, got shape {input_shape}.")
+        if len(input_shape) < 1:
+            raise ValueError(f"{self._who()}: expected at least one input, got none.")
+
+    def call(self, inputs: Any) -> Any:
+        """Merge."""
+        if not isinstance(inputs, (list, tuple)):
+            raise ValueError(f"{self._who()}: give a list of inputs.")
+        rank = max(len(x.shape) for x in inputs)
+        aligned = [self._align(x, rank) for x in inputs]
+        return self._merge(aligned)
+
+    def _align(self, x: Any, rank: int) -> Any:
+        missing = rank - len(x.shape)
+        if not missing:
+            return x
+        return ops.reshape(x, (x.shape[0], *(1,) * missing, *x.shape[1:]))
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} defines no merge.")
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the places at which every input that has a mask is real."""
+        masks = [m for m in mask or [] if m is not None]
+        if not masks:
+            return None
+        joined = masks[0]
+        for m in masks[1:]:
+            joined = ops.logical_and(joined, m)
+        return joined
+
+
+def _folded(meet: Any, inputs: list[Any]) -> Any:
+    result = inputs[0]
+    for x in inputs[1:]:
+        result = meet(result, x)
+    return result
+
+
+class Add(_Merge):
+    """The sum of the inputs."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return _folded(ops.add, inputs)
+
+
+class Subtract(_Merge):
+    """The first input less the second."""
+
+    def build(self, input_shape: Any) -> None:
+        """Check that there are two inputs."""
+        super().build(input_shape)
+        if len(input_shape) != 2:
+            raise ValueError(f"{self._who()}: takes two inputs, got {len(input_shape)}.")
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return ops.subtract(inputs[0], inputs[1])
+
+
+class Multiply(_Merge):
+    """The product of the inputs."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return _folded(ops.multiply, inputs)
+
+
+class Average(_Merge):
+    """The mean of the inputs."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return ops.divide(_folded(ops.add, inputs), float(len(inputs)))
+
+
+class Maximum(_Merge):
+    """The largest of the inputs."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return _folded(ops.maximum, inputs)
+
+
+class Minimum(_Merge):
+    """The smallest of the inputs."""
+
+    def _merge(self, inputs: list[Any]) -> Any:
+        return _folded(ops.minimum, inputs)
+
+
+class Concatenate(_Merge):
+    """The inputs side by side along an axis.
+
+    Args:
+        axis: along which they may differ in size.
+    """
+
+    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis
+
+    def build(self, input_shape: Any) -> None:
+        """Check that the shapes agree but for the axis."""
+        super().build(input_shape)
+        first = [s for i, s in enumerate(input_shape[0]) if i != self.axis % len(input_shape[0])]
+        for shape in input_shape[1:]:
+            other = [s for i, s in enumerate(shape) if i != self.axis % len(shape)]
+            if len(shape) != len(input_shape[0]) or any(
+                a != b and None not in (a, b) for a, b in zip(first, other)
+            ):
+                raise ShapeError(
+                    f"{self._who()}: shapes may differ along axis {self.axis} only, got "
+                    f"{[tuple(s) for s in input_shape]}."
+                )
+
+    def call(self, inputs: Any) -> Any:
+        """Join."""
+        return ops.concatenate(list(inputs), axis=self.axis)
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return the masks joined likewise."""
+        if mask is None or all(m is None for m in mask):
+            return None
+        full = []
+        for x, m in zip(inputs, mask):
+            if m is None:
+                m = ops.cast(ops.ones_like(x), "bool")
+            elif len(m.shape) < len(x.shape):
+                m = ops.logical_or(ops.expand_dims(m, -1), ops.cast(ops.zeros_like(x), "bool"))
+            full.append(m)
+        return ops.all(ops.concatenate(full, axis=self.axis), axis=-1)
+
+
+class Dot(_Merge):
+    """Sums of products over an axis of each of two inputs, example by example.
+
+    Args:
+        axes: the axis of both, or one for each.
+        normalize: whether each is divided by its length along the axis first (cosine).
+    """
+
+    example = {"args": {"axes": 1}, "shape": [(2, 3), (2, 3)]}
+
+    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axes = tuple(axes) if isinstance(axes, (list, tuple)) else axes
+        self.normalize = normalize
+
+    def _pair(self, x: Any, y: Any) -> tuple[int, int]:
+        a, b = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
+        return a % len(x), b % len(y)
+
+    def build(self, input_shape: Any) -> None:
+        """Check that the axes have one size."""
+        super().build(input_shape)
+        if len(input_shape) != 2:
+            raise ValueError(f"{self._who()}: takes two inputs, got {len(input_shape)}.")
+        x, y = input_shape
+        a, b = self._pair(x, y)
+        if x[a] != y[b]:
+            raise ShapeError(
+                f"{self._who()}: axis {a} of {tuple(x)} and axis {b} of {tuple(y)} must have one "
+                "size."
+            )
+
+    def call(self, inputs: Any) -> Any:
+        """Multiply and sum."""
+        x, y = inputs
+        a, b = self._pair(x.shape, y.shape)
+        if self.normalize:
+            x, y = ops.normalize(x, axis=a), ops.normalize(y, axis=b)
+        left = [i for i in range(1, len(x.shape)) if i != a]
+        right = [i for i in range(1, len(y.shape)) if i != b]
+        n, size = x.shape[0], x.shape[a]
+        rows = ops.reshape(ops.transpose(x, (0, *left, a)), (n, -1, size))
+        columns = ops.reshape(ops.transpose(y, (0, b, *right)), (n, size, -1))
+        product = ops.matmul(rows, columns)
+        shape = (n, *(x.shape[i] for i in left), *(y.shape[i] for i in right))
+        return ops.reshape(product, shape if len(shape) > 1 else (n, 1))
+
+    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+        """Return None: a sum over an axis has no padding left."""
+        return None
+
+
+def add(inputs: Any, **kwargs: Any) -> Any:
+    """Return the sum of the inputs."""
+    return Add(**kwargs)(inputs)
+
+
+def subtract(inputs: Any, **kwargs: Any) -> Any:
+    """Return the first input less the second."""
+    return Subtract(**kwargs)(inputs)
+
+
+def multiply(inputs: Any, **kwargs: Any) -> Any:
+    """Return the product of the inputs."""
+    return Multiply(**kwargs)(inputs)
+
+
+def average(inputs: Any, **kwargs: Any) -> Any:
+    """Return the mean of the inputs."""
+    return Average(**kwargs)(inputs)
+
+
+def maximum(inputs: Any, **kwargs: Any) -> Any:
+    """Return the largest of the inputs."""
+    return Maximum(**kwargs)(inputs)
+
+
+def minimum(inputs: Any, **kwargs: Any) -> Any:
+    """Return the smallest of the inputs."""
+    return Minimum(**kwargs)(inputs)
+
+
+def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+    """Return the inputs side by side along an axis."""
+    return Concatenate(axis, **kwargs)(inputs)
+
+
+def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
+    """Return sums of products over an axis of each of two inputs."""
+    return Dot(axes, **kwargs)(inputs)

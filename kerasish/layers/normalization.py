@@ -1,0 +1,212 @@
+"""Layers that normalise: BatchNormalization, LayerNormalization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import constraints, initializers, ops, regularizers
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.ops.op import normalize_axes
+
+
+class BatchNormalization(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over the batch.
+
+    In training they are the batch's own, and running means of them are kept:
+    moving = moving * momentum + batch's * (1 - momentum). Otherwise the running ones count.
+
+    Args:
+        axis: the axis of the features.
+        momentum: of the running means, 0 <= momentum < 1.
+        epsilon: added to the variance.
+        center, scale: whether there are beta and gamma.
+
+    Source: Ioffe & Szegedy, ICML 2015.
+    """
+
+    example = {"args": {}, "shape": (4, 3)}
+
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: float = 0.99,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        renorm: bool = False,
+        renorm_clipping: Any = None,
+        renorm_momentum: float = 0.99,
+        synchronized: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if renorm or renorm_clipping:
+            raise ValueError(f"{self._who()}: kerasish has no batch renormalisation.")
+        axis = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
+        if not isinstance(axis, int):
+            raise ValueError(f"{self._who()}: axis is one number, got {axis!r}.")
+        self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
+        self.center, self.scale, self.synchronized = center, scale, synchronized
+        self.renorm, self.renorm_clipping = renorm, renorm_clipping
+        self.renorm_momentum = renorm_momentum
+        self.beta_initializer = initializers.get(beta_initializer)
+        self.gamma_initializer = initializers.get(gamma_initializer)
+        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
+        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+        self.beta_regularizer = regularizers.get(beta_regularizer)
+        self.gamma_regularizer = regularizers.get(gamma_regularizer)
+        self.beta_constraint = constraints.get(beta_constraint)
+        self.gamma_constraint = constraints.get(gamma_constraint)
+        self.supports_masking = True
+        self.gamma = self.beta = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make gamma, beta and the running moments."""
+        size = (input_shape[self.axis],)
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape=size, name="gamma", initializer=self.gamma_initializer,
+                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
+                autocast=False,
+            )  # fmt: skip
+        if self.center:
+            self.beta = self.add_weight(
+                shape=size, name="beta", initializer=self.beta_initializer,
+                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
+                autocast=False,
+            )  # fmt: skip
+        self.moving_mean = self.add_weight(
+            shape=size, name="moving_mean", initializer=self.moving_mean_initializer,
+            trainable=False, autocast=False,
+        )  # fmt: skip
+        self.moving_variance = self.add_weight(
+            shape=size, name="moving_variance", initializer=self.moving_variance_initializer,
+            trainable=False, autocast=False,
+        )  # fmt: skip
+        self.input_spec = InputSpec(
+            ndim=len(input_shape), axes={self.axis % len(input_shape): input_shape[self.axis]}
+        )
+
+    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        """Normalise."""
+        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        rank = len(x.shape)
+        axis = self.axis % rank
+        if training and self.trainable:
+            mean, variance = self._moments(x, axis, mask)
+            self._move(self.moving_mean, mean)
+            self._move(self.moving_variance, variance)
+        else:
+            mean, variance = self.moving_mean.value, self.moving_variance.value
+        shape = [x.shape[i] if i == axis else 1 for i in range(rank)]
+        factor = ops.rsqrt(ops.add(variance, self.epsilon))
+        if self.gamma is not None:
+            factor = ops.multiply(factor, self.gamma)
+        centred = ops.subtract(x, ops.reshape(mean, shape))
+        y = ops.multiply(centred, ops.reshape(factor, shape))
+        if self.beta is not None:
+            y = ops.add(y, ops.reshape(self.beta, shape))
+        return ops.cast(y, inputs.dtype)
+
+    def _moments(self, x: Any, axis: int, mask: Any) -> tuple[Any, Any]:
+        axes = tuple(i for i in range(len(x.shape)) if i != axis)
+        if mask is None:
+            mean = ops.mean(x, axes, keepdims=True)
+            variance = ops.mean(ops.square(ops.subtract(x, mean)), axes)
+            return ops.reshape(mean, variance.shape), variance
+        weights = ops.cast(mask, x.dtype)
+        while len(weights.shape) < len(x.shape):
+            weights = ops.expand_dims(weights, -1)
+        spread = ops.multiply(weights, ops.ones(x.shape, x.dtype))
+        count = ops.maximum(ops.sum(spread, axes, keepdims=True), 1e-7)
+        mean = ops.divide(ops.sum(ops.multiply(x, spread), axes, keepdims=True), count)
+        away = ops.multiply(ops.square(ops.subtract(x, mean)), spread)
+        variance = ops.divide(ops.sum(away, axes, keepdims=True), count)
+        size = (x.shape[axis],)
+        return ops.reshape(mean, size), ops.reshape(variance, size)
+
+    def _move(self, moving: Any, batch: Any) -> None:
+        fixed = ops.stop_gradient(batch)
+        kept = ops.multiply(moving, self.momentum)
+        moving.assign(ops.add(kept, ops.multiply(fixed, 1.0 - self.momentum)))
+
+
+class LayerNormalization(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of each example.
+
+    Args:
+        axis: the axis or axes over which the moments are taken.
+        epsilon: added to the variance.
+        center, scale: whether there are beta and gamma.
+
+    Source: Ba, Kiros & Hinton, arXiv 1607.06450.
+    """
+
+    example = {"args": {}, "shape": (2, 3, 4)}
+
+    def __init__(
+        self,
+        axis: Any = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
+        self.epsilon, self.center, self.scale = float(epsilon), center, scale
+        self.beta_initializer = initializers.get(beta_initializer)
+        self.gamma_initializer = initializers.get(gamma_initializer)
+        self.beta_regularizer = regularizers.get(beta_regularizer)
+        self.gamma_regularizer = regularizers.get(gamma_regularizer)
+        self.beta_constraint = constraints.get(beta_constraint)
+        self.gamma_constraint = constraints.get(gamma_constraint)
+        self.supports_masking = True
+        self.gamma = self.beta = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make gamma and beta, of the sizes of the axes."""
+        axes = normalize_axes(self.axis, len(input_shape), self._who())
+        shape = tuple(input_shape[a] for a in axes)
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape=shape, name="gamma", initializer=self.gamma_initializer,
+                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
+                autocast=False,
+            )  # fmt: skip
+        if self.center:
+            self.beta = self.add_weight(
+                shape=shape, name="beta", initializer=self.beta_initializer,
+                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
+                autocast=False,
+            )  # fmt: skip
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        axes = normalize_axes(self.axis, len(x.shape), self._who())
+        mean = ops.mean(x, axes, keepdims=True)
+        centred = ops.subtract(x, mean)
+        variance = ops.mean(ops.square(centred), axes, keepdims=True)
+        y = ops.multiply(centred, ops.rsqrt(ops.add(variance, self.epsilon)))
+        shape = [s if i in axes else 1 for i, s in enumerate(x.shape)]
+        if self.gamma is not None:
+            y = ops.multiply(y, ops.reshape(self.gamma, shape))
+        if self.beta is not None:
+            y = ops.add(y, ops.reshape(self.beta, shape))
+        return ops.cast(y, inputs.dtype)

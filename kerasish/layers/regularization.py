@@ -1,0 +1,166 @@
+"""Layers that disturb training on purpose: dropout and noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish import ops, random
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.random import SeedGenerator
+
+
+def _share(rate: float, who: str) -> float:
+    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or not 0 <= rate <= 1:
+        raise ValueError(f"{who}: rate must be a share, 0 <= rate <= 1, got {rate!r}.")
+    return rate
+
+
+class Dropout(Layer):
+    """In training: each element 0 with probability `rate`, else divided by 1 - rate.
+
+    Args:
+        rate: share of elements dropped, 0 <= rate <= 1.
+        noise_shape: shape of the mask, which broadcasts to the input's; None sizes are the
+            input's.
+        seed: of the masks; None: drawn.
+
+    Source: Srivastava et al., JMLR 15 (2014).
+    """
+
+    example = {"args": {"rate": 0.5}, "shape": (2, 3)}
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
+        self.supports_masking = True
+        self.built = True
+        if rate > 0:
+            self.seed_generator = SeedGenerator(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Drop elements in training."""
+        if not training or self.rate == 0:
+            return inputs
+        return random.dropout(
+            inputs, self.rate, noise_shape=self._noise_shape(inputs), seed=self.seed_generator
+        )
+
+    def _noise_shape(self, inputs: Any) -> Any:
+        return self.noise_shape
+
+
+class _SpatialDropout(Dropout):
+    rank = 0
+
+    def __init__(
+        self, rate: float, seed: int | None = None, name: str | None = None, dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        config.pop("noise_shape", None)
+        return config
+
+    def _noise_shape(self, inputs: Any) -> Any:
+        shape = inputs.shape
+        if getattr(self, "data_format", "channels_last") == "channels_first":
+            return (shape[0], shape[1], *(1,) * self.rank)
+        return (shape[0], *(1,) * self.rank, shape[-1])
+
+
+class SpatialDropout1D(_SpatialDropout):
+    """Dropout of whole channels. Shape: (n, steps, channels) -> the same.
+
+    Source: Tompson et al., CVPR 2015.
+    """
+
+    example = {"args": {"rate": 0.5}, "shape": (2, 3, 4)}
+    rank = 1
+
+
+class SpatialDropout2D(_SpatialDropout):
+    """Dropout of whole channels of pictures. Shape: (n, h, w, channels) -> the same."""
+
+    example = {"args": {"rate": 0.5}, "shape": (2, 3, 2, 4)}
+    rank = 2
+
+    def __init__(
+        self, rate: float, data_format: str | None = None, seed: int | None = None,
+        name: str | None = None, dtype: Any = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
+        self.data_format = data_format or "channels_last"
+
+
+class SpatialDropout3D(SpatialDropout2D):
+    """Dropout of whole channels of volumes. Shape: (n, d, h, w, channels) -> the same."""
+
+    example = {"args": {"rate": 0.5}, "shape": (2, 3, 2, 2, 4)}
+    rank = 3
+
+
+class GaussianNoise(Layer):
+    """In training: x plus normal numbers of mean 0.
+
+    Args:
+        stddev: their standard deviation, >= 0.
+        seed: of the noise; None: drawn.
+    """
+
+    example = {"args": {"stddev": 0.1}, "shape": (2, 3)}
+
+    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if stddev < 0:
+            raise ValueError(f"{self._who()}: stddev must be >= 0, got {stddev}.")
+        self.stddev, self.seed = stddev, seed
+        self.supports_masking = True
+        self.built = True
+        if stddev > 0:
+            self.seed_generator = SeedGenerator(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Add noise in training."""
+        if not training or self.stddev == 0:
+            return inputs
+        noise = random.normal(
+            inputs.shape, 0.0, self.stddev, dtype=inputs.dtype, seed=self.seed_generator
+        )
+        return ops.add(inputs, noise)
+
+
+class GaussianDropout(Layer):
+    """In training: x times normal numbers of mean 1 and variance rate / (1 - rate).
+
+    Args:
+        rate: as for Dropout, 0 <= rate < 1.
+        seed: of the noise; None: drawn.
+    """
+
+    example = {"args": {"rate": 0.3}, "shape": (2, 3)}
+
+    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate, self.seed = _share(rate, self._who()), seed
+        self.supports_masking = True
+        self.built = True
+        if rate > 0:
+            self.seed_generator = SeedGenerator(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Multiply by noise in training."""
+        if not training or self.rate == 0:
+            return inputs
+        deviation = math.sqrt(self.rate / (1 - self.rate))
+        noise = random.normal(
+            inputs.shape, 1.0, deviation, dtype=inputs.dtype, seed=self.seed_generator
+        )
+        return ops.multiply(inputs, noise)
