@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
+from typing import Any
 
+DEFAULT_BACKEND = "eager"
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -14,14 +16,18 @@ class _Settings:
     epsilon = 1e-7
     image_data_format = "channels_last"
     backend = os.environ.get("KERASISH_BACKEND", "")
+    flash_attention: bool | None = None
     interactive_logging = True
     traceback_filtering = True
     max_epochs: int | None = None
     max_steps_per_epoch: int | None = None
     seed: int | None = None
+    explain = False
     threads: int | None = None
     draws = itertools.count()
     seeded: list[Callable[[], None]] = []
+    read_policy: Callable[[], Any]
+    write_policy: Callable[[Any], None]
 
 
 def floatx() -> str:
@@ -69,14 +75,63 @@ def standardize_data_format(data_format: str | None) -> str:
     return str(data_format)
 
 
-def backend_name() -> str:
-    """Return the name of the backend that new models use ("" for the default)."""
-    return _Settings.backend
+def backend() -> str:
+    """Return the name of the backend that runs models: "eager", "static", or a package's own."""
+    return _Settings.backend or DEFAULT_BACKEND
 
 
-def set_backend_name(name: str) -> None:
-    """Remember the name of the backend that new models use."""
-    _Settings.backend = name
+def set_backend(backend: str) -> None:
+    """Choose the backend that runs models from their next step on.
+
+    The name is looked up when a step is needed, so that a backend may be registered after this.
+
+    Args:
+        backend: "eager", "static", a name registered with `kerasish.backends`, or one from an
+            installed package's entry-point group `kerasish.backends`.
+    """
+    if not isinstance(backend, str) or not backend:
+        raise ValueError(f"set_backend: expected the name of a backend, got {backend!r}.")
+    _Settings.backend = backend
+
+
+def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+    """Let `dtype_policy` and `set_dtype_policy` call the room that knows dtype policies."""
+    _Settings.read_policy = staticmethod(read)  # type: ignore[assignment]
+    _Settings.write_policy = staticmethod(write)  # type: ignore[assignment]
+
+
+def dtype_policy() -> Any:
+    """Return the dtype policy that new layers take."""
+    return _Settings.read_policy()
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy."""
+    _Settings.write_policy(policy)
+
+
+def enable_flash_attention() -> None:
+    """Let attention layers use a fused kernel where the backend has one."""
+    _Settings.flash_attention = True
+
+
+def disable_flash_attention() -> None:
+    """Keep attention layers from using a fused kernel."""
+    _Settings.flash_attention = False
+
+
+def is_flash_attention_enabled() -> bool | None:
+    """Return what was chosen for fused attention kernels; None: the backend decides."""
+    return _Settings.flash_attention
+
+
+def is_nnx_enabled() -> bool:
+    """Return False: kerasish does not build on JAX's NNX."""
+    return False
+
+
+def enable_unsafe_deserialization() -> None:
+    """Accepted for Keras's sake: kerasish runs no code from files in any mode."""
 
 
 def is_interactive_logging_enabled() -> bool:
@@ -141,6 +196,21 @@ def set_threads(threads: int | None) -> None:
 def threads() -> int | None:
     """Return the number of `set_threads`, or None where it was left to the machine."""
     return _Settings.threads
+
+
+def explain_compiles(enabled: bool = True) -> None:
+    """Print a line for each compilation: what is compiled, and why it was not compiled already."""
+    _Settings.explain = bool(enabled)
+
+
+def is_explaining_compiles() -> bool:
+    """Return whether compilations are explained (KERASISH_DEBUG=1 does it, too)."""
+    return _Settings.explain or is_debugging()
+
+
+def is_debugging() -> bool:
+    """Return whether KERASISH_DEBUG asks for graphs, passes and plans to be printed."""
+    return os.environ.get("KERASISH_DEBUG", "0") not in ("", "0")
 
 
 def set_seed(seed: int | None) -> None:

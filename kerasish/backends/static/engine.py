@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasish import tree
+from kerasish import config, tree
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
-from kerasish.graph.ir import Value
+from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
 from kerasish.graph.passes.fuse import fuse_loops
@@ -83,7 +84,11 @@ class CompiledStep:
         with self._guard:
             call = self._made.get(key)
             if call is None or call.threads != native.get_threads():
-                call = CompiledCall(trace(self.function, *args), self.eager, self.optimize)
+                if config.is_explaining_compiles():
+                    say(f"compiling {self.name}: {explain(key, list(self._made))}")
+                call = CompiledCall(
+                    trace(self.function, *args), self.eager, self.optimize, self.name
+                )
                 self._made[key] = call
             return call
 
@@ -113,6 +118,38 @@ class CompiledStep:
         return [c.executable for c in self._made.values()]
 
 
+def say(text: str) -> None:
+    """Print a line for whoever asked to be told."""
+    print(f"kerasish: {text}", file=sys.stderr)
+
+
+def show_pass(name: str, before: Graph, after: Graph) -> None:
+    """Print what a pass has done."""
+    say(f"{name}: {len(before.nodes)} -> {len(after.nodes)} nodes")
+
+
+def explain(key: Any, known: list[Any]) -> str:
+    """Return in what a signature differs from the nearest one that is compiled already."""
+    if not known:
+        return "first call"
+
+    def parts(k: Any) -> list[Any]:
+        return list(k) if isinstance(k, tuple) else [k]
+
+    def differences(other: Any) -> list[str]:
+        left, right = parts(key), parts(other)
+        if len(left) != len(right):
+            return [f"{len(left)} arguments instead of {len(right)}"]
+        return [
+            f"argument {i}: {a} instead of {b}"
+            for i, (a, b) in enumerate(zip(left, right))
+            if a != b
+        ]
+
+    found = min((differences(k) for k in known), key=len)
+    return "; ".join(found) or "another number of threads"
+
+
 def signature(x: Any) -> Any:
     """Return what a compiled step depends on of an argument."""
     if type(x) is np.ndarray:
@@ -133,9 +170,13 @@ def signature(x: Any) -> Any:
 class CompiledCall:
     """One traced and compiled signature of a step."""
 
-    def __init__(self, traced: Traced, eager: Eager, level: str) -> None:
-        graph = run_passes(traced.graph, level)
-        graph = drop_dead(fuse_loops(graph)) if level == "fast_run" else graph
+    def __init__(self, traced: Traced, eager: Eager, level: str, name: str = "step") -> None:
+        watch = show_pass if config.is_debugging() else None
+        if watch is not None:
+            say(f"{name}: traced\n{traced.graph}")
+        self.traced_graph = traced.graph
+        graph = run_passes(traced.graph, level, watch)
+        self.graph = graph = drop_dead(fuse_loops(graph)) if level == "fast_run" else graph
         self.threads = native.get_threads()
         self.traced = traced
         inputs = graph.inputs[traced.arguments :]
@@ -154,6 +195,8 @@ class CompiledCall:
                 homes[old] = v._home.array
             updates.append((old, new))
         self.executable = Executable(graph, homes, updates, eager.kernel)
+        if watch is not None:
+            say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, Place) and len(self.results) == 1
         self._nothing = traced.structure is None
 

@@ -204,6 +204,16 @@ class Executable:
         close()
         return parts
 
+    def describe(self) -> str:
+        """Return the units in order, and how much memory they share."""
+        lines = [
+            f"  {'native' if u.native else 'numpy '} {u.name} -> "
+            + ", ".join(f"{v.dtype}{list(v.shape)}" for v in u.writes)
+            for u in self.units
+        ]
+        plan = self.memory.plan
+        return "\n".join([*lines, f"  arena {plan.nbytes:,} bytes, unshared {plan.naive:,}"])
+
     def output(self, v: Value) -> Any:
         """Return a copy of an output of the last run."""
         return np.array(view_of(self.memory.locate(v), v))
