@@ -1,0 +1,53 @@
+"""Optimizers by name: Keras's `optimizers` module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish.optimizers.adam import Adam as Adam
+from kerasish.optimizers.adamw import AdamW as AdamW
+from kerasish.optimizers.optimizer import Optimizer as Optimizer
+from kerasish.optimizers.rmsprop import RMSprop as RMSprop
+from kerasish.optimizers.sgd import SGD as SGD
+from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_keras_object
+
+_CLASSES = (Optimizer, SGD, RMSprop, Adam, AdamW)
+add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
+add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
+
+
+def get(identifier: Any) -> Optimizer:
+    """Return the optimizer for a name, a config, a class or an object.
+
+    Raises:
+        ValueError: a name that is not known; the message lists the nearest known ones.
+
+    Example:
+        >>> get("adam").name, get("SGD").name
+        ('adam', 'sgd')
+    """
+    if isinstance(identifier, Optimizer):
+        return identifier
+    if isinstance(identifier, str):
+        names = BUILTINS["keras.optimizers"]
+        identifier = identifier if identifier in names else identifier.lower()
+    made = get_by_name(identifier, "keras.optimizers", "optimizer")
+    if not hasattr(made, "apply"):
+        raise ValueError(f"Expected an optimizer, got {identifier!r}.")
+    return made  # type: ignore[no-any-return]
+
+
+def serialize(optimizer: Optimizer) -> Any:
+    """Return an optimizer's config, as files hold it.
+
+    Example:
+        >>> serialize(SGD())["class_name"]
+        'SGD'
+    """
+    return serialize_keras_object(optimizer)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the optimizer that `serialize` was given."""
+    return get_by_name(config, "keras.optimizers", "optimizer", custom_objects)

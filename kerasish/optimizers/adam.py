@@ -1,0 +1,95 @@
+"""Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class Adam(Optimizer):
+    """w - rate * m^ / (sqrt(v^) + epsilon), with running means m of g and v of g^2.
+
+    m^ = m / (1 - beta_1^t) and v^ = v / (1 - beta_2^t) undo the start from zero.
+
+    Args:
+        learning_rate: the step, >= 0.
+        beta_1: the share of itself that m keeps a step, 0 <= beta_1 < 1.
+        beta_2: the same for v.
+        epsilon: keeps the quotient finite (the paper's "epsilon hat").
+        amsgrad: divide by the largest v so far.
+        others: see `Optimizer`.
+
+    Source: Kingma & Ba, Adam: a method for stochastic optimization, ICLR 2015; Reddi, Kale &
+        Kumar, On the convergence of Adam and beyond, ICLR 2018 (amsgrad).
+
+    Example:
+        >>> w = Variable([1.0, 1.0])
+        >>> Adam(0.1).apply([[5.0, -0.01]], [w])
+        >>> [round(float(x), 3) for x in w]
+        [0.9, 1.1]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.amsgrad = amsgrad
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        if self.amsgrad:
+            self._velocity_hats = self.add_optimizer_variables(variables, "velocity_hat")
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        # rate * sqrt(1 - beta_2^t) / (1 - beta_1^t): both corrections in one number.
+        t = self._step(dtype)
+        second = ops.sqrt(ops.subtract(1.0, ops.power(self.beta_2, t)))
+        first = ops.subtract(1.0, ops.power(self.beta_1, t))
+        return ops.divide(ops.multiply(learning_rate, second), first)
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        m, v, *largest = slots
+        m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
+        v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
+        rest = [ops.maximum(largest[0], v)] if largest else []
+        scale = ops.add(ops.sqrt(rest[0] if rest else v), self.epsilon)
+        return ops.subtract(value, ops.divide(ops.multiply(m, c), scale)), m, v, *rest
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "amsgrad": self.amsgrad,
+        }

@@ -1,0 +1,33 @@
+"""Bounds on gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+
+
+def clip_by_norm(x: Any, limit: float) -> Any:
+    """Return x * limit / max(|x|, limit): the norm is at most `limit`.
+
+    Example:
+        >>> [round(float(v), 2) for v in clip_by_norm([3.0, 4.0], 1.0)]
+        [0.6, 0.8]
+    """
+    norm = ops.sqrt(ops.sum(ops.square(x)))
+    return ops.divide(ops.multiply(x, limit), ops.maximum(norm, limit))
+
+
+def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[Any]:
+    """Return the gradients scaled alike so that their common norm is at most `limit`.
+
+    Source: Pascanu, Mikolov & Bengio, On the difficulty of training recurrent neural networks,
+        ICML 2013.
+    """
+    total: Any = None
+    for g in gradients:
+        part = ops.cast(ops.sum(ops.square(g)), "float32")
+        total = part if total is None else ops.add(total, part)
+    factor = ops.divide(limit, ops.maximum(ops.sqrt(total), limit))
+    return [ops.multiply(g, ops.cast(factor, g.dtype)) for g in gradients]

@@ -1,0 +1,95 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class RMSprop(Optimizer):
+    """w - rate * g / sqrt(v + epsilon), with a running mean v of g^2.
+
+    Args:
+        learning_rate: the step, >= 0.
+        rho: the share of itself that v keeps a step, 0 <= rho < 1.
+        momentum: the share of the last step that is kept.
+        epsilon: keeps the quotient finite.
+        centered: divide by the running variance instead of the mean square.
+        others: see `Optimizer`.
+
+    Source: Hinton, Neural networks for machine learning, lecture 6e, 2012.
+
+    Example:
+        >>> w = Variable([1.0])
+        >>> RMSprop(0.1, rho=0.75).apply([[4.0]], [w])
+        >>> round(float(w[0]), 4)
+        0.8
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.0,
+        epsilon: float = 1e-7,
+        centered: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.rho, self.momentum, self.epsilon = rho, momentum, epsilon
+        self.centered = centered
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._velocities = self.add_optimizer_variables(variables, "velocity")
+        if self.momentum > 0:
+            self._momentums = self.add_optimizer_variables(variables, "momentum")
+        if self.centered:
+            self._average_gradients = self.add_optimizer_variables(variables, "average_gradient")
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        return learning_rate
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        v, *others = slots
+        rho, new = self.rho, []
+        v = ops.add(ops.multiply(v, rho), ops.multiply(ops.square(gradient), 1 - rho))
+        spread = v
+        if self.centered:
+            mean = ops.add(ops.multiply(others[-1], rho), ops.multiply(gradient, 1 - rho))
+            spread = ops.subtract(v, ops.square(mean))
+            new.append(mean)
+        step = ops.divide(ops.multiply(gradient, c), ops.sqrt(ops.add(spread, self.epsilon)))
+        if self.momentum > 0:
+            step = ops.add(ops.multiply(others[0], self.momentum), step)
+            new.insert(0, step)
+        return ops.subtract(value, step), v, *new
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "rho": self.rho,
+            "momentum": self.momentum,
+            "epsilon": self.epsilon,
+            "centered": self.centered,
+        }

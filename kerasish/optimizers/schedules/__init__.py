@@ -1,0 +1,1 @@
+"""Learning rates that follow the step."""

@@ -1,0 +1,38 @@
+"""What every learning rate schedule is: a function of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish import ops
+
+
+class LearningRateSchedule:
+    """A function step -> learning rate with a config; subclasses write `__call__` and `get_config`.
+
+    Example:
+        >>> class Halving(LearningRateSchedule):
+        ...     def __call__(self, step):
+        ...         return ops.power(0.5, ops.cast(step, "float32"))
+        >>> float(Halving()(3))
+        0.125
+    """
+
+    def __call__(self, step: Any) -> Any:
+        """Return the learning rate at `step`, a whole number (tensor) from 0 on."""
+        raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """Return the schedule that `get_config` described."""
+        return cls(**config)
+
+
+def as_float(step: Any) -> Any:
+    """Return the step as a float32 tensor."""
+    return ops.cast(ops.convert_to_tensor(step), "float32")
