@@ -151,5 +151,6 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
     return registry.deserialize_keras_object(config, custom_objects)
 
 
+config.keep_dtype_policy(dtype_policy, set_dtype_policy)
 registry.add_builtins("keras", {"DTypePolicy": DTypePolicy, "FloatDTypePolicy": DTypePolicy})
 registry.add_builtins("keras.dtype_policies", {"DTypePolicyMap": DTypePolicyMap})

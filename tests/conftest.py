@@ -33,8 +33,9 @@ def same_start() -> Iterator[None]:
     random.seed(20150327)
     np.random.seed(20150327)
     config.set_seed(20150327)
-    before = (config.floatx(), config.epsilon(), config.image_data_format())
+    before = (config.floatx(), config.epsilon(), config.image_data_format(), config.backend())
     yield
     config.set_floatx(before[0])
     config.set_epsilon(before[1])
     config.set_image_data_format(before[2])
+    config.set_backend(before[3])

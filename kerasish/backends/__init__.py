@@ -18,8 +18,6 @@ from kerasish.backends.static import Static
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import set_default_engine
 
-DEFAULT = "eager"
-
 _factories: dict[str, Callable[[], Backend]] = {"eager": Eager, "static": Static}
 _made: dict[str, Backend] = {}
 _guard = threading.RLock()
@@ -61,7 +59,7 @@ def _find_factory(name: str) -> Callable[[], Any]:
 
 def choose(name: str | None = None) -> Backend:
     """Return the backend called `name`, or the one that the settings name, or the default."""
-    return get(name or config.backend_name() or DEFAULT)
+    return get(name or config.backend())
 
 
 # Single ops outside of any step are applied at once, whatever the backend for steps is.
