@@ -7,10 +7,12 @@ gradient may be asked for carries its `maker`, the record that the reverse pass 
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -418,11 +420,20 @@ def concrete(x: Tensor) -> Any:
     value = x.value
     if type(value.dtype) is str:
         raise TraceError(
-            f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value "
-            "(bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, ops.where, "
+            f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value"
+            f"{_caller()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, ops.where, "
             "ops.while_loop or ops.scan, or compile the model with run_eagerly=True."
         )
     return value
+
+
+def _caller() -> str:
+    """Return " at file:line" of the innermost frame that is not kerasish's own."""
+    own = str(Path(__file__).parent)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+    return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def to_numpy(x: Any) -> Any:
@@ -545,18 +556,62 @@ def _leaves(x: Any) -> list[Any]:
 # --- an op's arguments -------------------------------------------------------------------------
 
 
-def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[list[Tensor], Any]:
+def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], Any]:
     """Return an op's inputs as tensors of fitting dtypes, and its attributes in canonical form."""
+    tensors: Sequence[Tensor]
     if op.promote is None:
-        tensors = [a if type(a) is Tensor else convert(a) for a in args]
+        if len(args) == 1 and type(args[0]) is Tensor:
+            tensors = args
+        else:
+            tensors = [a if type(a) is Tensor else convert(a) for a in args]
     else:
         tensors = _promote(op, args)
     if op.canonical is not None:
-        attrs = op.canonical([t.value.shape for t in tensors], attrs)
+        attrs = _canonical(op, tensors, attrs)
     return tensors, attrs
 
 
-def _is_ready(op: Op, args: Sequence[Any]) -> bool:
+_canonicals: dict[Any, dict[str, Any]] = {}
+
+
+def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes in canonical form; those met before for such shapes are kept."""
+    if len(tensors) == 1:
+        shapes: Any = tensors[0].value.shape
+    else:
+        shapes = tuple([t.value.shape for t in tensors])
+    # 1, 1.0 and True are equal, but not the same attribute: their types are part of the key.
+    values = attrs.values()
+    key = (op, shapes, *values, *map(type, values))
+    try:
+        found = _canonicals.get(key)
+    except TypeError:
+        # An attribute without a hash, such as a list.
+        return op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+    if found is None:
+        found = op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+        if len(_canonicals) >= 4096:
+            _canonicals.clear()
+        _canonicals[key] = found
+    return found.copy()
+
+
+_constant_tensors: dict[Any, Tensor] = {}
+
+
+def _constant(value: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
+    key = (value, like.value.dtype)
+    found = _constant_tensors.get(key)
+    if found is None or value == 0:  # 0.0 and -0.0 are equal
+        found = scalar(value, like.dtype)
+        if len(_constant_tensors) >= 2000:
+            _constant_tensors.clear()
+        _constant_tensors[key] = found
+    return found
+
+
+def _is_ready(args: Sequence[Any]) -> bool:
     """Return whether all are tensors of one floating dtype: nothing to promote."""
     dtype = None
     for a in args:
@@ -570,16 +625,17 @@ def _is_ready(op: Op, args: Sequence[Any]) -> bool:
     return dtype in _FLOATS
 
 
-def _promote(op: Op, args: Sequence[Any]) -> list[Tensor]:
+def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     first = op.promoted
-    if not first and _is_ready(op, args):
-        return list(args)
-    if len(args) == 2 and not first:
-        a, b = args
-        if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
-            return [a, scalar(b, a.dtype)]
-        if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
-            return [scalar(a, b.dtype), b]
+    if not first:
+        if _is_ready(args):
+            return args
+        if len(args) == 2:
+            a, b = args
+            if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
+                return a, _constant(b, a)
+            if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
+                return _constant(a, b), b
     kinds: list[str] = []
     waiting: list[Any] = []
     for i, a in enumerate(args):
@@ -608,7 +664,7 @@ def _promote(op: Op, args: Sequence[Any]) -> list[Tensor]:
 
 def record(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any) -> None:
     """Give the tensors `results` their maker, so that gradients can flow to `inputs`."""
-    maker = Record(op, inputs, attrs, tuple(r.value for r in results))
+    maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
     for t in inputs:
         if t.source is not None:
             _lock(maker, t.source)
