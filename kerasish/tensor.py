@@ -564,6 +564,8 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
             tensors = args
         else:
             tensors = [a if type(a) is Tensor else convert(a) for a in args]
+    elif not op.promoted and _is_ready(args):
+        tensors = args
     else:
         tensors = _promote(op, args)
     if op.canonical is not None:
@@ -627,15 +629,12 @@ def _is_ready(args: Sequence[Any]) -> bool:
 
 def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     first = op.promoted
-    if not first:
-        if _is_ready(args):
-            return args
-        if len(args) == 2:
-            a, b = args
-            if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
-                return a, _constant(b, a)
-            if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
-                return _constant(a, b), b
+    if len(args) == 2 and not first:
+        a, b = args
+        if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
+            return a, _constant(b, a)
+        if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
+            return _constant(a, b), b
     kinds: list[str] = []
     waiting: list[Any] = []
     for i, a in enumerate(args):

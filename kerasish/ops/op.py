@@ -74,6 +74,7 @@ class SymbolicArgument(Exception):  # noqa: N818 (a signal, not an error)
 
 
 REGISTRY: dict[str, Op] = {}
+_missing = object()
 
 
 class Op:
@@ -90,7 +91,11 @@ class Op:
             float), "number" (the same, truth values as int32), or None (left alone). `promoted` is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
+        sparse_gradients: of an op with several outputs, whether `grad` gets None, not zeros, for
+            outputs to which no gradient flows.
     """
+
+    sparse_gradients = False
 
     def __init__(
         self,
@@ -124,6 +129,8 @@ class Op:
         self.defaults = {p.name: p.default for p in attrs if p.default is not p.empty}
         self.input_defaults = {p.name: p.default for p in inputs if p.default is not p.empty}
         self.arity = 1 if self.variadic else len(inputs)
+        self._blank = {name: self.defaults.get(name, _missing) for name in self.attr_names}
+        self._complete = len(self.defaults) == len(self.attr_names)
         plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
         public = [p.replace(kind=plain, annotation=p.empty) for p in (*inputs, *attrs)]
         self.__signature__ = inspect.Signature(public)
@@ -140,7 +147,21 @@ class Op:
             return signal.argument.__kerasish_function__(self, args, attrs)
 
     def bind(self, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return (inputs, attrs) from a call's arguments, defaults filled in."""
+        """Return (inputs, attrs in the kernel's order) from a call's arguments, defaults filled in.
+
+        Raises:
+            TypeError: an argument is missing, unexpected or given twice.
+        """
+        count = len(self.input_names)
+        if self._complete and len(args) == count and attrs.keys() <= self._blank.keys():
+            return args, {**self._blank, **attrs}
+        if self._complete and not attrs and count < len(args) <= count + len(self._blank):
+            return args[:count], {**self._blank, **dict(zip(self.attr_names, args[count:]))}
+        return self._bind_with_care(args, attrs)
+
+    def _bind_with_care(
+        self, args: Sequence[Any], attrs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         names = (*self.input_names, *self.attr_names)
         if len(args) > len(names):
             raise TypeError(f"{self.name}() takes {len(names)} arguments, got {len(args)}.")
@@ -158,7 +179,7 @@ class Op:
         if missing:
             raise TypeError(f"{self.name}() misses the argument {missing[0]!r}.")
         inputs = [values.pop(n) for n in self.input_names if n in values]
-        return inputs, values
+        return inputs, {name: values[name] for name in self.attr_names}
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -203,18 +224,26 @@ def op(
     return make
 
 
+# Types met before that are neither symbolic nor hold what might be: asking again is slow.
+_plain: set[type] = {int, float, bool, str, type(None)}
+
+
 def _symbolic_among(values: Any) -> Any:
     for value in values:
-        if hasattr(type(value), "__kerasish_function__"):
+        kind = type(value)
+        if kind in _plain:
+            continue
+        if hasattr(kind, "__kerasish_function__"):
             return value
-        if type(value) in (list, tuple):
+        if kind is list or kind is tuple:
             found = _symbolic_among(value)
-            if found is not None:
-                return found
-        elif type(value) is dict:
+        elif kind is dict:
             found = _symbolic_among(value.values())
-            if found is not None:
-                return found
+        else:
+            _plain.add(kind)
+            continue
+        if found is not None:
+            return found
     return None
 
 

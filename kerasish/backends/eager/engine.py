@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 from collections.abc import Callable, Sequence
@@ -25,8 +26,28 @@ from kerasish.tensor import (
 )
 
 
+# Before NumPy 2 the setting was the thread's, not the context's.
+_CONTEXTUAL = int(np.__version__.split(".")[0]) >= 2
+
+
 class _Quiet(threading.local):
-    on = False
+    """How kernels run in this thread: `run(kernel, ...)` silences NumPy about NaN and infinity.
+
+    None where NumPy has been silenced already. Entering a context made once costs a tenth of what
+    `np.errstate` does.
+    """
+
+    def __init__(self) -> None:
+        self.run: Any = _with_errstate
+        if _CONTEXTUAL:
+            context = contextvars.copy_context()
+            context.run(np.seterr, all="ignore")
+            self.run = context.run
+
+
+def _with_errstate(kernel: Any, *values: Any, **attrs: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return kernel(*values, **attrs)
 
 
 class Eager(Backend):
@@ -55,23 +76,25 @@ class Eager(Backend):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """Compute `op` now; record it if a gradient may be asked for."""
         tensors, attrs = prepare(op, args, attrs)
-        values = [t.value for t in tensors]
         kernel = self._kernels.get(op) or self.kernel(op)
+        run = self._quiet.run
         try:
-            if self._quiet.on:
-                out = kernel(*values, **attrs)
+            if len(tensors) == 1:
+                value = tensors[0].value
+                out = kernel(value, **attrs) if run is None else run(kernel, value, **attrs)
             else:
-                with np.errstate(all="ignore"):
-                    out = kernel(*values, **attrs)
+                values = [t.value for t in tensors]
+                out = kernel(*values, **attrs) if run is None else run(kernel, *values, **attrs)
         except Exception as error:
             self._explain(op, tensors, attrs, error)
             raise
         if op.outputs == 1:
             result = wrap(out)
-            if op.grad is not None and recording.on:
+            if op.grad is not None:
                 for t in tensors:
                     if t.tracked:
-                        record(op, tensors, attrs, (result,))
+                        if recording.on:
+                            record(op, tensors, attrs, (result,))
                         break
             return result
         results = tuple(wrap(o) for o in out)
@@ -106,12 +129,12 @@ class Eager(Backend):
 
         def step(*args: Any, **kwargs: Any) -> Any:
             journal = Journal()
-            before, self._quiet.on = self._quiet.on, True
+            before, self._quiet.run = self._quiet.run, None
             try:
                 with np.errstate(all="ignore"), using_scope(journal):
                     result = function(*args, **kwargs)
             finally:
-                self._quiet.on = before
+                self._quiet.run = before
             journal.commit()
             return result
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random
+from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_recurrent
+from kerasish.ops.reduce import reduce_sum
 
 Kernel = Any
 
@@ -36,12 +37,35 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
     return np.moveaxis(y.reshape(size, *rest), 0, axis)
 
 
+def _reduce_sum(x: Any, *, axis: Any, keepdims: bool) -> Any:
+    if x.dtype.kind != "f":
+        return reduce_sum.kernel(np, x, axis=axis, keepdims=keepdims)
+    return np.add.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
+
+
+def _reduce_max(x: Any, *, axis: Any, keepdims: bool) -> Any:
+    return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def _reshape(x: Any, *, newshape: Any) -> Any:
+    return x.reshape(newshape)
+
+
+def _transpose(x: Any, *, axes: Any) -> Any:
+    return x.transpose(axes)
+
+
 KERNELS: dict[str, Kernel] = {
+    "reduce_sum": _reduce_sum,
+    "reduce_max": _reduce_max,
+    "reshape": _reshape,
+    "transpose": _transpose,
     "relu": _relu,
     "add_rows": _add_rows,
     **numpy_conv.KERNELS,
     **numpy_pool.KERNELS,
     **numpy_random.KERNELS,
+    **numpy_recurrent.KERNELS,
 }
 
 for _name, _ufunc in {
