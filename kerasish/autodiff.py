@@ -69,6 +69,8 @@ def _apply_rule(maker: Record, found: dict[Any, Tensor]) -> Sequence[Any]:
             ]
         return rule(g, results[0], *maker.inputs, **maker.attrs)
     arriving = [found.pop((maker, i), None) for i in range(len(results))]
+    if op.sparse_gradients:
+        return op.grad(tuple(arriving), tuple(results), *maker.inputs, **maker.attrs)
     gs = [_zeros_like(r.value) if g is None else g for g, r in zip(arriving, results)]
     return op.grad(tuple(gs), tuple(results), *maker.inputs, **maker.attrs)
 
@@ -413,6 +415,7 @@ class _Custom:
     """Stands in a record for the op: the user's own gradient."""
 
     name = "custom_gradient"
+    sparse_gradients = False
 
     def __init__(self, rule: Callable[..., Any], outputs: int, structure: Any) -> None:
         self.rule, self.outputs, self.structure = rule, outputs, structure
@@ -511,4 +514,4 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return (result, packed, aux) if has_aux else (result, packed)
 
 
-core.derivatives.update(custom_gradient=custom_gradient, jvp=jvp)
+core.derivatives.update(custom_gradient=custom_gradient, jvp=jvp, vjp=vjp)

@@ -217,6 +217,9 @@ from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
 from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
 from kerasish.ops.pool import average_pool as average_pool
 from kerasish.ops.pool import max_pool as max_pool
+from kerasish.ops.recurrent import gru as gru
+from kerasish.ops.recurrent import lstm as lstm
+from kerasish.ops.recurrent import simple_rnn as simple_rnn
 from kerasish.ops.reduce import argmax as argmax
 from kerasish.ops.reduce import argmin as argmin
 from kerasish.ops.reduce import argsort as argsort
