@@ -80,6 +80,21 @@ from kerasish.layers.reshaping import Flatten as Flatten
 from kerasish.layers.reshaping import Permute as Permute
 from kerasish.layers.reshaping import RepeatVector as RepeatVector
 from kerasish.layers.reshaping import Reshape as Reshape
+from kerasish.layers.attention import MultiHeadAttention as MultiHeadAttention
+from kerasish.layers.einsum_dense import EinsumDense as EinsumDense
+from kerasish.layers.rescaling import Normalization as Normalization
+from kerasish.layers.rescaling import Rescaling as Rescaling
+from kerasish.layers.resampling import Cropping1D as Cropping1D
+from kerasish.layers.resampling import Cropping2D as Cropping2D
+from kerasish.layers.resampling import Cropping3D as Cropping3D
+from kerasish.layers.resampling import UpSampling1D as UpSampling1D
+from kerasish.layers.resampling import UpSampling2D as UpSampling2D
+from kerasish.layers.resampling import UpSampling3D as UpSampling3D
+from kerasish.layers.resampling import ZeroPadding1D as ZeroPadding1D
+from kerasish.layers.resampling import ZeroPadding2D as ZeroPadding2D
+from kerasish.layers.resampling import ZeroPadding3D as ZeroPadding3D
+from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
+from kerasish.layers.wrappers import Wrapper as Wrapper
 
 registry.add_builtins(
     "keras.layers",

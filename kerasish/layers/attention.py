@@ -1,0 +1,237 @@
+"""Attention layers: MultiHeadAttention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish import constraints, initializers, ops, regularizers
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+from kerasish.layers.activation import Softmax
+from kerasish.layers.einsum_dense import EinsumDense
+from kerasish.layers.regularization import Dropout
+
+
+class MultiHeadAttention(Layer):
+    """Each target's weighted mean of the values, for several heads, projected to the result.
+
+    weights = softmax(query · key / sqrt(key_dim)) over the sources.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: size of query and key a head.
+        value_dim: size of value a head; None: key_dim.
+        dropout: share of weights dropped in training.
+        output_shape: sizes of the result's last axes; None: the query's last one.
+        attention_axes: the axes attended over; None: all but the first and the last.
+
+    Shape: query (n, targets, d), value and key (n, sources, d) -> (n, targets, d).
+
+    Source: Vaswani et al., NeurIPS 2017.
+    """
+
+    example: Any = {
+        "args": {"num_heads": 2, "key_dim": 3}, "shape": [(2, 4, 6), (2, 5, 6)], "spread": True,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        output_shape: Any = None,
+        attention_axes: Any = None,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        self.supports_masking = True
+        self.num_heads, self.key_dim = int(num_heads), int(key_dim)
+        self.value_dim = int(value_dim or key_dim)
+        self.dropout, self.use_bias, self.seed = dropout, use_bias, seed
+        self.output_sizes = (
+            None if output_shape is None
+            else (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
+        )  # fmt: skip
+        self.attention_axes = (
+            (attention_axes,) if isinstance(attention_axes, int)
+            else None if attention_axes is None else tuple(attention_axes)
+        )  # fmt: skip
+        self.sliding_window, self.flash_attention = sliding_window, flash_attention
+        self.use_gate = use_gate
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+
+    def build(self, query_shape: Any, value_shape: Any, key_shape: Any = None) -> None:
+        """Make the projections."""
+        key_shape = value_shape if key_shape is None else key_shape
+        rank = len(query_shape)
+        if len(value_shape) != rank or len(key_shape) != rank:
+            raise ShapeError(
+                f"{self._who()}: query, value and key must have one rank, got shapes "
+                f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
+            )
+        self._axes = self.attention_axes or tuple(range(1, rank - 1))
+        self.query_dense = self._project("query", rank, self.key_dim)
+        self.key_dense = self._project("key", rank, self.key_dim)
+        self.value_dense = self._project("value", rank, self.value_dim)
+        self.query_dense.build(query_shape)
+        self.key_dense.build(key_shape)
+        self.value_dense.build(value_shape)
+        if self.use_gate:
+            self._gate_dense = self._project("gate", rank, self.value_dim, "sigmoid")
+            self._gate_dense.build(query_shape)
+        self._softmax = Softmax(axis=-1, dtype=self.dtype_policy)
+        self._dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, seed=self.seed)
+        sizes = self.output_sizes or (query_shape[-1],)
+        free, result = "abcdefg"[: rank - 1], "opqrst"[: len(sizes)]
+        self.output_dense = EinsumDense(
+            f"{free}hv,hv{result}->{free}{result}",
+            output_shape=(*query_shape[1:-1], *sizes) if None not in query_shape[1:-1]
+            else (*(None,) * (rank - 2), *sizes),
+            bias_axes=result if self.use_bias else None,
+            name="attention_output", dtype=self.dtype_policy, **self._common(),
+        )  # fmt: skip
+        self.output_dense.build((*query_shape[:-1], self.num_heads, self.value_dim))
+
+    def _common(self) -> dict[str, Any]:
+        names = ("kernel_initializer", "bias_initializer")
+        fresh = {n: _renewed(getattr(self, n)) for n in names}
+        return {
+            **fresh, "kernel_regularizer": self.kernel_regularizer,
+            "bias_regularizer": self.bias_regularizer,
+            "kernel_constraint": self.kernel_constraint, "bias_constraint": self.bias_constraint,
+        }  # fmt: skip
+
+    def _project(self, name: str, rank: int, size: int, activation: Any = None) -> EinsumDense:
+        free = "abcdefg"[: rank - 1]
+        return EinsumDense(
+            f"{free}x,xhk->{free}hk",
+            output_shape=(*(None,) * (rank - 2), self.num_heads, size),
+            bias_axes="hk" if self.use_bias else None,
+            activation=activation,
+            name=name, dtype=self.dtype_policy, **self._common(),
+        )  # fmt: skip
+
+    def call(
+        self,
+        query: Any,
+        value: Any,
+        key: Any = None,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: Any = None,
+        use_causal_mask: bool = False,
+    ) -> Any:
+        """Attend."""
+        key = value if key is None else key
+        mask = self._joint_mask(
+            query, value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask
+        )
+        gate = self._gate_dense(query) if self.use_gate else None
+        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        result, weights = self._attend(q, k, v, mask, training)
+        if gate is not None:
+            result = ops.multiply(result, gate)
+        result = self.output_dense(result)
+        return (result, weights) if return_attention_scores else result
+
+    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+        """Return (result (n, ..., heads, size), weights (n, ..., heads, targets, sources))."""
+        rank = len(q.shape)
+        free = [i for i in range(rank - 2) if i not in self._axes]
+        order = (*free, rank - 2, *self._axes, rank - 1)
+        lead = len(free) + 1
+
+        def flat(x: Any) -> Any:
+            x = ops.transpose(x, order)
+            steps = math.prod(x.shape[lead:-1])
+            return ops.reshape(x, (*x.shape[:lead], steps, x.shape[-1]))
+
+        targets = [q.shape[a] for a in self._axes]
+        sources = [k.shape[a] for a in self._axes]
+        q = ops.multiply(q, 1.0 / math.sqrt(self.key_dim))
+        scores = ops.matmul(flat(q), ops.swapaxes(flat(k), -1, -2))
+        if mask is not None:
+            mask = ops.reshape(mask, _mask_shape(mask.shape, scores.shape, targets, sources, lead))
+        weights = self._softmax(scores, mask=mask)
+        used = self._dropout_layer(weights, training=training) if self.dropout else weights
+        result = ops.matmul(used, flat(v))
+        result = ops.reshape(result, (*result.shape[:lead], *targets, v.shape[-1]))
+        back = tuple(order.index(i) for i in range(rank))
+        weights = ops.reshape(weights, (*weights.shape[:lead], *targets, *sources))
+        return ops.transpose(result, back), weights
+
+    def _joint_mask(
+        self, query: Any, value: Any, query_mask: Any, value_mask: Any, key_mask: Any,
+        attention_mask: Any, causal: bool,
+    ) -> Any:  # fmt: skip
+        """Return one mask that broadcasts to (n, targets, sources), or None."""
+        found = None if attention_mask is None else ops.cast(attention_mask, "bool")
+        parts = []
+        if query_mask is not None:
+            parts.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
+        for mask in (value_mask, key_mask):
+            if mask is not None:
+                parts.append(ops.expand_dims(ops.cast(mask, "bool"), -2))
+        if causal or self.sliding_window:
+            rows = ops.reshape(ops.arange(query.shape[1]), (-1, 1))
+            columns = ops.reshape(ops.arange(value.shape[1]), (1, -1))
+            if causal:
+                parts.append(ops.expand_dims(ops.greater_equal(rows, columns), 0))
+            if self.sliding_window:
+                near = ops.less(ops.subtract(rows, columns), self.sliding_window)
+                parts.append(ops.expand_dims(near, 0))
+        for part in parts:
+            found = part if found is None else ops.logical_and(found, part)
+        return found
+
+    def compute_mask(self, query: Any, query_mask: Any = None, **kwargs: Any) -> Any:
+        """Return the query's mask."""
+        return query_mask
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        config["output_shape"] = self.output_sizes
+        return config
+
+
+def _mask_shape(
+    shape: Any, scores: Any, targets: list[int], sources: list[int], lead: int
+) -> tuple[int, ...]:
+    """Return a mask's shape with the heads' axis put in and the attended axes made flat."""
+    tail = len(targets) + len(sources)
+    before = list(shape[: len(shape) - tail]) if len(shape) > tail else []
+    rows = math.prod(shape[len(shape) - tail : len(shape) - len(sources)])
+    columns = math.prod(shape[len(shape) - len(sources) :])
+    while len(before) < lead:
+        before.append(1)
+    return (*before[:lead], rows, columns)
+
+
+def _renewed(initializer: Any) -> Any:
+    """Return an equal initializer that draws a seed of its own."""
+    if hasattr(initializer, "get_config"):
+        return type(initializer).from_config(initializer.get_config())
+    return initializer

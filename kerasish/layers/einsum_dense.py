@@ -1,0 +1,130 @@
+"""EinsumDense: a product with a kernel in the words of einsum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import activations, constraints, initializers, ops, regularizers
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+class EinsumDense(Layer):
+    """activation(einsum(equation, x, kernel) + bias).
+
+    Args:
+        equation: "ab,bc->ac": the input's letters, the kernel's, the result's; "..." may lead.
+        output_shape: the result's sizes without the batch axis; None where the input tells.
+        activation: name or function; None: none.
+        bias_axes: the result's letters along which a bias varies; None: no bias.
+    """
+
+    example = {
+        "args": {"equation": "abc,cd->abd", "output_shape": (None, 4), "bias_axes": "d"},
+        "shape": (2, 3, 5),
+    }
+
+    def __init__(
+        self,
+        equation: str,
+        output_shape: Any,
+        activation: Any = None,
+        bias_axes: str | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        lora_rank: Any = None,
+        lora_alpha: Any = None,
+        gptq_unpacked_column_size: Any = None,
+        quantization_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if lora_rank or quantization_config:
+            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+        self.equation = equation
+        sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
+        self.partial_output_shape = sizes
+        self.activation, self.bias_axes = activations.get(activation), bias_axes
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+
+    def build(self, input_shape: Any) -> None:
+        """Make the kernel, and the bias."""
+        kernel, bias = self._shapes(input_shape)
+        self.kernel = self.add_weight(
+            name="kernel", shape=kernel, initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        )  # fmt: skip
+        self.bias = None
+        if bias is not None:
+            self.bias = self.add_weight(
+                name="bias", shape=bias, initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer, constraint=self.bias_constraint,
+            )  # fmt: skip
+
+    def _shapes(self, input_shape: Any) -> tuple[Any, Any]:
+        try:
+            left, result = self.equation.replace(" ", "").split("->")
+            first, second = left.split(",")
+        except ValueError:
+            raise ValueError(
+                f"{self._who()}: equation must read like 'ab,bc->ac', got {self.equation!r}."
+            ) from None
+        size: dict[str, Any] = {}
+        letters = first.replace("...", "")
+        shape = tuple(input_shape)[len(input_shape) - len(letters) :]
+        if first.startswith("...") is False and first.endswith("..."):
+            shape = tuple(input_shape)[: len(letters)]
+        if "..." not in first and len(letters) != len(input_shape):
+            raise ShapeError(
+                f"{self._who()}: {first!r} names {len(letters)} axes, the input has shape "
+                f"{tuple(input_shape)}."
+            )
+        size.update(zip(letters, shape))
+        out = result.replace("...", "")
+        given = self.partial_output_shape
+        # The sizes given stand for the last letters of the result.
+        for letter, s in zip(reversed(out), reversed(given)):
+            if s is not None and size.get(letter) is None:
+                size[letter] = s
+        missing = [c for c in second if size.get(c) is None]
+        if missing:
+            raise ShapeError(
+                f"{self._who()}: the size of {missing} in {self.equation!r} is not known from "
+                f"input {tuple(input_shape)} and output_shape {given}."
+            )
+        bias = None
+        if self.bias_axes:
+            unknown = [c for c in self.bias_axes if c not in out]
+            if unknown:
+                raise ValueError(
+                    f"{self._who()}: bias_axes {self.bias_axes!r} are not all in {result!r}."
+                )
+            first_bias = min(out.index(c) for c in self.bias_axes)
+            bias = tuple(size[c] if c in self.bias_axes else 1 for c in out[first_bias:])
+        return tuple(size[c] for c in second), bias
+
+    def call(self, inputs: Any, training: Any = None) -> Any:
+        """Compute the result."""
+        x = ops.einsum(self.equation, inputs, self.kernel)
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return self.activation(x)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        config["output_shape"] = self.partial_output_shape
+        for name in (
+            "lora_rank", "lora_alpha", "gptq_unpacked_column_size", "quantization_config",
+        ):  # fmt: skip
+            config.pop(name, None)
+        return config

@@ -1,0 +1,206 @@
+"""Layers that pad, crop or enlarge along the spatial axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+def pairs(value: Any, count: int, who: str) -> tuple[tuple[int, int], ...]:
+    """Return (before, after) for each of `count` axes from a number, one or two numbers an axis."""
+    many = (value,) * count if isinstance(value, int) else tuple(value)
+    if count == 1 and len(many) == 2 and all(isinstance(v, int) for v in many):
+        many = (many,)
+    found = tuple((v, v) if isinstance(v, int) else tuple(v) for v in many)
+    if len(found) != count or any(len(p) != 2 or min(p) < 0 for p in found):
+        raise ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
+    return found  # type: ignore[return-value]
+
+
+class _Spatial(Layer):
+    rank = 0
+
+    def __init__(self, data_format: str | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = config.standardize_data_format(data_format)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    @property
+    def _first(self) -> int:
+        return 2 if self.data_format == "channels_first" else 1
+
+
+class _Pad(_Spatial):
+    def __init__(self, padding: Any, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        found = pairs(padding, self.rank, self._who())
+        self.padding: Any = found[0] if self.rank == 1 else found
+
+    def call(self, inputs: Any) -> Any:
+        """Pad with zeros."""
+        own = (self.padding,) if self.rank == 1 else self.padding
+        width = [(0, 0)] * (self.rank + 2)
+        width[self._first : self._first + self.rank] = own
+        return ops.pad(inputs, tuple(width))
+
+
+class ZeroPadding1D(_Pad):
+    """Zeros before and after the time steps."""
+
+    example = {"args": {"padding": (1, 2)}, "shape": (2, 3, 4)}
+    rank = 1
+
+    def __init__(self, padding: Any = 1, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class ZeroPadding2D(_Pad):
+    """Zeros round pictures."""
+
+    example = {"args": {"padding": ((1, 0), (2, 1))}, "shape": (2, 3, 2, 4)}
+    rank = 2
+
+    def __init__(
+        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class ZeroPadding3D(_Pad):
+    """Zeros round volumes."""
+
+    example = {"args": {"padding": 1}, "shape": (1, 2, 2, 2, 1)}
+    rank = 3
+
+    def __init__(
+        self, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(padding, data_format, **kwargs)
+
+
+class _Crop(_Spatial):
+    def __init__(self, cropping: Any, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(data_format, **kwargs)
+        found = pairs(cropping, self.rank, self._who())
+        self.cropping: Any = found[0] if self.rank == 1 else found
+
+    def call(self, inputs: Any) -> Any:
+        """Cut off."""
+        own = (self.cropping,) if self.rank == 1 else self.cropping
+        key = [slice(None)] * (self.rank + 2)
+        for i, (before, after) in enumerate(own, self._first):
+            size = inputs.shape[i]
+            if before + after >= size:
+                raise ShapeError(
+                    f"{self._who()}: cropping {own} leaves nothing of shape {tuple(inputs.shape)}."
+                )
+            key[i] = slice(before, size - after)
+        return inputs[tuple(key)]
+
+
+class Cropping1D(_Crop):
+    """Time steps without their first and last."""
+
+    example = {"args": {"cropping": (1, 1)}, "shape": (2, 4, 3)}
+    rank = 1
+
+    def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
+        super().__init__(cropping, None, **kwargs)
+
+
+class Cropping2D(_Crop):
+    """Pictures without their rims."""
+
+    example = {"args": {"cropping": ((1, 0), (1, 1))}, "shape": (2, 3, 4, 2)}
+    rank = 2
+
+    def __init__(
+        self, cropping: Any = ((0, 0), (0, 0)), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(cropping, data_format, **kwargs)
+
+
+class Cropping3D(_Crop):
+    """Volumes without their rims."""
+
+    example = {"args": {"cropping": 1}, "shape": (1, 3, 3, 3, 1)}
+    rank = 3
+
+    def __init__(
+        self, cropping: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(cropping, data_format, **kwargs)
+
+
+class UpSampling1D(Layer):
+    """Each time step `size` times."""
+
+    example = {"args": {"size": 2}, "shape": (2, 3, 4)}
+
+    def __init__(self, size: int = 2, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.size = int(size)
+        self.input_spec = InputSpec(ndim=3)
+
+    def call(self, inputs: Any) -> Any:
+        """Repeat."""
+        return ops.repeat(inputs, self.size, axis=1)
+
+
+class UpSampling2D(_Spatial):
+    """Pictures enlarged.
+
+    Args:
+        size: factor of the height and the width.
+        interpolation: "nearest" repeats; "bilinear", "bicubic", "lanczos3", "lanczos5".
+    """
+
+    example = {"args": {"size": (2, 3)}, "shape": (2, 2, 2, 3)}
+    rank = 2
+
+    def __init__(
+        self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest",
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(data_format, **kwargs)
+        self.size = (size, size) if isinstance(size, int) else tuple(size)
+        self.interpolation = interpolation.lower()
+        known = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
+        if self.interpolation not in known:
+            raise ValueError(f"{self._who()}: interpolation is one of {known}, got "
+                             f"{interpolation!r}.")  # fmt: skip
+
+    def call(self, inputs: Any) -> Any:
+        """Enlarge."""
+        first = self._first
+        if self.interpolation == "nearest":
+            wide = ops.repeat(inputs, self.size[0], axis=first)
+            return ops.repeat(wide, self.size[1], axis=first + 1)
+        sizes = tuple(inputs.shape[first + i] * self.size[i] for i in range(2))
+        return ops.image.resize(
+            inputs, sizes, interpolation=self.interpolation, data_format=self.data_format
+        )
+
+
+class UpSampling3D(_Spatial):
+    """Volumes with each element repeated along depth, height and width."""
+
+    example = {"args": {"size": 2}, "shape": (1, 2, 2, 2, 1)}
+    rank = 3
+
+    def __init__(
+        self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data_format, **kwargs)
+        self.size = (size,) * 3 if isinstance(size, int) else tuple(size)
+
+    def call(self, inputs: Any) -> Any:
+        """Repeat."""
+        for i in range(3):
+            inputs = ops.repeat(inputs, self.size[i], axis=self._first + i)
+        return inputs

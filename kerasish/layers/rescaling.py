@@ -1,0 +1,137 @@
+"""Layers that bring numbers into a better range: Rescaling, Normalization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops
+from kerasish.engine.layer import Layer
+from kerasish.tensor import to_numpy
+
+
+class Rescaling(Layer):
+    """x * scale + offset.
+
+    Args:
+        scale: a number, or one for each feature.
+        offset: likewise.
+    """
+
+    example = {"args": {"scale": 0.5, "offset": 1.0}, "shape": (2, 3)}
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scale, self.offset = scale, offset
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Scale."""
+        x = ops.cast(inputs, self.compute_dtype)
+        scale = ops.cast(ops.convert_to_tensor(self.scale), x.dtype)
+        return ops.add(
+            ops.multiply(x, scale), ops.cast(ops.convert_to_tensor(self.offset), x.dtype)
+        )
+
+
+class Normalization(Layer):
+    """(x - mean) / sqrt(variance), the moments given or learnt by `adapt`.
+
+    Args:
+        axis: the axis or axes that have moments of their own; None: one mean for all.
+        mean, variance: the moments; None: `adapt` finds them.
+        invert: whether to go the other way: x * sqrt(variance) + mean.
+    """
+
+    example = {"args": {"mean": 1.0, "variance": 4.0}, "shape": (2, 3)}
+
+    def __init__(
+        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+        if (mean is None) != (variance is None):
+            raise ValueError(f"{self._who()}: give mean and variance both, or neither.")
+        self.input_mean, self.input_variance, self.invert = mean, variance, invert
+        self.supports_masking = True
+        self.mean: Any = None
+        self.variance: Any = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make the moments' variables, or take those given."""
+        rank = len(input_shape)
+        self._kept = tuple(sorted(a % rank for a in self.axis))
+        if 0 in self._kept:
+            raise ValueError(f"{self._who()}: axis 0 is the batch's.")
+        unknown = [a for a in self._kept if input_shape[a] is None]
+        if unknown:
+            raise ValueError(f"{self._who()}: the sizes of axes {unknown} must be known.")
+        self._shape = tuple(input_shape[a] if a in self._kept else 1 for a in range(rank))
+        size = tuple(input_shape[a] for a in self._kept)
+        if self.input_mean is None:
+            self.adapt_mean = self.add_weight(
+                name="mean", shape=size, initializer="zeros", trainable=False
+            )
+            self.adapt_variance = self.add_weight(
+                name="variance", shape=size, initializer="ones", trainable=False
+            )
+            self.count = self.add_weight(
+                name="count", shape=(), dtype="int32", initializer="zeros", trainable=False
+            )
+            self._finish()
+            return
+        self.mean = np.broadcast_to(np.asarray(self.input_mean, "float32"), size or ())
+        self.variance = np.broadcast_to(np.asarray(self.input_variance, "float32"), size or ())
+        self.mean, self.variance = (a.reshape(self._shape) for a in (self.mean, self.variance))
+
+    def _finish(self) -> None:
+        self.mean = to_numpy(self.adapt_mean).reshape(self._shape)
+        self.variance = to_numpy(self.adapt_variance).reshape(self._shape)
+
+    def adapt(self, data: Any) -> None:
+        """Learn the moments from an array, or from an iterable of batches."""
+        if self.input_mean is not None:
+            raise ValueError(f"{self._who()}: the moments were given; there is nothing to adapt.")
+        batches = [data] if hasattr(data, "shape") or isinstance(data, list) else data
+        total: Any = 0.0
+        squares: Any = 0.0
+        count = 0
+        for batch in batches:
+            batch = batch[0] if isinstance(batch, tuple) else batch
+            x = np.asarray(to_numpy(batch), "float64")
+            if not self.built:
+                self.build(x.shape)
+            axes = tuple(i for i in range(x.ndim) if i not in self._kept)
+            total = total + x.sum(axis=axes)
+            squares = squares + np.square(x).sum(axis=axes)
+            count += x.size // max(int(np.prod([x.shape[a] for a in self._kept])), 1)
+        if not count:
+            raise ValueError(f"{self._who()}: adapt() got no data.")
+        mean = total / count
+        self.adapt_mean.assign(mean)
+        self.adapt_variance.assign(np.maximum(squares / count - np.square(mean), 0.0))
+        self.count.assign(count)
+        self._finish()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the moments from a file."""
+        super().load_own_variables(store)
+        if self.input_mean is None:
+            self._finish()
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = ops.cast(inputs, self.compute_dtype)
+        spread = np.maximum(np.sqrt(self.variance), 1e-7).astype("float32")
+        mean = np.asarray(self.mean, "float32")
+        if self.invert:
+            return ops.cast(ops.add(ops.multiply(x, spread), mean), self.compute_dtype)
+        return ops.cast(ops.divide(ops.subtract(x, mean), spread), self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        config.update(axis=self.axis, mean=self.input_mean, variance=self.input_variance)
+        return config

@@ -1,0 +1,57 @@
+"""Layers around another layer: Wrapper, TimeDistributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.engine.layer import Layer
+
+
+class Wrapper(Layer):
+    """A layer that holds another.
+
+    Args:
+        layer: the layer held.
+    """
+
+    def __init__(self, layer: Layer, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(layer, Layer):
+            raise ValueError(f"{self._who()}: expected a layer, got {layer!r}.")
+        self.layer = layer
+
+    def build(self, input_shape: Any = None) -> None:
+        """Build the layer held."""
+        if not self.layer.built:
+            self.layer.build(input_shape)
+
+
+class TimeDistributed(Wrapper):
+    """A layer applied to every time step.
+
+    Args:
+        layer: the layer.
+
+    Shape: (n, steps, ...) -> (n, steps, result of the layer).
+    """
+
+    def __init__(self, layer: Layer, **kwargs: Any) -> None:
+        super().__init__(layer, **kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Build the layer for one time step."""
+        super().build((input_shape[0], *input_shape[2:]))
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """Apply the layer to all steps at once, as one larger batch."""
+        n, steps = inputs.shape[:2]
+        x = ops.reshape(inputs, (n * steps, *inputs.shape[2:]))
+        options: dict[str, Any] = {}
+        if self.layer._parts_of_call.training:
+            options["training"] = training
+        if "mask" in self.layer._parts_of_call.masks and mask is not None:
+            options["mask"] = ops.reshape(mask, (n * steps, *mask.shape[2:]))
+        y = self.layer(x, **options)
+        return ops.reshape(y, (n, steps, *y.shape[1:]))
