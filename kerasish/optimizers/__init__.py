@@ -5,14 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kerasish.optimizers import schedules as schedules
+from kerasish.optimizers.adadelta import Adadelta as Adadelta
+from kerasish.optimizers.adafactor import Adafactor as Adafactor
+from kerasish.optimizers.adagrad import Adagrad as Adagrad
 from kerasish.optimizers.adam import Adam as Adam
+from kerasish.optimizers.adamax import Adamax as Adamax
 from kerasish.optimizers.adamw import AdamW as AdamW
+from kerasish.optimizers.eve import Eve as Eve
+from kerasish.optimizers.ftrl import Ftrl as Ftrl
+from kerasish.optimizers.lamb import Lamb as Lamb
+from kerasish.optimizers.lion import Lion as Lion
+from kerasish.optimizers.muon import Muon as Muon
+from kerasish.optimizers.nadam import Nadam as Nadam
 from kerasish.optimizers.optimizer import Optimizer as Optimizer
 from kerasish.optimizers.rmsprop import RMSprop as RMSprop
+from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
 from kerasish.optimizers.sgd import SGD as SGD
 from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_keras_object
 
-_CLASSES = (Optimizer, SGD, RMSprop, Adam, AdamW)
+_CLASSES = (
+    Optimizer, SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
+    Adafactor, Muon, ScheduleFreeAdamW, Eve,
+)  # fmt: skip
 add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
 

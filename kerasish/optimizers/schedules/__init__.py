@@ -1,1 +1,37 @@
-"""Learning rates that follow the step."""
+"""Learning rates that follow the step: Keras's `optimizers.schedules` module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish.optimizers.schedules.cosine import CosineDecay as CosineDecay
+from kerasish.optimizers.schedules.cosine import CosineDecayRestarts as CosineDecayRestarts
+from kerasish.optimizers.schedules.decay import ExponentialDecay as ExponentialDecay
+from kerasish.optimizers.schedules.decay import InverseTimeDecay as InverseTimeDecay
+from kerasish.optimizers.schedules.decay import PiecewiseConstantDecay as PiecewiseConstantDecay
+from kerasish.optimizers.schedules.decay import PolynomialDecay as PolynomialDecay
+from kerasish.optimizers.schedules.schedule import LearningRateSchedule as LearningRateSchedule
+from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+
+_CLASSES = (
+    LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PolynomialDecay,
+    PiecewiseConstantDecay, CosineDecay, CosineDecayRestarts,
+)  # fmt: skip
+add_builtins("keras.optimizers.schedules", {c.__name__: c for c in _CLASSES})
+
+
+def serialize(learning_rate_schedule: LearningRateSchedule) -> Any:
+    """Return a schedule's config, as files hold it.
+
+    Example:
+        >>> serialize(ExponentialDecay(0.1, 10, 0.5))["class_name"]
+        'ExponentialDecay'
+    """
+    return serialize_keras_object(learning_rate_schedule)
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the schedule that `serialize` was given."""
+    what = "learning rate schedule"
+    return get_by_name(config, "keras.optimizers.schedules", what, custom_objects)

@@ -1,0 +1,122 @@
+"""Adafactor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class Adafactor(Optimizer):
+    """w - a * u: u is g / sqrt(v) clipped by its root mean square, v the outer product of the
+    running means r (by row) and c (by column) of g^2.
+
+    a = max(epsilon_2, rms(w)) * min(rate, 1 / sqrt(t)); the running means keep 1 - t^beta_2_decay.
+
+    Args:
+        learning_rate: the largest relative step, >= 0.
+        beta_2_decay: how the running means lengthen, < 0.
+        epsilon_1: added to g^2.
+        epsilon_2: the smallest scale of a variable.
+        clip_threshold: the largest root mean square of u.
+        relative_step: let a constant rate fall as 1 / sqrt(t).
+        others: see `Optimizer`.
+
+    Source: Shazeer & Stern, Adafactor: adaptive learning rates with sublinear memory cost, ICML
+        2018.
+
+    Example:
+        >>> w = Variable([[1.0, 1.0]])
+        >>> Adafactor(0.5).apply([[[4.0, 4.0]]], [w])
+        >>> w.numpy().tolist()
+        [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_2_decay: float = -0.8,
+        epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        relative_step: bool = True,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.beta_2_decay, self.clip_threshold = beta_2_decay, clip_threshold
+        self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
+        self.relative_step = relative_step
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        for variable, slots in zip(variables, self._slots):
+            shape, name = variable.shape, variable.path.replace("/", "_")
+            if len(shape) < 2:
+                # Files of Keras hold two whole numbers here.
+                made = [self.add_variable((), dtype="int32", name=f"{name}_{x}") for x in "rc"]
+            else:
+                rows, columns = shape[:-1], (*shape[:-2], shape[-1])
+                made = [
+                    self.add_variable(rows, dtype=variable.dtype, name=f"{name}_r"),
+                    self.add_variable(columns, dtype=variable.dtype, name=f"{name}_c"),
+                ]
+            slots.extend([*made, self.add_variable_from_reference(variable, "velocity")])
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        t = self._step(dtype)
+        if self.relative_step and isinstance(self._learning_rate, Variable):
+            learning_rate = ops.minimum(learning_rate, ops.rsqrt(t))
+        return learning_rate, ops.subtract(1.0, ops.power(t, self.beta_2_decay))
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        rows, columns, v = slots
+        rate, kept = c
+        squares = ops.add(ops.square(gradient), self.epsilon_1)
+        if len(value.shape) < 2:
+            v = _blend(v, squares, kept)
+        else:
+            rows = _blend(rows, ops.mean(squares, axis=-1), kept)
+            columns = _blend(columns, ops.mean(squares, axis=-2), kept)
+            shares = ops.divide(rows, ops.mean(rows, axis=-1, keepdims=True))
+            v = ops.multiply(ops.expand_dims(shares, -1), ops.expand_dims(columns, -2))
+        u = ops.divide(gradient, ops.sqrt(v))
+        limit = ops.maximum(ops.divide(_rms(u), self.clip_threshold), 1.0)
+        size = ops.multiply(ops.maximum(_rms(value), self.epsilon_2), rate)
+        return ops.subtract(value, ops.multiply(u, ops.divide(size, limit))), rows, columns, v
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_2_decay": self.beta_2_decay,
+            "epsilon_1": self.epsilon_1,
+            "epsilon_2": self.epsilon_2,
+            "clip_threshold": self.clip_threshold,
+            "relative_step": self.relative_step,
+        }
+
+
+def _blend(mean: Any, new: Any, kept: Any) -> Any:
+    return ops.add(ops.multiply(mean, kept), ops.multiply(new, ops.subtract(1.0, kept)))
+
+
+def _rms(x: Any) -> Any:
+    return ops.sqrt(ops.mean(ops.square(x)))

@@ -1,0 +1,78 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import initializers, ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class Adagrad(Optimizer):
+    """w - rate * g / sqrt(a + epsilon), with the sum a of all g^2.
+
+    Args:
+        learning_rate: the step, >= 0.
+        initial_accumulator_value: what a starts from, >= 0.
+        epsilon: keeps the quotient finite.
+        others: see `Optimizer`.
+
+    Source: Duchi, Hazan & Singer, Adaptive subgradient methods for online learning and stochastic
+        optimization, JMLR 12 (2011).
+
+    Example:
+        >>> w = Variable([1.0])
+        >>> Adagrad(0.5, initial_accumulator_value=0.0).apply([[4.0]], [w])
+        >>> round(float(w[0]), 4)
+        0.5
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.initial_accumulator_value, self.epsilon = initial_accumulator_value, epsilon
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        start = initializers.Constant(self.initial_accumulator_value)
+        self._accumulators_of_squares = self.add_optimizer_variables(
+            variables, "accumulator", start
+        )
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        return learning_rate
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        a = ops.add(slots[0], ops.square(gradient))
+        step = ops.divide(ops.multiply(gradient, c), ops.sqrt(ops.add(a, self.epsilon)))
+        return ops.subtract(value, step), a
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "initial_accumulator_value": self.initial_accumulator_value,
+            "epsilon": self.epsilon,
+        }

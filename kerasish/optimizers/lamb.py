@@ -1,0 +1,95 @@
+"""Lamb."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class Lamb(Optimizer):
+    """Adam's direction d, scaled in each variable to the variable's own norm: w - rate * d |w|/|d|.
+
+    Args:
+        learning_rate: the step as a share of the variable's norm, >= 0.
+        beta_1: the share of itself that the running mean of g keeps a step.
+        beta_2: the same for that of g^2.
+        epsilon: keeps the quotient finite.
+        others: see `Optimizer`.
+
+    Source: You et al., Large batch optimization for deep learning: training BERT in 76 minutes,
+        ICLR 2020.
+
+    Example:
+        >>> w = Variable([3.0, 4.0])
+        >>> Lamb(0.1).apply([[1.0, 0.0]], [w])
+        >>> [round(float(x), 3) for x in w]
+        [2.5, 4.0]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        t = self._step(dtype)
+        first = ops.subtract(1.0, ops.power(self.beta_1, t))
+        second = ops.subtract(1.0, ops.power(self.beta_2, t))
+        return learning_rate, first, second
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        m, v = slots
+        rate, first, second = c
+        m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
+        v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
+        scale = ops.add(ops.sqrt(ops.divide(v, second)), self.epsilon)
+        d = ops.divide(ops.divide(m, first), scale)
+        step = ops.multiply(d, ops.multiply(rate, _trust(value, d)))
+        return ops.subtract(value, step), m, v
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
+
+
+def _trust(value: Any, direction: Any) -> Any:
+    """Return |value| / |direction|, or 1 where one of them is 0."""
+    own, other = (ops.sqrt(ops.sum(ops.square(x))) for x in (value, direction))
+    fit = ops.logical_and(ops.greater(own, 0.0), ops.greater(other, 0.0))
+    return ops.where(fit, ops.divide(own, ops.where(fit, other, 1.0)), 1.0)

@@ -1,0 +1,77 @@
+"""Lion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class Lion(Optimizer):
+    """w - rate * sign(beta_1 * m + (1 - beta_1) * g), m the running mean of g (share beta_2).
+
+    Args:
+        learning_rate: the size of every element's step; 3 to 10 times below Adam's.
+        beta_1: the share of m in the step's direction, 0 < beta_1 <= 1.
+        beta_2: the share of itself that m keeps a step.
+        others: see `Optimizer`.
+
+    Source: Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023.
+
+    Example:
+        >>> w = Variable([1.0, 1.0])
+        >>> Lion(0.5).apply([[4.0, -0.1]], [w])
+        >>> w.numpy().tolist()
+        [0.5, 1.5]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.99,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        if not 0 < beta_1 <= 1:
+            raise ValueError(f"Lion: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
+        self.beta_1, self.beta_2 = beta_1, beta_2
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums = self.add_optimizer_variables(variables, "momentum")
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        return learning_rate
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        (m,) = slots
+        mixed = _mix(m, gradient, self.beta_1)
+        step = ops.multiply(ops.sign(mixed), c)
+        return ops.subtract(value, step), _mix(m, gradient, self.beta_2)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "beta_1": self.beta_1, "beta_2": self.beta_2}
+
+
+def _mix(mean: Any, new: Any, share: float) -> Any:
+    return ops.add(ops.multiply(mean, share), ops.multiply(new, 1 - share))

@@ -1,0 +1,103 @@
+"""Nadam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.tensor import Variable
+
+_WARMUP = 0.96  # how fast the momentum reaches beta_1: section 2 of the paper
+
+
+class Nadam(Optimizer):
+    """Adam with Nesterov's momentum.
+
+    With u(t) = beta_1 * (1 - 0.96^t / 2) and p the product of all u so far, m^ is
+    u(t+1) * m / (1 - p * u(t+1)) + (1 - u(t)) * g / (1 - p).
+
+    Args:
+        learning_rate: the step, >= 0.
+        beta_1: the share of itself that the running mean m of g keeps a step.
+        beta_2: the same for the running mean of g^2.
+        epsilon: keeps the quotient finite.
+        others: see `Optimizer`.
+
+    Source: Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
+
+    Example:
+        >>> Nadam().beta_1
+        0.9
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        self._u_product = self.add_variable((), "ones", name="u_product")
+
+    def _u(self, t: Any) -> Any:
+        faded = ops.power(_WARMUP, t)
+        return ops.multiply(ops.subtract(1.0, ops.multiply(faded, 0.5)), self.beta_1)
+
+    def shared_updates(self, loss: Any) -> Updates:
+        product = ops.multiply(self._u_product.value, self._u(self._step("float32")))
+        return {self._u_product: product}
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Updates) -> Any:
+        t = self._step(dtype)
+        now, after = self._u(t), self._u(ops.add(t, 1.0))
+        product = ops.cast(shared[self._u_product], dtype)
+        future = ops.subtract(1.0, ops.multiply(product, after))
+        of_m = ops.divide(ops.multiply(learning_rate, after), future)
+        of_g = ops.divide(
+            ops.multiply(learning_rate, ops.subtract(1.0, now)), ops.subtract(1.0, product)
+        )
+        return of_m, of_g, ops.subtract(1.0, ops.power(self.beta_2, t))
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        m, v = slots
+        of_m, of_g, start = c
+        m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
+        v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
+        step = ops.add(ops.multiply(m, of_m), ops.multiply(gradient, of_g))
+        scale = ops.add(ops.sqrt(ops.divide(v, start)), self.epsilon)
+        return ops.subtract(value, ops.divide(step, scale)), m, v
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+        }

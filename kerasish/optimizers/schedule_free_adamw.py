@@ -1,0 +1,114 @@
+"""Schedule-free AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class ScheduleFreeAdamW(Optimizer):
+    """Adam without a schedule: z takes the steps, x is the mean of all z, gradients are at y.
+
+    y = (1 - beta_1) * z + beta_1 * x is what the variables hold while training;
+    `finalize_variable_values` (at the end of `fit`) puts x into them.
+
+    Args:
+        learning_rate: the step, >= 0.
+        beta_1: the share of the mean x in y, 0 < beta_1 <= 1.
+        beta_2: the share of itself that the running mean of g^2 keeps a step.
+        epsilon: keeps the quotient finite.
+        warmup_steps: steps over which the rate grows to its value.
+        others: see `Optimizer`.
+
+    Source: Defazio et al., The road less scheduled, NeurIPS 2024.
+
+    Example:
+        >>> ScheduleFreeAdamW().beta_1
+        0.9
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.0025,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        warmup_steps: int = 0,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
+            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
+            name, **kwargs,
+        )  # fmt: skip
+        if not 0 < beta_1 <= 1:
+            raise ValueError(f"ScheduleFreeAdamW: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.warmup_steps = warmup_steps
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self._momentums, self._velocities = self.add_optimizer_variables(
+            variables, ["momentum", "velocity"]
+        )
+        for z, variable in zip(self._momentums, variables):
+            z.assign(variable.value)
+
+    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+        t = self._step(dtype)
+        if self.warmup_steps:
+            grown = ops.minimum(ops.divide(t, float(self.warmup_steps)), 1.0)
+            learning_rate = ops.multiply(learning_rate, grown)
+        start = ops.subtract(1.0, ops.power(self.beta_2, t))
+        return learning_rate, start, ops.reciprocal(t)
+
+    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+        z, v = slots
+        rate, start, share = c
+        v = ops.add(
+            ops.multiply(v, self.beta_2), ops.multiply(ops.square(gradient), 1 - self.beta_2)
+        )
+        scale = ops.add(ops.sqrt(ops.divide(v, start)), self.epsilon)
+        step = ops.divide(ops.multiply(gradient, rate), scale)
+        x = self._mean(value, z)
+        z = ops.subtract(z, step)
+        x = ops.add(x, ops.multiply(ops.subtract(z, x), share))
+        y = ops.add(ops.multiply(x, self.beta_1), ops.multiply(z, 1 - self.beta_1))
+        return y, z, v
+
+    def _mean(self, y: Any, z: Any) -> Any:
+        """Return x of y and z."""
+        return ops.divide(ops.subtract(y, ops.multiply(z, 1 - self.beta_1)), self.beta_1)
+
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
+        """Put the means x into the variables."""
+        if self.use_ema or not self.built:
+            super().finalize_variable_values(var_list)
+            return
+        for v in var_list:
+            v.assign(self._mean(v.value, self._momentums[self._places[v]].value))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "warmup_steps": self.warmup_steps,
+        }
