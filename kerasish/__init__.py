@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from kerasish import activations as activations
+from kerasish import backend as backend
 from kerasish import callbacks as callbacks
 from kerasish import config as config
 from kerasish import constraints as constraints
@@ -15,11 +16,15 @@ from kerasish import initializers as initializers
 from kerasish import layers as layers
 from kerasish import losses as losses
 from kerasish import metrics as metrics
+from kerasish import mixed_precision as mixed_precision
+from kerasish import models as models
 from kerasish import ops as ops
 from kerasish import optimizers as optimizers
+from kerasish import preprocessing as preprocessing
 from kerasish import random as random
 from kerasish import regularizers as regularizers
 from kerasish import tree as tree
+from kerasish import utils as utils
 from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad

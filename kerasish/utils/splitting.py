@@ -1,0 +1,120 @@
+"""A data set cut in two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, tree
+from kerasish.utils.batches import Batches
+
+
+class Samples:
+    """Some of a data set's samples: iterate over them, index them, or `batch` them for `fit`.
+
+    Args:
+        data: a structure of arrays with samples along their first axis.
+        rows: the numbers of the samples that belong here.
+    """
+
+    def __init__(self, data: Any, rows: Any) -> None:
+        self._data, self._rows = data, np.asarray(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return tree.map_structure(lambda a: a[self._rows[index]], self._data)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def batch(self, batch_size: int, shuffle: bool = False, seed: int | None = None) -> Batches:
+        """Return the samples in batches."""
+
+        def read(rows: Any) -> Any:
+            return tree.map_structure(lambda a: a[self._rows[rows]], self._data)
+
+        return Batches(read, len(self), batch_size, shuffle, seed)
+
+
+def split_dataset(
+    dataset: Any,
+    left_size: float | int | None = None,
+    right_size: float | int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    preferred_backend: Any = None,
+) -> tuple[Samples, Samples]:
+    """Return the first and the last samples of a data set as two data sets.
+
+    Args:
+        dataset: an array; a tuple, list or dict of arrays of equal length; or an iterable of
+            samples.
+        left_size, right_size: number of samples (an integer), or share of all, 0 < share < 1;
+            None: the rest.
+        shuffle: whether to draw the samples of each part.
+        seed: of the draw.
+        preferred_backend: accepted; kerasish has one kind of data set.
+
+    Raises:
+        ValueError: sizes that do not fit.
+
+    Example:
+        >>> left, right = split_dataset(np.arange(10), left_size=0.8)
+        >>> len(left), list(right)
+        (8, [np.int64(8), np.int64(9)])
+    """
+    data = _arrays(dataset)
+    lengths = {len(a) for a in tree.flatten(data)}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"split_dataset: expected arrays of one length, got {sorted(lengths) or 'none'}."
+        )
+    count = lengths.pop()
+    left, right = _sizes(left_size, right_size, count)
+    rows = np.arange(count)
+    if shuffle:
+        rows = np.random.default_rng(config.next_seed() if seed is None else seed).permutation(rows)
+    return Samples(data, rows[:left]), Samples(data, rows[left : left + right])
+
+
+def _arrays(dataset: Any) -> Any:
+    if hasattr(dataset, "shape"):
+        return np.asarray(dataset)
+    if isinstance(dataset, (tuple, list, dict)):
+        return tree.map_structure(np.asarray, dataset)
+    samples = list(dataset)
+    if not samples:
+        raise ValueError("split_dataset: the data set has no samples.")
+    return tree.map_structure(lambda *parts: np.stack(parts), *samples)
+
+
+def _sizes(left: Any, right: Any, count: int) -> tuple[int, int]:
+    if left is None and right is None:
+        raise ValueError("split_dataset: expected left_size or right_size, got neither.")
+    sizes = [_size(name, size, count) for name, size in (("left", left), ("right", right))]
+    if sizes[0] is None:
+        sizes[0] = count - (sizes[1] or 0)
+    if sizes[1] is None:
+        sizes[1] = count - sizes[0]
+    if min(sizes) < 1 or sum(sizes) > count:  # type: ignore[type-var]
+        raise ValueError(
+            f"split_dataset: left_size={left!r} and right_size={right!r} do not cut {count} "
+            f"samples in two: {sizes[0]} and {sizes[1]}."
+        )
+    return sizes[0], sizes[1]
+
+
+def _size(name: str, size: Any, count: int) -> int | None:
+    if size is None:
+        return None
+    if isinstance(size, bool) or not isinstance(size, (int, float, np.number)):
+        raise TypeError(f"split_dataset: {name}_size is a number, got {size!r}.")
+    if isinstance(size, (float, np.floating)):
+        if not 0 < size < 1:
+            raise ValueError(f"split_dataset: a share is between 0 and 1, got {name}_size={size}.")
+        return round(float(size) * count)
+    return int(size)
