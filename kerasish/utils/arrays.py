@@ -63,7 +63,8 @@ def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
         array([[0.6, 0.8]])
     """
     if isinstance(x, (Tensor, Variable)):
-        norm = ops.norm(x, ord=order, axis=axis, keepdims=True)
+        powers = ops.sum(ops.power(ops.absolute(x), order), axis=axis, keepdims=True)
+        norm = ops.power(powers, 1 / order)
         return ops.divide(x, ops.where(ops.equal(norm, 0), ops.ones_like(norm), norm))
     array = np.asarray(x)
     norm = np.linalg.norm(np.atleast_1d(array), order, axis, keepdims=True)

@@ -56,10 +56,11 @@ def get_source_inputs(tensor: Any) -> list[Any]:
     seen: set[int] = set()
     while waiting:
         one = waiting.pop(0)
-        if id(one) in seen or getattr(one, "_keras_history", None) is None:
+        history = one._keras_history
+        if id(one) in seen or history is None:
             continue
         seen.add(id(one))
-        operation, index, _ = one._keras_history
+        operation, index, _ = history
         node = operation._inbound_nodes[index]
         parents = [t for t in tree.flatten((node.args, node.kwargs)) if isinstance(t, KerasTensor)]
         if not parents:

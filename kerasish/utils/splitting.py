@@ -95,17 +95,17 @@ def _arrays(dataset: Any) -> Any:
 def _sizes(left: Any, right: Any, count: int) -> tuple[int, int]:
     if left is None and right is None:
         raise ValueError("split_dataset: expected left_size or right_size, got neither.")
-    sizes = [_size(name, size, count) for name, size in (("left", left), ("right", right))]
-    if sizes[0] is None:
-        sizes[0] = count - (sizes[1] or 0)
-    if sizes[1] is None:
-        sizes[1] = count - sizes[0]
-    if min(sizes) < 1 or sum(sizes) > count:  # type: ignore[type-var]
+    first, last = _size("left", left, count), _size("right", right, count)
+    if first is None:
+        first = count - (last or 0)
+    if last is None:
+        last = count - first
+    if min(first, last) < 1 or first + last > count:
         raise ValueError(
             f"split_dataset: left_size={left!r} and right_size={right!r} do not cut {count} "
-            f"samples in two: {sizes[0]} and {sizes[1]}."
+            f"samples in two: {first} and {last}."
         )
-    return sizes[0], sizes[1]
+    return first, last
 
 
 def _size(name: str, size: Any, count: int) -> int | None:
