@@ -467,7 +467,8 @@ def scalar(value: Any, dtype: str) -> Tensor:
     if array is None:
         if dtypes.is_integer(dtype) and isinstance(value, float) and value != int(value):
             raise DTypeError(f"The number {value} does not fit into {dtype}.")
-        array = np.asarray(value).astype(dtypes.array_dtype(dtype))
+        with np.errstate(over="ignore"):
+            array = np.asarray(value).astype(dtypes.array_dtype(dtype))
         array.flags.writeable = False
         if len(_constants) > 2000:
             _constants.clear()

@@ -116,8 +116,12 @@ def _exponent_grad(g, y, base, exponent):
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
 def power(xp, x1, x2):
-    """x1 ** x2."""
-    return xp.power(x1, x2)
+    """x1 ** x2; whole numbers with a negative exponent lose their fraction."""
+    if x2.dtype.kind != "i":
+        return xp.power(x1, x2)
+    whole = xp.power(x1, xp.maximum(x2, 0))
+    unit = xp.where(x1 == 1, 1, xp.where(x1 == -1, 1 - 2 * (x2 & 1), 0))
+    return xp.where(x2 < 0, unit, whole).astype(x1.dtype)
 
 
 def _chosen_grad(first):

@@ -125,7 +125,7 @@ def _fitted(x: Any, axes: tuple[int, int], size: tuple[int, int], value: Any, cr
     room = [(0, 0)] * len(x.shape)
     for axis, full, new in zip(axes, (height, width), grown):
         before = int((new - full) / 2)
-        room[axis] = (before, new - full - before)
+        room[axis] = (before, before)
     return pad(x, tuple(room), constant_values=value)
 
 

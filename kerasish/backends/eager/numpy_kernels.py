@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_recurrent
+from kerasish.ops.elementwise import power
 from kerasish.ops.reduce import reduce_sum
 
 Kernel = Any
@@ -51,6 +52,10 @@ def _reshape(x: Any, *, newshape: Any) -> Any:
     return x.reshape(newshape)
 
 
+def _power(x1: Any, x2: Any) -> Any:
+    return np.power(x1, x2) if x2.dtype.kind == "f" else power.kernel(np, x1, x2)
+
+
 def _transpose(x: Any, *, axes: Any) -> Any:
     return x.transpose(axes)
 
@@ -58,6 +63,7 @@ def _transpose(x: Any, *, axes: Any) -> Any:
 KERNELS: dict[str, Kernel] = {
     "reduce_sum": _reduce_sum,
     "reduce_max": _reduce_max,
+    "power": _power,
     "reshape": _reshape,
     "transpose": _transpose,
     "relu": _relu,
@@ -72,7 +78,7 @@ for _name, _ufunc in {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.true_divide,
     "negative": np.negative, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
     "square": np.square, "maximum": np.maximum, "minimum": np.minimum, "greater": np.greater,
-    "less": np.less, "equal": np.equal, "power": np.power, "select": np.where,
+    "less": np.less, "equal": np.equal, "select": np.where,
 }.items():  # fmt: skip
     # The bare ufunc saves a Python frame an op.
     KERNELS[_name] = _ufunc
