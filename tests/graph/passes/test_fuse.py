@@ -1,0 +1,77 @@
+"""Fusing: what becomes one loop, and what must not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kerasish import ops
+from kerasish.graph.passes import optimize
+from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.trace import trace
+from graph_examples import array, batch_moments, mlp_step, normalise
+
+
+def fused(function, *arguments):
+    return fuse_loops(optimize(trace(function, *arguments).graph)).nodes
+
+
+def test_chain_is_one_loop():
+    nodes = fused(lambda x: ops.tanh(ops.exp(x) * 3.0) + 1.0, array(4, 5))
+    assert [n.op.name for n in nodes] == ["fused"]
+    assert nodes[0].attrs["body"].frame == (4, 5)
+
+
+def test_softmax_and_normalisation_are_one_loop():
+    for function in (ops.softmax, normalise):
+        nodes = fused(function, array(4, 5))
+        assert [n.op.name for n in nodes] == ["fused"]
+        assert nodes[0].attrs["body"].split == 1
+
+
+def test_batch_statistics_need_two_loops_at_least():
+    nodes = fused(batch_moments, array(6, 3))
+    assert 2 <= len(nodes) <= 4
+    assert all(n.op.name == "fused" for n in nodes)
+
+
+def test_mean_over_places_has_groups():
+    (node,) = fused(lambda x: ops.mean(x, (1, 2)), array(2, 3, 4, 5))
+    body = node.attrs["body"]
+    assert body.split == 3
+    assert body.groups == 1
+
+
+def test_product_stays_between_loops():
+    step, arguments = mlp_step()
+    names = [n.op.name for n in fused(step, *arguments)]
+    assert names.count("matmul") == 5
+    assert set(names) <= {"matmul", "fused", "transpose", "broadcast_to", "reshape"}
+
+
+def test_updates_do_not_join_the_sums_they_use():
+    step, arguments = mlp_step()
+    for node in fused(step, *arguments):
+        if node.op.name == "fused":
+            inside = [n.op.name for n in node.attrs["body"].graph.nodes]
+            assert not ("reduce_sum" in inside and inside[-2:] == ["multiply", "subtract"])
+
+
+def test_a_value_in_between_is_not_swallowed():
+    # exp(x) @ y needs the loop's first half before its second: they cannot be one.
+    nodes = fused(lambda x: ops.exp(x) + ops.matmul(ops.exp(x), x), array(3, 3))
+    names = [n.op.name for n in nodes]
+    assert names.index("matmul") not in (0, len(names) - 1)
+
+
+def test_what_lies_along_columns_alone_is_not_computed_for_each_row():
+    def function(x, b):
+        return x * ops.exp(b)
+
+    nodes = fused(function, array(100, 3), array(3, seed=1))
+    exps = [n for n in nodes if "exp" in repr(n.attrs.get("body", ""))]
+    assert exps[0].attrs["body"].frame in ((3,), (100, 3))
+
+
+def test_empty_arrays_are_left_alone():
+    nodes = fused(lambda x: ops.exp(x), np.zeros((0, 3), "float32"))
+    assert [n.op.name for n in nodes] == ["exp"]
