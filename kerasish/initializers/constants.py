@@ -61,7 +61,7 @@ class Identity(Initializer):
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         if len(shape) != 2:
             raise ShapeError(f"Identity: the shape must have 2 axes, got {tuple(shape)}.")
-        return ops.multiply(ops.eye(*shape, dtype=dtype or _default(None)), self.gain)
+        return ops.multiply(ops.eye(shape[0], shape[1], dtype=dtype or _default(None)), self.gain)
 
     def get_config(self) -> dict[str, Any]:
         return {"gain": self.gain}

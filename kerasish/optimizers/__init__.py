@@ -16,6 +16,9 @@ from kerasish.optimizers.eve import Eve as Eve
 from kerasish.optimizers.ftrl import Ftrl as Ftrl
 from kerasish.optimizers.lamb import Lamb as Lamb
 from kerasish.optimizers.lion import Lion as Lion
+from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer as LossScaleOptimizer
+from kerasish.optimizers.multi_optimizer import MultiOptimizer as MultiOptimizer
+from kerasish.optimizers.multi_optimizer import OptimizerMap as OptimizerMap
 from kerasish.optimizers.muon import Muon as Muon
 from kerasish.optimizers.nadam import Nadam as Nadam
 from kerasish.optimizers.optimizer import Optimizer as Optimizer
@@ -26,7 +29,7 @@ from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_ker
 
 _CLASSES = (
     Optimizer, SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
-    Adafactor, Muon, ScheduleFreeAdamW, Eve,
+    Adafactor, Muon, ScheduleFreeAdamW, Eve, LossScaleOptimizer, MultiOptimizer, OptimizerMap,
 )  # fmt: skip
 add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})

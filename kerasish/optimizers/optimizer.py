@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import initializers, ops
+from kerasish import initializers, ops, tree
 from kerasish.errors import ShapeError
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.collect import Collect
@@ -258,6 +258,10 @@ class Optimizer:
                 self._slots[self._places[v]].append(made[-1])
         return lists[0] if isinstance(name, str) else tuple(lists)
 
+    def _get_variable_index(self, variable: Variable) -> int:
+        """Return the variable's number (for optimizers written with `update_step`)."""
+        return self._places[variable]
+
     def assign(self, variable: Variable, value: Any) -> None:
         """Set a variable (for optimizers written with `update_step`)."""
         variable.assign(value)
@@ -398,8 +402,7 @@ class Optimizer:
             value = v.value
             dtype = value.dtype
             if dtype not in made:
-                own = rate if rate.dtype == dtype else ops.cast(rate, dtype)
-                made[dtype] = own, self.coefficients(own, dtype, shared)
+                made[dtype] = self._scalars(rate, dtype, shared)
             own, c = made[dtype]
             if g.dtype != dtype:
                 g = ops.cast(g, dtype)
@@ -409,6 +412,16 @@ class Optimizer:
             new[v], *rest = self.update(value, g, [s.value for s in slots], c)
             new.update(zip(slots, rest))
         return new
+
+    def _scalars(self, rate: Any, dtype: str, shared: Updates) -> tuple[Any, Any]:
+        """Return the learning rate and the coefficients in `dtype`."""
+        # In 16 bits 1 - 0.999 would be nothing: made in float32 first.
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        own = rate if rate.dtype == wide else ops.cast(rate, wide)
+        made = own, self.coefficients(own, wide, shared)
+        if wide == dtype:
+            return made
+        return tree.map_structure(lambda x: ops.cast(x, dtype), made)  # type: ignore[no-any-return]
 
     def _fitting(self, grads: list[Any], variables: Sequence[Variable] | None) -> list[Variable]:
         """Return the variables of the gradients, checked."""
@@ -577,23 +590,23 @@ class Optimizer:
         """Set all of its variables, in the order of `variables`."""
         if not self.built:
             raise ValueError(f"{type(self).__name__}: call build(variables) before set_weights.")
-        arrays = [np.asarray(w) for w in weights]
-        if len(arrays) != len(self._variables):
+        own = self.variables
+        if len(weights) != len(own):
             raise ValueError(
-                f"{type(self).__name__}.set_weights: {len(self._variables)} arrays expected, got "
-                f"{len(arrays)}."
+                f"{type(self).__name__}.set_weights: {len(own)} arrays expected, got "
+                f"{len(weights)}."
             )
-        self._check_shapes(arrays)
-        for v, array in zip(self._variables, arrays):
-            v.assign(array)
+        self._assign_all(own, [np.asarray(w) for w in weights])
 
-    def _check_shapes(self, arrays: Sequence[Any]) -> None:
-        for v, array in zip(self._variables, arrays):
+    def _assign_all(self, own: Sequence[Variable], arrays: Sequence[Any]) -> None:
+        for v, array in zip(own, arrays):
             if tuple(array.shape) != v.shape:
                 raise ShapeError(
                     f"{type(self).__name__}: the variable {v.path!r} has the shape {v.shape}, got "
                     f"{tuple(array.shape)}. Nothing was changed."
                 )
+        for v, array in zip(own, arrays):
+            v.assign(array)
 
     def save_own_variables(self, store: Any) -> None:
         """Put the variables into `store` under "0", "1" and so on."""
@@ -609,10 +622,8 @@ class Optimizer:
                 stacklevel=2,
             )
             return
-        arrays = [store[str(i)] for i in range(len(self.variables))]
-        self._check_shapes(arrays)
-        for v, array in zip(self.variables, arrays):
-            v.assign(array)
+        own = self.variables
+        self._assign_all(own, [store[str(i)] for i in range(len(own))])
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments; a learning rate that was set counts as given."""

@@ -13,8 +13,8 @@ from kerasish.tensor import Variable
 class ScheduleFreeAdamW(Optimizer):
     """Adam without a schedule: z takes the steps, x is the mean of all z, gradients are at y.
 
-    y = (1 - beta_1) * z + beta_1 * x is what the variables hold while training;
-    `finalize_variable_values` (at the end of `fit`) puts x into them.
+    y = (1 - beta_1) * z + beta_1 * x is what the variables hold, as in Keras after training, too;
+    `averages` gives x.
 
     Args:
         learning_rate: the step, >= 0.
@@ -96,13 +96,10 @@ class ScheduleFreeAdamW(Optimizer):
         """Return x of y and z."""
         return ops.divide(ops.subtract(y, ops.multiply(z, 1 - self.beta_1)), self.beta_1)
 
-    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
-        """Put the means x into the variables."""
-        if self.use_ema or not self.built:
-            super().finalize_variable_values(var_list)
-            return
-        for v in var_list:
-            v.assign(self._mean(v.value, self._momentums[self._places[v]].value))
+    def averages(self) -> list[Any]:
+        """Return the means x, one tensor a variable: the best place to evaluate the model at."""
+        pairs = zip(self._trainable_variables, self._momentums)
+        return [self._mean(v.value, z.value) for v, z in pairs]
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,162 @@
+"""Dynamic loss scaling around another optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.tensor import Variable, autocast, convert, no_gradient
+
+
+class LossScaleOptimizer(Optimizer):
+    """Multiplies the loss by a scale, so that float16 gradients do not vanish, and divides it out.
+
+    A step with a gradient that is not finite changes no variable and halves the scale; after
+    `dynamic_growth_steps` good steps it doubles.
+
+    Args:
+        inner_optimizer: the optimizer that gets the gradients.
+        initial_scale: the first scale, > 0.
+        dynamic_growth_steps: good steps until the scale doubles, >= 1.
+        name: the first part of its variables' paths.
+
+    Source: Micikevicius et al., Mixed precision training, ICLR 2018.
+
+    Example:
+        >>> from kerasish.optimizers.sgd import SGD
+        >>> w = Variable([1.0])
+        >>> scaled = LossScaleOptimizer(SGD(0.5), initial_scale=8.0)
+        >>> scaled.apply([[8.0]], [w])
+        >>> w.numpy().tolist()
+        [0.5]
+    """
+
+    def __init__(
+        self,
+        inner_optimizer: Any,
+        initial_scale: float = 2.0**15,
+        dynamic_growth_steps: int = 2000,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+        if given:
+            raise ValueError(
+                f"LossScaleOptimizer: give {next(iter(given))!r} to the inner optimizer instead."
+            )
+        if isinstance(inner_optimizer, Mapping):
+            inner_optimizer = deserialize_keras_object(inner_optimizer)
+        if not isinstance(inner_optimizer, Optimizer):
+            raise ValueError(
+                f"LossScaleOptimizer: an optimizer was expected inside, got {inner_optimizer!r}."
+            )
+        if not initial_scale > 0 or not dynamic_growth_steps >= 1:
+            raise ValueError(
+                "LossScaleOptimizer: initial_scale > 0 and dynamic_growth_steps >= 1 expected, "
+                f"got {initial_scale!r} and {dynamic_growth_steps!r}."
+            )
+        super().__init__(0.0, name=name)
+        self.inner_optimizer = inner_optimizer
+        self.needs_loss = inner_optimizer.needs_loss
+        self.initial_scale, self.dynamic_growth_steps = initial_scale, dynamic_growth_steps
+        self.step_counter: Any = None
+        self.dynamic_scale: Any = None
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Its own variables, then those of the inner optimizer."""
+        return [*self._variables, *self.inner_optimizer.variables]
+
+    @property
+    def learning_rate(self) -> Any:
+        """The inner optimizer's learning rate."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        self.inner_optimizer.learning_rate = value
+
+    @property
+    def iterations(self) -> Any:
+        """How many good steps were made."""
+        return self.inner_optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        self.inner_optimizer.iterations = variable
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        self.step_counter = self.add_variable((), dtype="int32", name="step_counter")
+        scale = Variable(self.initial_scale, dtype="float32", trainable=False, name="dynamic_scale")
+        self.dynamic_scale = self._own(scale)
+        self.inner_optimizer.build(variables)
+        super().build(variables)
+
+    def updates(
+        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
+    ) -> list[tuple[Variable, Any]]:
+        with no_gradient(), autocast(None):
+            scale = self.dynamic_scale.value
+            given = [None if g is None else convert(g) for g in gradients]
+            finite = ops.equal(scale, scale)
+            for g in given:
+                if g is not None:
+                    finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+            factor = ops.reciprocal(scale)
+            plain = [
+                None if g is None else ops.multiply(g, ops.cast(factor, g.dtype)) for g in given
+            ]
+            inner = self.inner_optimizer.updates(plain, variables, loss)
+            new: Updates = {v: ops.where(finite, value, v.value) for v, value in inner}
+            new.update(self._scaled(scale, finite))
+            return list(new.items())
+
+    def _scaled(self, scale: Any, finite: Any) -> Updates:
+        counted = ops.add(self.step_counter.value, 1)
+        full = ops.greater_equal(counted, self.dynamic_growth_steps)
+        doubled = ops.multiply(scale, 2.0)
+        grown = ops.where(ops.logical_and(full, ops.isfinite(doubled)), doubled, scale)
+        kept = ops.logical_and(finite, ops.logical_not(full))
+        return {
+            self.step_counter: ops.where(kept, counted, 0),
+            self.dynamic_scale: ops.where(finite, grown, ops.multiply(scale, 0.5)),
+        }
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Return the loss times the scale."""
+        scale = self.dynamic_scale.value if self.built else convert(self.initial_scale, "float32")
+        loss = convert(loss)
+        return ops.multiply(loss, ops.cast(scale, loss.dtype))
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        """Tell the inner optimizer."""
+        self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
+
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
+        """Tell the inner optimizer."""
+        self.inner_optimizer.finalize_variable_values(var_list)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "inner_optimizer": serialize_keras_object(self.inner_optimizer),
+            "initial_scale": self.initial_scale,
+            "dynamic_growth_steps": self.dynamic_growth_steps,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Any:
+        config = dict(config)
+        config["inner_optimizer"] = deserialize_keras_object(
+            config["inner_optimizer"], custom_objects
+        )
+        return cls(**config)

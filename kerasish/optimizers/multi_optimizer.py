@@ -1,0 +1,196 @@
+"""Different optimizers for different variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.tensor import Variable, autocast, no_gradient
+
+
+class OptimizerMap:
+    """Regular expression -> optimizer of the variables whose whole path matches.
+
+    Args:
+        default_optimizer: the optimizer of all other variables.
+        optimizer_map: the dictionary.
+
+    Example:
+        >>> from kerasish.optimizers.sgd import SGD
+        >>> known = OptimizerMap(SGD(0.1), {"encoder/.*": SGD(0.2)})
+        >>> float(known["encoder/kernel"].learning_rate) > 0.15
+        True
+    """
+
+    def __init__(
+        self, default_optimizer: Optimizer, optimizer_map: Mapping[str, Optimizer] | None = None
+    ) -> None:
+        for made in (default_optimizer, *(optimizer_map or {}).values()):
+            _check(made)
+        self.default_optimizer = default_optimizer
+        self._map = dict(optimizer_map or {})
+
+    def __getitem__(self, path: str) -> Optimizer:
+        if path in self._map:
+            return self._map[path]
+        for pattern, optimizer in self._map.items():
+            if re.fullmatch(pattern, path):
+                return optimizer
+        return self.default_optimizer
+
+    def __setitem__(self, pattern: str, optimizer: Optimizer) -> None:
+        if pattern in self._map:
+            raise ValueError(f"OptimizerMap has an optimizer for {pattern!r} already.")
+        _check(optimizer)
+        self._map[pattern] = optimizer
+
+    def __delitem__(self, pattern: str) -> None:
+        del self._map[pattern]
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._map)
+
+    def __call__(self, variable: Variable) -> Optimizer:
+        return self[variable.path]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, serialized."""
+        return {
+            "default_optimizer": serialize_keras_object(self.default_optimizer),
+            "optimizer_map": {k: serialize_keras_object(v) for k, v in self._map.items()},
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> OptimizerMap:
+        """Return the map that `get_config` described."""
+        return cls(**deserialize_keras_object(dict(config)))
+
+
+class MultiOptimizer(Optimizer):
+    """Hands each variable to the optimizer that is chosen for it.
+
+    Args:
+        optimizer_map: an OptimizerMap, or a function variable -> optimizer.
+        loss_scale_factor: the loss is multiplied by it, gradients are divided by it.
+        name: the first part of its variables' paths.
+
+    Example:
+        >>> from kerasish.optimizers.sgd import SGD
+        >>> a, b = Variable([1.0], name="a"), Variable([1.0], name="b")
+        >>> both = MultiOptimizer(OptimizerMap(SGD(0.5), {"b": SGD(0.25)}))
+        >>> both.apply([[1.0], [1.0]], [a, b])
+        >>> float(a[0]), float(b[0])
+        (0.5, 0.75)
+    """
+
+    def __init__(
+        self,
+        optimizer_map: Any,
+        loss_scale_factor: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(0.001, loss_scale_factor=loss_scale_factor, name=name)
+        if isinstance(optimizer_map, Mapping):
+            optimizer_map = deserialize_keras_object(optimizer_map)
+        if not callable(optimizer_map):
+            raise ValueError(
+                "MultiOptimizer: an OptimizerMap or a function variable -> optimizer was "
+                f"expected, got {optimizer_map!r}."
+            )
+        self.optimizer_map: Callable[[Variable], Optimizer] = optimizer_map
+        self.optimizers: list[Optimizer] = []
+        self._chosen: list[int] = []
+
+    @property
+    def variables(self) -> list[Variable]:
+        """Its own variables, then those of each optimizer in use."""
+        return [*self._variables, *(v for o in self.optimizers for v in o.variables)]
+
+    @property
+    def learning_rate(self) -> Any:
+        """There is no single one.
+
+        Raises:
+            AttributeError: always.
+        """
+        raise AttributeError("A MultiOptimizer has no learning rate; ask those in `.optimizers`.")
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        raise AttributeError("A MultiOptimizer has no learning rate; set those in `.optimizers`.")
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
+        parts: dict[int, tuple[Optimizer, list[Variable]]] = {}
+        chosen = []
+        for v in variables:
+            made = self.optimizer_map(v)
+            _check(made)
+            parts.setdefault(id(made), (made, []))[1].append(v)
+            chosen.append(list(parts).index(id(made)))
+        for made, own in parts.values():
+            made.build(own)
+        self.optimizers = [made for made, _ in parts.values()]
+        self._chosen = chosen
+        self.needs_loss = any(o.needs_loss for o in self.optimizers)
+        super().build(variables)
+
+    def updates(
+        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
+    ) -> list[tuple[Variable, Any]]:
+        groups: list[list[tuple[Any, Variable]]] = [[] for _ in self.optimizers]
+        for g, v in zip(gradients, variables):
+            groups[self._chosen[self._places[v]]].append((g, v))
+        pairs: list[tuple[Variable, Any]] = []
+        with no_gradient(), autocast(None):
+            for made, group in zip(self.optimizers, groups):
+                if any(g is not None for g, _ in group):
+                    own = [self._unscaled(g) for g, _ in group]
+                    pairs += made.updates(own, [v for _, v in group], loss)
+            return [*pairs, (self._iterations, ops.add(self._iterations.value, 1))]
+
+    def _unscaled(self, gradient: Any) -> Any:
+        if gradient is None or self.loss_scale_factor is None:
+            return gradient
+        return ops.multiply(gradient, 1.0 / self.loss_scale_factor)
+
+    def exclude_from_weight_decay(
+        self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
+    ) -> None:
+        """Tell the optimizers in use; after `build`."""
+        for made in self.optimizers:
+            made.exclude_from_weight_decay(var_list, var_names)
+
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
+        """Tell the optimizers in use."""
+        for number, made in enumerate(self.optimizers):
+            own = [v for v in var_list if self._chosen[self._places[v]] == number]
+            made.finalize_variable_values(own)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "optimizer_map": serialize_keras_object(self.optimizer_map),
+            "loss_scale_factor": self.loss_scale_factor,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Any:
+        config = dict(config)
+        config["optimizer_map"] = deserialize_keras_object(config["optimizer_map"], custom_objects)
+        return cls(**config)
+
+
+def _check(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise ValueError(f"An optimizer was expected, got {optimizer!r}.")
