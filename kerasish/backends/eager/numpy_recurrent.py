@@ -186,9 +186,7 @@ def _gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     return states, gates
 
 
-def _gru_gradient(
-    g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None
-) -> Any:
+def _gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None) -> Any:
     steps, n, units = states.shape
     dtype = gates.dtype
     dx, ds = np.empty((steps, n, 3 * units), dtype), np.empty((steps, n, 3 * units), dtype)

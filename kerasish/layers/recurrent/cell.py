@@ -1,0 +1,176 @@
+"""What recurrent cells share: sizes, first states, dropout masks that stay for a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import activations, constraints, initializers, ops, random, regularizers
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+
+
+def is_plain(cell: Any) -> bool:
+    """Return whether a cell's activations are tanh and, where it has gates, sigmoid."""
+    gates = getattr(cell, "recurrent_activation", activations.sigmoid)
+    return cell.activation is activations.tanh and gates is activations.sigmoid
+
+
+class RecurrentCell(Layer):
+    """One step of a recurrent layer: (inputs, states) -> (output, new states).
+
+    Args:
+        units: size of the output and of each state, >= 1.
+        dropout: share of the inputs dropped in training, the same ones at all steps, 0 to 1.
+        recurrent_dropout: the same for the state that goes into the product.
+        seed: where the masks come from.
+    """
+
+    _gates = 1
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any,
+        recurrent_activation: Any,
+        use_bias: bool,
+        kernel_initializer: Any,
+        recurrent_initializer: Any,
+        bias_initializer: Any,
+        kernel_regularizer: Any,
+        recurrent_regularizer: Any,
+        bias_regularizer: Any,
+        kernel_constraint: Any,
+        recurrent_constraint: Any,
+        bias_constraint: Any,
+        dropout: float,
+        recurrent_dropout: float,
+        seed: Any,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.pop("implementation", None)  # Keras 2's choice between equal ways
+        super().__init__(**kwargs)
+        if not isinstance(units, int) or isinstance(units, bool) or units < 1:
+            raise ValueError(f"{self._who()}: units is a number >= 1, got {units!r}.")
+        self.units, self.activation = units, activations.get(activation)
+        if recurrent_activation is not None:
+            self.recurrent_activation = activations.get(recurrent_activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.recurrent_initializer = initializers.get(recurrent_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.recurrent_constraint = constraints.get(recurrent_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
+        self.dropout = min(1.0, max(0.0, dropout))
+        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
+        self.seed = seed
+        self.seed_generator = random.SeedGenerator(seed)
+        self._masks: dict[str, Any] = {}
+
+    @property
+    def state_size(self) -> Any:
+        """The size of the state, or a list of sizes."""
+        return self.units
+
+    @property
+    def output_size(self) -> int:
+        """The size of the output."""
+        return self.units
+
+    def _bias_shape(self) -> tuple[int, ...]:
+        return (self._gates * self.units,)
+
+    def _bias_start(self) -> Any:
+        return self.bias_initializer
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel (inputs, gates), recurrent_kernel (units, gates) and bias."""
+        size = input_shape[-1]
+        if size is None:
+            raise ShapeError(
+                f"{self._who()}: the input's last size must be known, got {input_shape}."
+            )
+        width = self._gates * self.units
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(size, width),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel",
+            shape=(self.units, width),
+            initializer=self.recurrent_initializer,
+            regularizer=self.recurrent_regularizer,
+            constraint=self.recurrent_constraint,
+        )
+        self.bias = (
+            self.add_weight(
+                name="bias",
+                shape=self._bias_shape(),
+                initializer=self._bias_start(),
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+            if self.use_bias
+            else None
+        )
+
+    def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
+        """Return states of zeros."""
+        sizes = self.state_size if isinstance(self.state_size, list) else [self.state_size]
+        return [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
+
+    # --- dropout ------------------------------------------------------------------------------
+
+    def reset_dropout_masks(self) -> None:
+        """Forget the masks: the next step draws new ones."""
+        self._masks.clear()
+
+    def _mask(self, kind: str, x: Any, rate: float) -> Any:
+        if kind not in self._masks:
+            ones = ops.ones(x.shape, x.dtype)
+            self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
+        return self._masks[kind]
+
+    def _drop(self, x: Any, training: Any) -> Any:
+        """Return a step's inputs, with dropout in training."""
+        if not training or not self.dropout:
+            return x
+        return ops.multiply(x, self._mask("inputs", x, self.dropout))
+
+    def _drop_state(self, h: Any, training: Any) -> Any:
+        if not training or not self.recurrent_dropout:
+            return h
+        return ops.multiply(h, self._mask("state", h, self.recurrent_dropout))
+
+    # --- whole sequences ------------------------------------------------------------------------
+
+    def run(self, x: Any, states: list[Any], mask: Any, training: Any) -> Any:
+        """Return (outputs of all steps, last states) by one op, or None where there is none.
+
+        Args:
+            x: (steps, n, inputs).
+            states: the states before the first step.
+            mask: (steps, n), whether a step counts, or None.
+        """
+        if not is_plain(self) or (training and self.recurrent_dropout):
+            return None
+        if training and self.dropout:
+            x = ops.multiply(x, self._mask("inputs", x[0], self.dropout))
+        return self._run(x, states, () if mask is None else (ops.cast(mask, x.dtype),))
+
+    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+        """Return what `run` does."""
+        return None
+
+    def _project(self, x: Any, bias: Any) -> Any:
+        """Return x @ kernel + bias: one product for all steps."""
+        steps, n, size = x.shape
+        z = ops.matmul(ops.reshape(x, (steps * n, size)), self.kernel)
+        z = z if bias is None else ops.add(z, bias)
+        return ops.reshape(z, (steps, n, self._gates * self.units))

@@ -1,0 +1,157 @@
+"""GRU and its cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.layers.recurrent.cell import RecurrentCell
+from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
+
+
+class GRUCell(RecurrentCell):
+    """One step of a GRU: h' = z h + (1 - z) n.
+
+    z and r are recurrent_activation(x_z + s_z) and (x_r + s_r), with x @ kernel + bias[0] lying
+    as (z, r, n), and so s = h @ recurrent_kernel + bias[1]; n = activation(x_n + r s_n). With
+    reset_after=False, n = activation(x_n + (r h) @ recurrent_kernel_n) and there is one bias.
+
+    Args:
+        units: size of the output and of the state, >= 1.
+        reset_after: whether the reset gate comes after the product.
+
+    Shape: (n, inputs), states [h], (n, units) -> (n, units), [h'].
+    Source: Cho et al., EMNLP 2014.
+    """
+
+    _gates = 3
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        reset_after: bool = True,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units, activation, recurrent_activation or "linear", use_bias, kernel_initializer,
+            recurrent_initializer, bias_initializer, kernel_regularizer, recurrent_regularizer,
+            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
+            recurrent_dropout, seed, **kwargs,
+        )  # fmt: skip
+        self.reset_after = reset_after
+
+    def _bias_shape(self) -> tuple[int, ...]:
+        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
+
+    def _biases(self) -> tuple[Any, Any]:
+        """Return the biases of the inputs' and of the state's product (None: none)."""
+        if self.bias is None:
+            return None, None
+        bias = ops.convert_to_tensor(self.bias)
+        return (bias[0], bias[1]) if self.reset_after else (bias, None)
+
+    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+        """Run one step."""
+        h = self._drop_state(states[0], training)
+        of_x, of_h = self._biases()
+        x = ops.matmul(self._drop(inputs, training), self.kernel)
+        x = x if of_x is None else ops.add(x, of_x)
+        xz, xr, xn = ops.split(x, 3, axis=-1)
+        two = 2 * self.units
+        kernel = ops.convert_to_tensor(self.recurrent_kernel)
+        s = ops.matmul(h, kernel if self.reset_after else kernel[:, :two])
+        s = s if of_h is None else ops.add(s, of_h)
+        z = self.recurrent_activation(ops.add(xz, s[:, : self.units]))
+        r = self.recurrent_activation(ops.add(xr, s[:, self.units : two]))
+        if self.reset_after:
+            sn = ops.multiply(r, s[:, two:])
+        else:
+            sn = ops.matmul(ops.multiply(r, h), kernel[:, two:])
+        n = self.activation(ops.add(xn, sn))
+        h = ops.add(ops.multiply(z, h), ops.multiply(ops.subtract(1.0, z), n))
+        return h, [h]
+
+    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+        if not self.reset_after:
+            return None
+        of_x, of_h = self._biases()
+        if of_h is None:
+            of_h = ops.zeros((3 * self.units,), x.dtype)
+        h, _ = ops.gru(self._project(x, of_x), self.recurrent_kernel, of_h, *states, *mask)
+        return h, [h[-1]]
+
+
+@of_cell(*CELL_ARGUMENTS, "recurrent_activation", "reset_after")
+class GRU(CellLayer):
+    """Gated recurrent unit over the steps of a sequence; see `GRUCell` for the formulas.
+
+    Args:
+        units: size of the output and of the state, >= 1.
+        dropout, recurrent_dropout: share of the inputs, and of the state, dropped in training.
+        return_sequences, return_state, go_backwards, stateful: see `RNN`.
+        unroll, use_cudnn: kept for Keras's sake; the engine decides.
+        reset_after: whether the reset gate comes after the product.
+
+    Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
+
+    Example:
+        >>> GRU(4).compute_output_shape((None, 7, 3))
+        (None, 4)
+    """
+
+    example = {"args": {"units": 3}, "shape": (2, 4, 3)}
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        reset_after: bool = True,
+        use_cudnn: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        cell = GRUCell(
+            units, activation, recurrent_activation, use_bias, kernel_initializer,
+            recurrent_initializer, bias_initializer, kernel_regularizer, recurrent_regularizer,
+            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
+            recurrent_dropout, reset_after, seed, name="gru_cell", **split_options(kwargs),
+        )  # fmt: skip
+        super().__init__(
+            cell, unroll, return_sequences=return_sequences, return_state=return_state,
+            go_backwards=go_backwards, stateful=stateful,
+            activity_regularizer=activity_regularizer, **kwargs,
+        )  # fmt: skip

@@ -1,0 +1,150 @@
+"""LSTM and its cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.layers.recurrent.cell import RecurrentCell
+from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
+
+
+class LSTMCell(RecurrentCell):
+    """One step of an LSTM: c' = f c + i g, h' = o activation(c').
+
+    The gates i, f, o are recurrent_activation, g is activation, each of its quarter of
+    z = x @ kernel + h @ recurrent_kernel + bias, which lies as (i, f, g, o).
+
+    Args:
+        units: size of the output and of both states, >= 1.
+        unit_forget_bias: whether f's bias starts as 1.
+
+    Shape: (n, inputs), states [h, c], each (n, units) -> (n, units), [h', c'].
+    Source: Hochreiter and Schmidhuber, Neural Computation 1997; Gers et al. 2000.
+    """
+
+    _gates = 4
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            units, activation, recurrent_activation or "linear", use_bias, kernel_initializer,
+            recurrent_initializer, bias_initializer, kernel_regularizer, recurrent_regularizer,
+            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
+            recurrent_dropout, seed, **kwargs,
+        )  # fmt: skip
+        self.unit_forget_bias = unit_forget_bias
+
+    @property
+    def state_size(self) -> list[int]:
+        """The sizes of h and c."""
+        return [self.units, self.units]
+
+    def _bias_start(self) -> Any:
+        if not self.unit_forget_bias:
+            return self.bias_initializer
+        units, start = self.units, self.bias_initializer
+
+        def forget_one(shape: Any, dtype: Any = None) -> Any:
+            parts = [start((units,), dtype), ops.ones((units,), dtype), start((2 * units,), dtype)]
+            return ops.concatenate(parts, axis=0)
+
+        return forget_one
+
+    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+        """Run one step."""
+        h, c = self._drop_state(states[0], training), states[1]
+        z = ops.matmul(self._drop(inputs, training), self.kernel)
+        z = ops.add(z, ops.matmul(h, self.recurrent_kernel))
+        if self.bias is not None:
+            z = ops.add(z, self.bias)
+        zi, zf, zc, zo = ops.split(z, 4, axis=-1)
+        i, f = self.recurrent_activation(zi), self.recurrent_activation(zf)
+        c = ops.add(ops.multiply(f, c), ops.multiply(i, self.activation(zc)))
+        h = ops.multiply(self.recurrent_activation(zo), self.activation(c))
+        return h, [h, c]
+
+    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+        h, c, _ = ops.lstm(self._project(x, self.bias), self.recurrent_kernel, *states, *mask)
+        return h, [h[-1], c[-1]]
+
+
+@of_cell(*CELL_ARGUMENTS, "recurrent_activation", "unit_forget_bias")
+class LSTM(CellLayer):
+    """Long short-term memory over the steps of a sequence; see `LSTMCell` for the formulas.
+
+    Args:
+        units: size of the output and of both states, >= 1.
+        unit_forget_bias: whether the forget gate's bias starts as 1.
+        dropout, recurrent_dropout: share of the inputs, and of the state, dropped in training.
+        return_sequences, return_state, go_backwards, stateful: see `RNN`.
+        unroll, use_cudnn: kept for Keras's sake; the engine decides.
+
+    Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
+
+    Example:
+        >>> LSTM(4, return_sequences=True).compute_output_shape((None, 7, 3))
+        (None, 7, 4)
+    """
+
+    example = {"args": {"units": 3, "return_sequences": True}, "shape": (2, 4, 3)}
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros",
+        unit_forget_bias: bool = True,
+        kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        recurrent_constraint: Any = None,
+        bias_constraint: Any = None,
+        dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        seed: Any = None,
+        return_sequences: bool = False,
+        return_state: bool = False,
+        go_backwards: bool = False,
+        stateful: bool = False,
+        unroll: bool = False,
+        use_cudnn: Any = "auto",
+        **kwargs: Any,
+    ) -> None:
+        cell = LSTMCell(
+            units, activation, recurrent_activation, use_bias, kernel_initializer,
+            recurrent_initializer, bias_initializer, unit_forget_bias, kernel_regularizer,
+            recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
+            bias_constraint, dropout, recurrent_dropout, seed, name="lstm_cell",
+            **split_options(kwargs),
+        )  # fmt: skip
+        super().__init__(
+            cell, unroll, return_sequences=return_sequences, return_state=return_state,
+            go_backwards=go_backwards, stateful=stateful,
+            activity_regularizer=activity_regularizer, **kwargs,
+        )  # fmt: skip
