@@ -136,6 +136,9 @@ def _slice_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, An
             made.append((s.start, s.stop, s.step))
             continue
         start, stop, step = s.indices(size)
+        if not _slice_length(start, stop, step):
+            made.append((0, 0, 1))
+            continue
         # A stop of -1 (before the first element) would count from the end: None says it.
         made.append((start, None if stop < 0 else stop, step))
     return {"slices": tuple(made)}

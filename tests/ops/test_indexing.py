@@ -1,0 +1,215 @@
+"""Indexing like NumPy's, picks and writes at computed places, and their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kerasish import autodiff, ops
+from kerasish.errors import ShapeError
+from kerasish.ops.indexing import add_along_axis, add_at, add_rows, read_at
+from kerasish.testing import gradient_check
+
+SHAPE = (3, 4, 2)
+X = np.arange(24.0, dtype="float32").reshape(SHAPE)
+
+
+def bounds(size):
+    ends = st.one_of(st.none(), st.integers(-size - 2, size + 2))
+    steps = st.one_of(st.none(), st.sampled_from([-3, -2, -1, 1, 2, 3]))
+    return st.builds(slice, ends, ends, steps)
+
+
+@st.composite
+def plain_keys(draw):
+    """Draw numbers, slices, None and at most one Ellipsis."""
+    parts = []
+    for size in SHAPE[: draw(st.integers(0, 3))]:
+        parts.append(draw(st.one_of(st.integers(-size, size - 1), bounds(size))))
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(parts)))
+        # Behind '...' the parts stand for the last axes: keep the numbers within these.
+        parts = [*parts[:place], Ellipsis, *(slice(None) for _ in parts[place:])]
+    for _ in range(draw(st.integers(0, 2))):
+        parts.insert(draw(st.integers(0, len(parts))), None)
+    return tuple(parts)
+
+
+@st.composite
+def array_keys(draw):
+    """Draw keys with integer arrays that broadcast, among slices, numbers and None."""
+    shape = draw(st.sampled_from([(2,), (1,), (2, 3), ()]))
+    parts, arrays = [], 0
+    for size in SHAPE:
+        choice = draw(st.sampled_from(["array", "column", "slice", "number"]))
+        if choice in ("array", "column"):
+            made = shape if choice == "array" or not shape else (*shape[:-1], 1)
+            values = draw(st.lists(st.integers(-size, size - 1), min_size=6, max_size=6))
+            parts.append(np.resize(values, made).astype("int32"))
+            arrays += 1
+        elif choice == "slice":
+            parts.append(draw(bounds(size)))
+        else:
+            parts.append(draw(st.integers(-size, size - 1)))
+    if not arrays:
+        parts[0] = np.array([0, -1])
+    return (
+        tuple(parts[: draw(st.integers(1, 3))])
+        if isinstance(parts[0], np.ndarray)
+        else tuple(parts)
+    )
+
+
+@given(plain_keys())
+def test_slices_numbers_none_and_ellipsis_as_in_numpy(key):
+    expected = X[key]
+    found = ops.get_item(X, key)
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(array_keys())
+def test_integer_arrays_as_in_numpy(key):
+    expected = X[key]
+    found = ops.get_item(X, key)
+    assert found.shape == expected.shape, key
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (slice(None), None, np.array([0, 1])),
+        (np.array([0, 1]), slice(None), np.array([1, 0])),
+        (np.array([[0], [1]]), np.array([2, 3])),
+        (Ellipsis, np.array([1, 0])),
+        (np.array([2, 0]), None, Ellipsis, 1),
+        (X[:, 0, 0] > 4,),
+        (slice(None), np.array([True, False, True, False])),
+        (X > 7,),
+        (slice(1), X[0] > 2),
+        ([0, 2],),
+        (np.int64(1), np.uint8(2)),
+        (np.array([], "int32"),),
+    ],
+    ids=str,
+)
+def test_keys_as_in_numpy(key):
+    np.testing.assert_array_equal(ops.get_item(X, key), X[key])
+
+
+@pytest.mark.parametrize("key", [5, (0, 9), (0, 0, 0, 0), (Ellipsis, Ellipsis), True], ids=str)
+def test_wrong_keys_raise(key):
+    with pytest.raises(IndexError):
+        ops.get_item(X, key)
+
+
+def test_a_tensor_serves_as_index():
+    two = ops.convert_to_tensor(2)
+    np.testing.assert_array_equal(ops.convert_to_tensor(X)[two], X[2])
+    np.testing.assert_array_equal(
+        ops.convert_to_tensor(X)[:, ops.convert_to_tensor([1, 1])], X[:, [1, 1]]
+    )
+    np.testing.assert_array_equal(ops.convert_to_tensor(X)[ops.convert_to_tensor(X) > 3], X[X > 3])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (slice(None, None, -2), 1),
+        (np.array([0, 0, 2]),),
+        (slice(None), np.array([[1, 1], [0, -1]])),
+        (np.array([0, 1]), slice(1, 3), np.array([1, 1])),
+        (X > 9,),
+        (None, 0, Ellipsis),
+    ],
+    ids=str,
+)
+def test_gradients_of_indexing(key):
+    gradient_check(lambda x: ops.square(ops.get_item(x, key)), [X / 10])
+
+
+def test_repeated_rows_add_their_gradients():
+    slope = autodiff.grad(lambda x: ops.sum(ops.take(x, [1, 1, -1], axis=0)))(np.zeros((3, 2)))
+    np.testing.assert_array_equal(slope, [[0, 0], [2, 2], [1, 1]])
+
+
+@given(st.data())
+def test_add_rows_is_the_transpose_of_take(data):
+    axis = data.draw(st.integers(0, 2))
+    size = SHAPE[axis]
+    count = data.draw(st.integers(0, 6))
+    places = np.array(
+        data.draw(st.lists(st.integers(-size, size - 1), min_size=count, max_size=count)), "int32"
+    )
+    g = np.random.default_rng(0).normal(size=X.take(places, axis).shape)
+    added = add_rows(g, places, size, axis).numpy()
+    expected = np.zeros(SHAPE)
+    for i, place in enumerate(places):
+        index = (slice(None),) * axis
+        expected[(*index, place)] += g[(*index, i)]
+    np.testing.assert_allclose(added, expected, atol=1e-12)
+
+
+def test_add_along_axis_and_at_are_transposes():
+    rng = np.random.default_rng(1)
+    places = np.array([[0, 3, 3], [1, 1, -1]])
+    g = rng.normal(size=(2, 3))
+    x = rng.normal(size=(2, 4))
+    left = (ops.take_along_axis(x, places, 1).numpy() * g).sum()
+    right = (x * add_along_axis(g, places, (2, 4), 1).numpy()).sum()
+    assert left == pytest.approx(right)
+    spots = np.array([[0, 1], [1, 3], [0, 1]])
+    g = rng.normal(size=3)
+    assert (read_at(x, spots).numpy() * g).sum() == pytest.approx(
+        (x * add_at(g, spots, (2, 4)).numpy()).sum()
+    )
+
+
+def test_take_along_axis_wants_equal_ranks():
+    with pytest.raises(ShapeError, match="as many axes"):
+        ops.take_along_axis(X, [0], axis=0)
+
+
+@pytest.mark.parametrize("how", [None, "add", "max", "min", "mul"])
+def test_gradients_of_scatter_update(how):
+    places = np.array([[0, 1], [2, 0], [1, 1]])
+    x, updates = np.array([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]]), np.array([2.5, 6.5, -1.5])
+    gradient_check(lambda x, u: ops.scatter_update(x, places, u, how), [x, updates])
+
+
+def test_slice_with_computed_start():
+    starts = ops.convert_to_tensor([0, 1, 0]) + 0
+    np.testing.assert_array_equal(ops.slice(X, starts, (2, 2, 2)), X[:2, 1:3])
+    written = ops.slice_update(X, starts, np.zeros((1, 2, 2)))
+    assert written.numpy()[0, 1:3].sum() == 0
+    assert written.numpy().sum() == X.sum() - X[0, 1:3].sum()
+
+
+@pytest.mark.parametrize("call", ["slice", "slice_update"])
+def test_slice_wants_a_start_for_each_axis(call):
+    with pytest.raises(ShapeError, match="start indices"):
+        getattr(ops, call)(X, (0,), (1,) if call == "slice" else X)
+
+
+def test_gradients_of_slices():
+    gradient_check(lambda x: ops.slice(x, (1, 0), (2, 2)) ** 2, [X[:, :, 0] / 9])
+    gradient_check(
+        lambda x, u: ops.slice_update(x, (1, 1), u) ** 2, [X[:, :, 0] / 9, X[:2, :2, 1] / 9]
+    )
+
+
+def test_segments():
+    data, ids = np.array([3.0, 1.0, 2.0, 5.0]), np.array([0, 2, 0, 2])
+    gradient_check(lambda x: ops.segment_sum(x, ids, 3) ** 2, [data])
+    gradient_check(lambda x: ops.segment_max(x, ids, 3)[::2] ** 2, [data])
+    assert ops.segment_max(data, ids, 3).numpy().tolist() == [3.0, -np.inf, 5.0]
+    with pytest.raises(ShapeError, match="ids must have the shape"):
+        ops.segment_sum(data, ids[:2])
+
+
+def test_unknown_reduction_is_named():
+    with pytest.raises(ValueError, match="'mean'"):
+        ops.scatter_update(X, [[0]], X[:1], "mean")
