@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import threading
 from collections.abc import Callable
@@ -14,11 +15,14 @@ from typing import Any
 from kerasish import config
 from kerasish.backends.backend import Backend as Backend
 from kerasish.backends.eager import Eager
-from kerasish.backends.static import Static
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import set_default_engine
 
-_factories: dict[str, Callable[[], Backend]] = {"eager": Eager, "static": Static}
+# A backend is named by its class, or by where that is found: what it needs is imported on use.
+_factories: dict[str, Callable[[], Backend] | str] = {
+    "eager": Eager,
+    "static": "kerasish.backends.static:Static",
+}
 _made: dict[str, Backend] = {}
 _guard = threading.RLock()
 
@@ -50,7 +54,11 @@ def get(name: str) -> Backend:
 
 def _find_factory(name: str) -> Callable[[], Any]:
     if name in _factories:
-        return _factories[name]
+        found = _factories[name]
+        if not isinstance(found, str):
+            return found
+        module, _, attribute = found.partition(":")
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
     for point in importlib.metadata.entry_points(group="kerasish.backends"):
         if point.name == name:
             return point.load()  # type: ignore[no-any-return]

@@ -32,13 +32,16 @@ def optimize(
         raise ValueError(f"optimize: expected one of {sorted(LEVELS)}, got {level!r}.")
     rounds, passes = LEVELS[level]
     for _ in range(rounds):
-        size = len(graph.nodes)
-        text = size if size > 2000 else str(graph)
+        before = _outline(graph)
         for step in passes:
             after = step(graph)
             if watch is not None:
                 watch(step.__name__, graph, after)
             graph = after
-        if (len(graph.nodes) if size > 2000 else str(graph)) == text:
+        if _outline(graph) == before:
             break
     return graph
+
+
+def _outline(graph: Graph) -> list[str]:
+    return [node.op.name for node in graph.nodes]
