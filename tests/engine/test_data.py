@@ -429,6 +429,16 @@ def test_peek_gives_the_first_batch_without_consuming_it():
     assert xs(data) == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize("steps", [None, 3])
+def test_what_peek_read_is_not_lost_when_training_begins_later(steps):
+    data = make_data(make_generator(3), steps_per_epoch=steps)
+    data.peek()
+    assert xs(data, epoch=5) == [[0], [1], [2]]
+    data = make_data(make_generator(3), steps_per_epoch=steps)
+    data.peek()
+    assert xs(data, epoch=5, start=2) == [[2]]
+
+
 @pytest.mark.parametrize("kind", ["arrays", "generator", "list iterator", "py_dataset"])
 def test_peek_then_a_whole_epoch(kind):
     x = np.arange(6.0)

@@ -63,6 +63,7 @@ class Data:
     batch_size: int | None = None
     in_memory = False
     exhausted = False
+    _numbered = True  # whether the batches depend on the number of the epoch
 
     def __init__(self, steps_per_epoch: int | None = None, training: bool = True) -> None:
         self._steps = steps_per_epoch
@@ -84,10 +85,13 @@ class Data:
             start: batches to leave out at the beginning: where an interrupted epoch goes on.
         """
         held, self._held = self._held, None
-        if held is not None and held[0] == epoch and start == 0:
-            return held[1]
         if held is not None:
-            held[1].close()
+            number, opened = held
+            if not self._numbered or (number == epoch and start == 0):
+                for _ in range(start):
+                    next(opened, None)
+                return opened
+            opened.close()
         opened = Epoch(self._batches(epoch, start))
         self._open = weakref.ref(opened)
         return opened

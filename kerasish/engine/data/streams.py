@@ -34,6 +34,8 @@ class StreamData(Data):
         training: whether errors speak of `steps_per_epoch` (else of `steps`).
     """
 
+    _numbered = False  # what `peek` has read must not be lost, whichever epoch comes next
+
     def __init__(
         self,
         source: Any,
