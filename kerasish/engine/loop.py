@@ -111,6 +111,7 @@ def fit(
             calls.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
+        model.optimizer.finalize_variable_values(model.trainable_variables)
         calls.on_train_end(logs)
     except BaseException:
         calls.release()

@@ -172,7 +172,8 @@ class MultiOptimizer(Optimizer):
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Tell the optimizers in use."""
         for number, made in enumerate(self.optimizers):
-            own = [v for v in var_list if self._chosen[self._places[v]] == number]
+            known = [v for v in var_list if v in self._places]
+            own = [v for v in known if self._chosen[self._places[v]] == number]
             made.finalize_variable_values(own)
 
     def get_config(self) -> dict[str, Any]:

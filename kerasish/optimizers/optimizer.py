@@ -582,7 +582,8 @@ class Optimizer:
         if not self.use_ema or not self.built:
             return
         for v in var_list:
-            v.assign(self._averages[self._places[v]].value)
+            if v in self._places:
+                v.assign(self._averages[self._places[v]].value)
 
     # --- saving -------------------------------------------------------------------------------
 
