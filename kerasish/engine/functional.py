@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish import registry, tree
 from kerasish.engine.layer import Layer
-from kerasish.engine.naming import unique_name
+from kerasish.naming import unique_name
 from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes

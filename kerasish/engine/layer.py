@@ -20,7 +20,7 @@ from kerasish import (
 )
 from kerasish.engine.call import CallParts, context, read_call, serials
 from kerasish.engine.input_spec import check_input
-from kerasish.engine.naming import name_for
+from kerasish.naming import name_for
 from kerasish.engine.operation import (
     KerasTensor,
     Node,

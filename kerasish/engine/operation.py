@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kerasish import registry, tree
-from kerasish.engine.naming import name_for
+from kerasish.naming import name_for
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.ops import dtypes

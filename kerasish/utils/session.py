@@ -8,7 +8,7 @@ import random
 import numpy as np
 
 from kerasish import config
-from kerasish.engine.naming import reset_names
+from kerasish.naming import reset_names
 from kerasish.utils.names import reset_uids
 
 
