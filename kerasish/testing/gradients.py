@@ -1,4 +1,4 @@
-"""Checks for those who extend kerasish: gradients against finite differences."""
+"""Gradients against central differences."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def gradient_check(
 
 
 def _weighted(tensors: Sequence[Any], weights: list[Any], rng: np.random.Generator) -> Any:
-    """Return the sum of all elements, each times its weight; weights are drawn at the first call."""
+    """Return the sum of all elements, each times its weight, drawn at the first call."""
     if not weights:
         weights.extend(rng.uniform(0.5, 1.5, t.shape) for t in tensors)
     parts = [ops.sum(ops.multiply(t, w)) for t, w in zip(tensors, weights)]

@@ -1,0 +1,108 @@
+"""The conformance suite: our backends pass, and each kind of fault is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerasish import backends, ops
+from kerasish.backends.eager import Eager
+from kerasish.testing import check_backend
+
+
+@pytest.mark.parametrize("name", ["eager", "static"])
+def test_our_backends_conform(name):
+    passed = check_backend(name)
+    assert "trains a line" in passed
+    assert {f"apply {op} 0" for op in ("add", "matmul", "exp")} <= set(passed)
+    assert len(passed) > 500
+
+
+class Partial(Eager):
+    """The eager engine under another name."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.name = "faulty"
+
+
+class WrongSine(Partial):
+    def __init__(self):
+        super().__init__(overrides={"sin": np.cos})
+
+
+class WrongDtype(Partial):
+    def __init__(self):
+        super().__init__(overrides={"argmax": lambda x, **attrs: np.float32(0)})
+
+
+class Hasty(Partial):
+    """Assigns at once, so that an error leaves half a step."""
+
+    def compile(self, function, **options):
+        return function
+
+
+class Forgetful(Partial):
+    """Runs the first call only."""
+
+    def compile(self, function, **options):
+        made = []
+        inner = super().compile(function)
+
+        def step(*args):
+            if not made:
+                made.append(inner(*args))
+            return made[0]
+
+        return step
+
+
+class Nameless(Eager):
+    """Goes by a name that is not the one it was registered under."""
+
+
+@pytest.mark.parametrize(
+    ("factory", "fails"),
+    [
+        (WrongSine, ["apply sin 0"]),
+        (WrongDtype, ["apply argmax 0"]),
+        (Hasty, ["is undone by an error"]),
+        (Forgetful, ["takes new shapes", "draws the same numbers", "trains a line"]),
+        (Nameless, ["is a backend"]),
+    ],
+)
+def test_faults_are_found(factory, fails, monkeypatch):
+    monkeypatch.setitem(backends._factories, "faulty", factory)
+    monkeypatch.delitem(backends._made, "faulty", raising=False)
+    try:
+        with pytest.raises(AssertionError, match="Backend 'faulty' fails") as caught:
+            check_backend("faulty")
+    finally:
+        backends._made.pop("faulty", None)
+    for title in fails:
+        assert f"- {title}: " in str(caught.value)
+
+
+def test_an_unknown_backend_is_named():
+    with pytest.raises(ValueError, match="stati.*static"):
+        check_backend("stati")
+
+
+def test_a_backend_chosen_by_config_runs_models(monkeypatch):
+    import kerasish as keras
+
+    calls = []
+
+    class Counting(Partial):
+        def compile(self, function, **options):
+            calls.append(options["name"])
+            return super().compile(function, **options)
+
+    monkeypatch.setitem(backends._factories, "counting", Counting)
+    keras.config.set_backend("counting")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2)), ops.ones((4, 1)).numpy(), verbose=0)
+    backends._made.pop("counting")
+    assert calls == [f"train {model.name}"]
