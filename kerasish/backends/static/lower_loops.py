@@ -248,11 +248,12 @@ class LoopUnit(Unit):
         x = _cast(k, x, node.out.dtype)
         frame, axes = self.body.frame, node.attrs["axis"]
         real = [i for i in axes if frame[i] != 1]
+        split = self.body.split
+        if split is not None and min(real) >= split > 0:
+            return k.op(f"row_{what}", x)
         if len(real) == sum(s != 1 for s in frame):
             return k.op(f"all_{what}", x)
-        split = self.body.split
-        assert split is not None
-        return k.op(f"row_{what}" if min(real) >= split else f"column_{what}", x)
+        return k.op(f"column_{what}", x)
 
     # --- memory -------------------------------------------------------------------------------
 

@@ -270,7 +270,7 @@ class _Fuser:
     def _fits_after(
         self, group: _Group, every: Sequence[Dims], node: Node, inside: Sequence[bool]
     ) -> bool:
-        split = group.split or 0
+        split = len(group.frame) if group.split is None else group.split
         columns = range(split, len(group.frame))
         separate = range(group.groups)
         for dims in every:
@@ -498,7 +498,8 @@ def _kind(frame: Sequence[int], axes: Sequence[int]) -> tuple[str, int, int]:
     before = math.prod(frame[:first])
     behind = math.prod(frame[last:])
     if before == 1 and behind == 1:
-        return "all", first, last
+        # One row: its sum may be used by its own elements, that of everything may not.
+        return ("row" if first else "all"), first, last
     if behind == 1:
         return "row", first, last
     return "column", first if before != 1 else 0, last
