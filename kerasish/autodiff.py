@@ -278,7 +278,10 @@ class GradientTape:
         if inside and not self._persistent:
             self._close()
         targets = [convert(t) for t in tree.flatten(target)]
-        gradients = None if output_gradients is None else tree.flatten(output_gradients)
+        gradients: list[Any] | None = None
+        if output_gradients is not None:
+            gradients = []
+            tree.map_structure_up_to(target, gradients.append, output_gradients)
         leaves = tree.flatten(sources)
         names = [_leaf(s) for s in leaves]
         if inside and self._persistent:
@@ -368,7 +371,9 @@ def value_and_grad(
             )
         flat = tree.flatten(leaves)
         names = [_name(t) for t in flat]
-        found = _differentiate([value], None, names, False, since if argnums is None else -1)
+        # An argument that has a past of its own may be differentiated by later on.
+        outer = any(t.maker is not None for t in flat)
+        found = _differentiate([value], None, names, outer, since if argnums is None else -1)
         output = (value, aux) if has_aux else value
         if argnums is None:
             return output, _of_variables(found, variables)

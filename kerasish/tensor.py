@@ -523,7 +523,7 @@ def _convert_array(x: Any, name: str | None) -> Tensor:
         array, foreign = array.astype(dtypes.array_dtype(name)), None
     dtypes.name_of(array.dtype)
     made = wrap(array)
-    if isinstance(foreign, np.ndarray) and foreign.flags.writeable:
+    if isinstance(foreign, np.ndarray) and (foreign.flags.writeable or id(foreign) in _locked):
         made.source = foreign
     return made
 
