@@ -1,0 +1,108 @@
+"""Losses: classes, functions, and the names that they go by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kerasish import registry
+from kerasish.losses.loss import Loss as Loss
+from kerasish.losses.loss import LossFunction as LossFunction
+from kerasish.losses.probabilistic import BinaryCrossentropy as BinaryCrossentropy
+from kerasish.losses.probabilistic import CategoricalCrossentropy as CategoricalCrossentropy
+from kerasish.losses.probabilistic import (
+    CategoricalGeneralizedCrossEntropy as CategoricalGeneralizedCrossEntropy,
+)
+from kerasish.losses.probabilistic import KLDivergence as KLDivergence
+from kerasish.losses.probabilistic import Poisson as Poisson
+from kerasish.losses.probabilistic import (
+    SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
+)
+from kerasish.losses.probabilistic import binary_crossentropy as binary_crossentropy
+from kerasish.losses.probabilistic import categorical_crossentropy as categorical_crossentropy
+from kerasish.losses.probabilistic import (
+    categorical_generalized_cross_entropy as categorical_generalized_cross_entropy,
+)
+from kerasish.losses.probabilistic import kl_divergence as kl_divergence
+from kerasish.losses.probabilistic import poisson as poisson
+from kerasish.losses.probabilistic import (
+    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
+)
+from kerasish.losses.regression import CosineSimilarity as CosineSimilarity
+from kerasish.losses.regression import Huber as Huber
+from kerasish.losses.regression import LogCosh as LogCosh
+from kerasish.losses.regression import MeanAbsoluteError as MeanAbsoluteError
+from kerasish.losses.regression import MeanAbsolutePercentageError as MeanAbsolutePercentageError
+from kerasish.losses.regression import MeanSquaredError as MeanSquaredError
+from kerasish.losses.regression import MeanSquaredLogarithmicError as MeanSquaredLogarithmicError
+from kerasish.losses.regression import cosine_similarity as cosine_similarity
+from kerasish.losses.regression import huber as huber
+from kerasish.losses.regression import log_cosh as log_cosh
+from kerasish.losses.regression import mean_absolute_error as mean_absolute_error
+from kerasish.losses.regression import (
+    mean_absolute_percentage_error as mean_absolute_percentage_error,
+)
+from kerasish.losses.regression import mean_squared_error as mean_squared_error
+from kerasish.losses.regression import (
+    mean_squared_logarithmic_error as mean_squared_logarithmic_error,
+)
+
+_CLASSES = (
+    Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
+    CategoricalGeneralizedCrossEntropy, KLDivergence, Poisson, SparseCategoricalCrossentropy,
+    CosineSimilarity, Huber, LogCosh, MeanAbsoluteError, MeanAbsolutePercentageError,
+    MeanSquaredError, MeanSquaredLogarithmicError,
+)  # fmt: skip
+
+_FUNCTIONS = (
+    binary_crossentropy, categorical_crossentropy, categorical_generalized_cross_entropy,
+    cosine_similarity, huber, kl_divergence, log_cosh, mean_absolute_error,
+    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error, poisson,
+    sparse_categorical_crossentropy,
+)  # fmt: skip
+
+_SHORT = {
+    "bce": binary_crossentropy,
+    "kld": kl_divergence,
+    "mae": mean_absolute_error,
+    "mape": mean_absolute_percentage_error,
+    "mse": mean_squared_error,
+    "msle": mean_squared_logarithmic_error,
+}
+
+registry.add_builtins(
+    "keras.losses",
+    {
+        **{x.__name__: x for x in (*_CLASSES, *_FUNCTIONS)},
+        **_SHORT,
+        **{name.upper(): f for name, f in _SHORT.items()},
+    },
+)
+
+
+def serialize(loss: Any) -> Any:
+    """Return a loss as what JSON can hold."""
+    return registry.serialize_keras_object(loss)
+
+
+def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """Return the loss for a name or for what `serialize` returned."""
+    return registry.deserialize_keras_object(
+        name,
+        custom_objects,
+        module_objects=registry.BUILTINS["keras.losses"],
+        printable_module_name="loss",
+    )
+
+
+def get(identifier: Any) -> Any:
+    """Return the loss for a name, config, class or function; None for None.
+
+    Raises:
+        UnknownNameError: the name is not known; the message lists the nearest ones.
+
+    Example:
+        >>> get("mse").__name__, get("Huber").name
+        ('mean_squared_error', 'huber_loss')
+    """
+    return registry.get_by_name(identifier, "keras.losses", "loss")

@@ -1,0 +1,155 @@
+"""Loss: how far predictions are from targets, as one number to minimise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import ops, registry, tree
+from kerasish.losses.reduction import align, check_reduction, reduce_losses
+from kerasish.naming import name_for
+from kerasish.ops import dtypes
+from kerasish.tensor import Tensor
+
+
+class Loss:
+    """The reduction of `call(y_true, y_pred)`, the losses of single samples.
+
+    Args:
+        name: the name; None: made from the class.
+        reduction: "sum_over_batch_size" (also "mean": the mean over all values), "sum",
+            "mean_with_sample_weight" (over the sum of the weights), "none" (or None).
+        dtype: the dtype (or policy) that it computes in; None: `floatx()`.
+
+    Example:
+        >>> class Distance(Loss):
+        ...     def call(self, y_true, y_pred):
+        ...         return ops.absolute(y_true - y_pred)
+        >>> Distance()([1.0, 2.0], [2.0, 2.0]).item()
+        0.5
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> None:
+        self.name = name_for(self, name)
+        self.reduction = check_reduction(reduction)
+        self._dtype = dtypes.name_of(getattr(dtype, "compute_dtype", dtype))
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that it computes in."""
+        return self._dtype
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Return the loss of each sample."""
+        raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred).")
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Return the loss, weighted and reduced.
+
+        Args:
+            y_true: targets.
+            y_pred: predictions; their mask, where they carry one, leaves values out.
+            sample_weight: one factor a sample (or a value).
+
+        Raises:
+            ShapeError: the shapes do not fit.
+        """
+        mask = getattr(y_pred, "_keras_mask", None)
+        values = self.call(self._target(y_true), _as_dtype(y_pred, self._dtype))
+        own = getattr(values, "_keras_mask", None)
+        if own is not None:
+            mask = own if mask is None else ops.logical_and(mask, own)
+        values = ops.convert_to_tensor(values, self._dtype)
+        return reduce_losses(values, sample_weight, mask, self.reduction)
+
+    def _target(self, y_true: Any) -> Any:
+        return _as_dtype(y_true, self._dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"name": self.name, "reduction": self.reduction}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the loss that `get_config` describes."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name} reduction={self.reduction}>"
+
+
+def _as_dtype(structure: Any, dtype: str) -> Any:
+    if type(structure) is Tensor and structure.dtype == dtype:
+        return structure
+    if isinstance(structure, (dict, list, tuple)):
+        # A list of numbers is one tensor; a list of tensors is the parts of several outputs.
+        leaves = tree.flatten(structure)
+        if isinstance(structure, dict) or any(hasattr(x, "shape") for x in leaves):
+            return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
+    return ops.convert_to_tensor(structure, dtype)
+
+
+class LossFunction(Loss):
+    """The loss that a function of targets and predictions gives.
+
+    Args:
+        fn: a function (y_true, y_pred, **kwargs) -> the loss of each sample.
+        reduction, name, dtype: as for `Loss`.
+        kwargs: further arguments of `fn`.
+
+    Example:
+        >>> LossFunction(lambda y, p: ops.absolute(y - p), name="l1")([1.0], [3.0]).item()
+        2.0
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.fn, self._fn_kwargs = fn, kwargs
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Return the loss of each sample."""
+        if type(y_true) is Tensor and type(y_pred) is Tensor:
+            y_true, y_pred = align(y_true, y_pred)
+        return self.fn(y_true, y_pred, **self._fn_kwargs)
+
+    def _target(self, y_true: Any) -> Any:
+        if getattr(self.fn, "takes_classes", False):
+            # Numbers of classes stay whole: a float32 holds no whole number above 2**24.
+            return ops.convert_to_tensor(y_true)
+        return _as_dtype(y_true, self._dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = {**super().get_config(), **self._fn_kwargs}
+        if type(self) is LossFunction:
+            config["fn"] = registry.serialize_keras_object(self.fn)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the loss that `get_config` describes."""
+        if "fn" in config:
+            config = {**config, "fn": _function_of(config["fn"])}
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name} {self._fn_kwargs}>"
+
+
+def _function_of(fn: Any) -> Any:
+    if callable(fn):
+        return fn
+    names = registry.BUILTINS.get("keras.losses", {})
+    return registry.deserialize_keras_object(fn, module_objects=names, printable_module_name="loss")

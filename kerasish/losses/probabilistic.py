@@ -1,0 +1,321 @@
+"""How far distributions are from distributions: cross-entropies, divergence, Poisson."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.losses.loss import LossFunction
+from kerasish.losses.pair import as_float, pair
+
+
+def smooth(y_true: Any, label_smoothing: float, classes: int) -> Any:
+    """Return the targets with the share `label_smoothing` spread evenly over `classes`."""
+    if not label_smoothing:
+        return y_true
+    return ops.add(ops.multiply(y_true, 1.0 - label_smoothing), label_smoothing / classes)
+
+
+def check_share(label_smoothing: float, what: str) -> float:
+    """Return `label_smoothing` if it lies in [0, 1]; else raise ValueError."""
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"{what}: label_smoothing is a share in [0, 1], got {label_smoothing}.")
+    return label_smoothing
+
+
+def binary_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Any:
+    """Return -mean(t * log(p) + (1 - t) * log(1 - p)) over `axis`.
+
+    Args:
+        y_true: t, in [0, 1].
+        y_pred: p, in [0, 1]; or log(p / (1 - p)).
+        from_logits: whether `y_pred` is the latter.
+        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / 2.
+        axis: the axis of the mean.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Example:
+        >>> binary_crossentropy([[1.0]], [[0.0]], from_logits=True).tolist()
+        [0.6931471824645996]
+    """
+    y_true, y_pred = pair(y_true, y_pred, "binary_crossentropy")
+    y_true = smooth(y_true, label_smoothing, 2)
+    if y_true.shape != y_pred.shape:
+        y_true = ops.add(y_true, ops.zeros_like(y_pred))
+        y_pred = ops.add(y_pred, ops.zeros_like(y_true))
+    return ops.mean(ops.binary_crossentropy(y_true, y_pred, from_logits), axis)
+
+
+def categorical_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Any:
+    """Return -sum(t * log(p)) over `axis`.
+
+    Args:
+        y_true: t, one-hot or a distribution.
+        y_pred: p (scaled to sum to 1), or logits.
+        from_logits: whether `y_pred` is logits.
+        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / classes.
+        axis: the axis of the classes.
+
+    Shape: (..., classes), (..., classes) -> (...)
+
+    Example:
+        >>> categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]]).tolist()
+        [0.6931471824645996]
+    """
+    y_pred = as_float(y_pred)
+    y_true = ops.convert_to_tensor(y_true, y_pred.dtype)
+    y_true = smooth(y_true, label_smoothing, y_true.shape[axis] if y_true.shape else 1)
+    return ops.categorical_crossentropy(y_true, y_pred, from_logits, axis)
+
+
+def sparse_categorical_crossentropy(
+    y_true: Any,
+    y_pred: Any,
+    from_logits: bool = False,
+    ignore_class: int | None = None,
+    axis: int = -1,
+) -> Any:
+    """Return -log(p[t]), t being the number of the class.
+
+    Args:
+        y_true: t, whole numbers in [0, classes).
+        y_pred: p (scaled to sum to 1), or logits.
+        from_logits: whether `y_pred` is logits.
+        ignore_class: a number that marks targets that do not count (their loss is 0, and means
+            leave them out).
+        axis: the axis of the classes.
+
+    Shape: (...) or (..., 1), (..., classes) -> (...)
+
+    Example:
+        >>> sparse_categorical_crossentropy([1], [[0.5, 0.5]]).tolist()
+        [0.6931471824645996]
+    """
+    y_true = ops.convert_to_tensor(y_true)
+    if ignore_class is None:
+        return ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits, axis)
+    y_true = ops.cast(y_true, "int32")
+    counts = ops.not_equal(y_true, ignore_class)
+    classes = ops.where(counts, y_true, ops.zeros_like(y_true))
+    values = ops.sparse_categorical_crossentropy(classes, y_pred, from_logits, axis)
+    if counts.shape != values.shape:
+        counts = ops.reshape(counts, values.shape)
+    values = ops.where(counts, values, ops.zeros_like(values))
+    values._keras_mask = counts
+    return values
+
+
+# Targets are numbers of classes: they are not turned into floats on the way.
+sparse_categorical_crossentropy.takes_classes = True  # type: ignore[attr-defined]
+
+
+def kl_divergence(y_true: Any, y_pred: Any) -> Any:
+    """Return sum(t * log(t / p)) over the last axis.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Source: Kullback and Leibler, On information and sufficiency, 1951.
+
+    Example:
+        >>> kl_divergence([[0.5, 0.5]], [[0.5, 0.5]]).tolist()
+        [0.0]
+    """
+    y_true, y_pred = pair(y_true, y_pred, "kl_divergence")
+    t = ops.clip(y_true, config.epsilon(), 1.0)
+    p = ops.clip(y_pred, config.epsilon(), 1.0)
+    return ops.sum(ops.multiply(t, ops.log(ops.divide(t, p))), -1)
+
+
+def poisson(y_true: Any, y_pred: Any) -> Any:
+    """Return mean(p - t * log(p)) over the last axis: p is the rate, t the count.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Example:
+        >>> poisson([[0.0]], [[2.0]]).tolist()
+        [2.0]
+    """
+    y_true, y_pred = pair(y_true, y_pred, "poisson")
+    log_p = ops.log(ops.add(y_pred, config.epsilon()))
+    return ops.mean(ops.subtract(y_pred, ops.multiply(y_true, log_p)), -1)
+
+
+def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> Any:
+    """Return (1 - p[t]^q) / q: between cross-entropy (q -> 0) and absolute error (q = 1).
+
+    Args:
+        y_true: t, the numbers of the classes.
+        y_pred: p, distributions.
+        q: how little wrong labels count, 0 < q <= 1.
+
+    Shape: (n,) or (n, 1), (n, classes) -> (n,)
+
+    Source: Zhang and Sabuncu, Generalized cross entropy loss, 2018.
+
+    Example:
+        >>> categorical_generalized_cross_entropy([1], [[0.75, 0.25]], 0.5).tolist()
+        [1.0]
+    """
+    y_pred = as_float(y_pred)
+    y_true = ops.cast(ops.convert_to_tensor(y_true), "int32")
+    if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1:
+        y_true = ops.squeeze(y_true, -1)
+    marks = ops.one_hot(y_true, y_pred.shape[-1], dtype=y_pred.dtype)
+    p = ops.sum(ops.multiply(marks, y_pred), -1)
+    p = ops.clip(p, config.epsilon(), 1.0)
+    return ops.divide(ops.subtract(1.0, ops.power(p, q)), q)
+
+
+categorical_generalized_cross_entropy.takes_classes = True  # type: ignore[attr-defined]
+
+
+class BinaryCrossentropy(LossFunction):
+    """-mean(t * log(p) + (1 - t) * log(1 - p)).
+
+    Args:
+        from_logits, label_smoothing, axis: see `binary_crossentropy`.
+
+    Example:
+        >>> BinaryCrossentropy(from_logits=True)([[1.0]], [[0.0]]).item()
+        0.6931471824645996
+    """
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "binary_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        check_share(label_smoothing, "BinaryCrossentropy")
+        super().__init__(
+            binary_crossentropy, reduction, name, dtype,
+            from_logits=from_logits, label_smoothing=label_smoothing, axis=axis,
+        )  # fmt: skip
+
+
+class CategoricalCrossentropy(LossFunction):
+    """-sum(t * log(p)), t being one-hot.
+
+    Args:
+        from_logits, label_smoothing, axis: see `categorical_crossentropy`.
+
+    Example:
+        >>> CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]]).item()
+        0.6931471824645996
+    """
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "categorical_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        check_share(label_smoothing, "CategoricalCrossentropy")
+        super().__init__(
+            categorical_crossentropy, reduction, name, dtype,
+            from_logits=from_logits, label_smoothing=label_smoothing, axis=axis,
+        )  # fmt: skip
+
+
+class SparseCategoricalCrossentropy(LossFunction):
+    """-log(p[t]), t being the number of the class.
+
+    Args:
+        from_logits, ignore_class, axis: see `sparse_categorical_crossentropy`.
+
+    Example:
+        >>> SparseCategoricalCrossentropy()([1], [[0.5, 0.5]]).item()
+        0.6931471824645996
+    """
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        axis: int = -1,
+        name: str | None = "sparse_categorical_crossentropy",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            sparse_categorical_crossentropy, reduction, name, dtype,
+            from_logits=from_logits, ignore_class=ignore_class, axis=axis,
+        )  # fmt: skip
+
+
+class KLDivergence(LossFunction):
+    """sum(t * log(t / p)).
+
+    Example:
+        >>> KLDivergence()([[0.5, 0.5]], [[0.5, 0.5]]).item()
+        0.0
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "kl_divergence",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(kl_divergence, reduction, name, dtype)
+
+
+class Poisson(LossFunction):
+    """The mean of p - t * log(p).
+
+    Example:
+        >>> Poisson()([[0.0]], [[2.0]]).item()
+        2.0
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "poisson",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(poisson, reduction, name, dtype)
+
+
+class CategoricalGeneralizedCrossEntropy(LossFunction):
+    """(1 - p[t]^q) / q, which wrong labels move less than cross-entropy.
+
+    Args:
+        q: 0 < q < 1; near 0 it is cross-entropy, at 1 it would be absolute error.
+
+    Source: Zhang and Sabuncu, Generalized cross entropy loss, 2018.
+
+    Example:
+        >>> CategoricalGeneralizedCrossEntropy()([1], [[0.75, 0.25]]).item()
+        1.0
+    """
+
+    def __init__(
+        self,
+        q: float = 0.5,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "categorical_generalized_cross_entropy",
+        dtype: Any = None,
+    ) -> None:
+        if not 0 < q < 1:
+            raise ValueError(f"CategoricalGeneralizedCrossEntropy: q lies in (0, 1), got {q}.")
+        super().__init__(categorical_generalized_cross_entropy, reduction, name, dtype, q=q)
