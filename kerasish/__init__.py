@@ -43,6 +43,7 @@ from kerasish.engine import StatelessScope as StatelessScope
 from kerasish.initializers import Initializer as Initializer
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
+from kerasish.optimizers import Optimizer as Optimizer
 from kerasish.regularizers import Regularizer as Regularizer
 from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
