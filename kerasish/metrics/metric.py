@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from kerasish import ops, registry
+from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, name_scope
 
@@ -27,7 +27,7 @@ class Metric:
     _arguments: dict[str, Any]
 
     def __init__(self, dtype: Any = None, name: str | None = None) -> None:
-        self.name = name or _snake(type(self).__name__)
+        self.name = name or name_for(self, None)
         self._dtype = dtypes.name_of(getattr(dtype, "compute_dtype", dtype))
         self._variables: list[Variable] = []
 
@@ -132,11 +132,6 @@ class Metric:
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _snake(name: str) -> str:
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
 def _is_zeros(initializer: Any) -> bool:
     return isinstance(initializer, str) and initializer in ("zeros", "zero")
 
@@ -149,8 +144,6 @@ def _first(initializer: Any, shape: tuple[int, ...], dtype: str) -> Any:
     if callable(initializer):
         return initializer(shape, dtype=dtype)
     return np.full(shape, initializer, dtypes.array_dtype(dtype))
-
-
 
 
 registry.add_builtins("keras", {"Metric": Metric})

@@ -1,0 +1,256 @@
+"""How often predictions are right: equal, above a threshold, the largest, among the k largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.errors import ShapeError
+from kerasish.losses.pair import as_float, pair
+from kerasish.losses.reduction import align
+from kerasish.metrics.reduction import MeanMetricWrapper
+
+
+def accuracy(y_true: Any, y_pred: Any) -> Any:
+    """Return 1 where the prediction equals the target, else 0.
+
+    Example:
+        >>> accuracy([1, 2], [1, 3]).tolist()
+        [1.0, 0.0]
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = ops.convert_to_tensor(y_true, y_pred.dtype)
+    y_true, y_pred = align(y_true, y_pred)
+    return ops.cast(ops.equal(y_true, y_pred), config.floatx())
+
+
+def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
+    """Return the share of predictions on the target's side of the threshold, over the last axis.
+
+    Args:
+        y_true: targets, 0 or 1.
+        y_pred: predictions; above `threshold` they mean 1.
+        threshold: a number.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Example:
+        >>> binary_accuracy([[1, 0]], [[0.7, 0.6]]).tolist()
+        [0.5]
+    """
+    y_true, y_pred = pair(y_true, y_pred, "binary_accuracy")
+    positive = ops.cast(ops.greater(y_pred, threshold), y_true.dtype)
+    return ops.mean(ops.cast(ops.equal(y_true, positive), config.floatx()), -1)
+
+
+def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+    """Return 1 where the largest prediction stands where the largest target does, else 0.
+
+    Shape: (..., classes), (..., classes) -> (...)
+
+    Example:
+        >>> categorical_accuracy([[0, 1]], [[0.2, 0.8]]).tolist()
+        [1.0]
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = ops.convert_to_tensor(y_true)
+    _check_classes(y_true, y_pred, "categorical_accuracy")
+    same = ops.equal(ops.argmax(y_true, -1), ops.argmax(y_pred, -1))
+    return ops.cast(same, config.floatx())
+
+
+def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+    """Return 1 where the largest prediction is that of the target class, else 0.
+
+    Args:
+        y_true: numbers of classes.
+        y_pred: one number a class.
+
+    Shape: (...) or (..., 1), (..., classes) -> (...)
+
+    Example:
+        >>> sparse_categorical_accuracy([1, 0], [[0.2, 0.8], [0.2, 0.8]]).tolist()
+        [1.0, 0.0]
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = _class_numbers(y_true, y_pred, "sparse_categorical_accuracy")
+    same = ops.equal(y_true, ops.argmax(y_pred, -1))
+    return ops.cast(same, config.floatx())
+
+
+def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
+    """Return 1 where the target class (the largest target) is among the k largest predictions.
+
+    Args:
+        k: how many predictions count, >= 1.
+
+    Shape: (..., classes), (..., classes) -> (...)
+
+    Example:
+        >>> top_k_categorical_accuracy([[0, 0, 1]], [[0.1, 0.5, 0.4]], k=2).tolist()
+        [1.0]
+    """
+    y_pred = as_float(y_pred)
+    y_true = ops.convert_to_tensor(y_true)
+    _check_classes(y_true, y_pred, "top_k_categorical_accuracy")
+    return _among_largest(ops.argmax(y_true, -1), y_pred, k)
+
+
+def sparse_top_k_categorical_accuracy(
+    y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
+) -> Any:
+    """Return 1 where the target class is among the k largest predictions, else 0.
+
+    Args:
+        y_true: numbers of classes.
+        y_pred: one number a class; or the classes themselves, best first.
+        k: how many predictions count, >= 1.
+        from_sorted_ids: whether `y_pred` is the latter.
+
+    Shape: (...) or (..., 1), (..., classes) -> (...)
+
+    Example:
+        >>> sparse_top_k_categorical_accuracy([2], [[0.1, 0.5, 0.4]], k=2).tolist()
+        [1.0]
+    """
+    y_pred = ops.convert_to_tensor(y_pred)
+    y_true = _class_numbers(y_true, y_pred, "sparse_top_k_categorical_accuracy")
+    if from_sorted_ids:
+        first = ops.cast(y_pred[..., :k], "int32")
+        found = ops.any(ops.equal(ops.expand_dims(y_true, -1), first), -1)
+        return ops.cast(found, config.floatx())
+    return _among_largest(y_true, as_float(y_pred), k)
+
+
+def _among_largest(classes: Any, y_pred: Any, k: int) -> Any:
+    rows = y_pred if len(y_pred.shape) == 2 else ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+    flat = classes if len(classes.shape) == 1 else ops.reshape(classes, (-1,))
+    found = ops.cast(ops.in_top_k(flat, rows, k), config.floatx())
+    return found if len(classes.shape) == 1 else ops.reshape(found, classes.shape)
+
+
+def _class_numbers(y_true: Any, y_pred: Any, what: str) -> Any:
+    """Return the targets as int32 in the shape of the predictions without their last axis."""
+    y_true = ops.cast(ops.convert_to_tensor(y_true), "int32")
+    shape = y_true.shape
+    if len(shape) == len(y_pred.shape) and shape and shape[-1] == 1:
+        y_true = ops.squeeze(y_true, -1)
+    if y_true.shape != tuple(y_pred.shape[:-1]):
+        raise ShapeError(
+            f"{what}: targets of shape {shape} do not fit predictions of shape {y_pred.shape}; "
+            f"expected {tuple(y_pred.shape[:-1])}."
+        )
+    return y_true
+
+
+def _check_classes(y_true: Any, y_pred: Any, what: str) -> None:
+    if y_true.shape != y_pred.shape:
+        raise ShapeError(
+            f"{what}: targets of shape {y_true.shape} do not fit predictions of shape "
+            f"{y_pred.shape}. (Targets that are numbers of classes want the sparse variant.)"
+        )
+
+
+class Accuracy(MeanMetricWrapper):
+    """The share of predictions that equal their targets.
+
+    Example:
+        >>> Accuracy()([1, 2], [1, 3]).item()
+        0.5
+    """
+
+    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+        super().__init__(accuracy, name, dtype)
+        self._direction = "up"
+
+
+class BinaryAccuracy(MeanMetricWrapper):
+    """The share of predictions on their target's side of a threshold.
+
+    Args:
+        threshold: predictions above it mean 1, in [0, 1] (or None: 0.5).
+
+    Example:
+        >>> BinaryAccuracy()([[1], [0]], [[0.7], [0.6]]).item()
+        0.5
+    """
+
+    def __init__(
+        self,
+        name: str | None = "binary_accuracy",
+        dtype: Any = None,
+        threshold: float = 0.5,
+    ) -> None:
+        if threshold is not None and not 0 < threshold < 1:
+            raise ValueError(f"BinaryAccuracy: threshold lies in (0, 1), got {threshold}.")
+        super().__init__(binary_accuracy, name, dtype, threshold=threshold)
+        self._direction = "up"
+
+
+class CategoricalAccuracy(MeanMetricWrapper):
+    """The share of samples whose largest prediction is the target class; targets are one-hot.
+
+    Example:
+        >>> CategoricalAccuracy()([[0, 1], [1, 0]], [[0.2, 0.8], [0.3, 0.7]]).item()
+        0.5
+    """
+
+    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(categorical_accuracy, name, dtype)
+        self._direction = "up"
+
+
+class SparseCategoricalAccuracy(MeanMetricWrapper):
+    """The share of samples whose largest prediction is the target class.
+
+    Example:
+        >>> SparseCategoricalAccuracy()([1, 0], [[0.2, 0.8], [0.3, 0.7]]).item()
+        0.5
+    """
+
+    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+        super().__init__(sparse_categorical_accuracy, name, dtype)
+        self._direction = "up"
+
+
+class TopKCategoricalAccuracy(MeanMetricWrapper):
+    """The share of samples whose target class is among the k largest predictions.
+
+    Args:
+        k: how many predictions count, >= 1.
+
+    Example:
+        >>> TopKCategoricalAccuracy(k=2)([[0, 0, 1]], [[0.1, 0.5, 0.4]]).item()
+        1.0
+    """
+
+    def __init__(
+        self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None
+    ) -> None:
+        super().__init__(top_k_categorical_accuracy, name, dtype, k=k)
+        self._direction = "up"
+
+
+class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
+    """The share of samples whose target class is among the k largest predictions.
+
+    Args:
+        k: how many predictions count, >= 1.
+        from_sorted_ids: whether predictions are numbers of classes, best first.
+
+    Example:
+        >>> SparseTopKCategoricalAccuracy(k=2)([2], [[0.1, 0.5, 0.4]]).item()
+        1.0
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        name: str | None = "sparse_top_k_categorical_accuracy",
+        dtype: Any = None,
+        from_sorted_ids: bool = False,
+    ) -> None:
+        super().__init__(
+            sparse_top_k_categorical_accuracy, name, dtype, k=k, from_sorted_ids=from_sorted_ids
+        )
+        self._direction = "up"

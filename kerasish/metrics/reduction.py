@@ -1,0 +1,152 @@
+"""Running sums and means, plain or of what a function gives for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import ops, registry
+from kerasish.losses.reduction import align, masked_weights, spread
+from kerasish.metrics.metric import Metric
+
+
+def weigh(values: Any, sample_weight: Any, dtype: str) -> tuple[Any, Any]:
+    """Return (values, weights) of one shape, one entry for each weight; weights None for none.
+
+    Where there are fewer weights than values, the values under one weight become their mean.
+    A mask on the values takes away the weight of those it hides.
+
+    Raises:
+        ShapeError: the weights do not fit the values.
+    """
+    mask = getattr(values, "_keras_mask", None)
+    values = ops.convert_to_tensor(values, dtype)
+    weights = masked_weights(sample_weight, mask, dtype, "sum")
+    if weights is None:
+        return values, None
+    values, weights = align(values, weights)
+    few, many = len(weights.shape), len(values.shape)
+    if 0 < few < many:
+        values = ops.mean(values, tuple(range(few, many)))
+    weights = spread(weights, values)
+    if weights.shape != values.shape:
+        weights = ops.multiply(weights, ops.ones_like(values))
+    return values, weights
+
+
+class Sum(Metric):
+    """sum(weight * value) over all batches.
+
+    Example:
+        >>> Sum()([1.0, 3.0]).item()
+        4.0
+    """
+
+    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), name="total")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        """Add the values of a batch."""
+        values, weights = weigh(values, sample_weight, self._dtype)
+        self.total.assign_add(
+            ops.sum(values if weights is None else ops.multiply(values, weights))
+        )
+
+    def result(self) -> Any:
+        """Return the sum."""
+        return ops.cast(self.total.value, self._dtype)
+
+
+class Mean(Metric):
+    """sum(weight * value) / sum(weight) over all batches.
+
+    Example:
+        >>> mean = Mean()
+        >>> mean.update_state([1.0, 3.0])
+        >>> mean.update_state([8.0], sample_weight=[2.0])
+        >>> mean.result().item()
+        5.0
+    """
+
+    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.total = self.add_variable((), name="total")
+        self.count = self.add_variable((), name="count")
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+        """Take in the values of a batch."""
+        if type(sample_weight) in (int, float) and not getattr(values, "shape", ()):
+            self.total.assign_add(ops.multiply(values, float(sample_weight)))
+            self.count.assign_add(float(sample_weight))
+            return
+        values, weights = weigh(values, sample_weight, self._dtype)
+        if weights is None:
+            self.total.assign_add(ops.sum(values) if values.shape else values)
+            self.count.assign_add(float(values.size))
+            return
+        self.total.assign_add(ops.sum(ops.multiply(values, weights)))
+        self.count.assign_add(ops.sum(weights))
+
+    def result(self) -> Any:
+        """Return the mean; 0 before the first batch."""
+        return ops.divide_no_nan(self.total.value, self.count.value)
+
+
+class MeanMetricWrapper(Mean):
+    """The mean of a function's values over all samples.
+
+    Args:
+        fn: a function (y_true, y_pred, **kwargs) -> one value a sample (or a step, a pixel).
+        name: the name under which it is reported.
+        dtype: the dtype of its sums.
+        kwargs: further arguments of `fn`.
+
+    Example:
+        >>> error = MeanMetricWrapper(lambda y, p: ops.absolute(ops.subtract(y, p)), name="error")
+        >>> error([1.0, 2.0], [1.0, 4.0]).item()
+        1.0
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self._fn, self._fn_kwargs = fn, kwargs
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in targets and predictions of a batch."""
+        mask = getattr(y_pred, "_keras_mask", None)
+        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        if mask is not None:
+            sample_weight = masked_weights(sample_weight, mask, self._dtype, "sum")
+        super().update_state(values, sample_weight)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = {**super().get_config(), **self._fn_kwargs}
+        if type(self) is MeanMetricWrapper:
+            config["fn"] = registry.serialize_keras_object(self._fn)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the metric that `get_config` describes."""
+        fn = config.get("fn")
+        if fn is not None and not callable(fn):
+            names = {**registry.BUILTINS["keras.losses"], **registry.BUILTINS["keras.metrics"]}
+            names.update(_functions_of("keras.losses"))
+            fn = registry.deserialize_keras_object(
+                fn, module_objects=names, printable_module_name="metric function"
+            )
+            config = {**config, "fn": fn}
+        return cls(**config)
+
+
+def _functions_of(module: str) -> dict[str, Any]:
+    known = registry.BUILTINS[module]
+    return {name: x for name, x in known.items() if not isinstance(x, type)}
