@@ -84,7 +84,7 @@ def fit(
         x, y, sample_weight, class_weight, batch_size=batch_size,
         steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=_seed(), training=True,
     )  # fmt: skip
-    model._prepare("train", *data.peek())
+    model._prepare("train", *data.peek(initial_epoch))
     validation = None
     if validation_data is not None:
         rows = validation_batch_size or (batch_size if data.in_memory else None)
@@ -104,7 +104,10 @@ def fit(
         for epoch in range(model._initial_epoch, epochs):
             model.reset_metrics()
             calls.on_epoch_begin(epoch)
-            logs = _train_epoch(model, data, epoch, calls)
+            found = _train_epoch(model, data, epoch, calls)
+            if found is None:
+                break
+            logs = found
             if validation is not None and _validates(epoch, validation_freq):
                 found = _run_test(model, validation, calls, epoch)
                 logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
@@ -140,7 +143,8 @@ def _validates(epoch: int, frequency: Any) -> bool:
     return epoch + 1 in list(frequency)
 
 
-def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any]:
+def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any] | None:
+    """Train for an epoch; return its logs, or None if the data has run dry before its first batch."""
     run = model._function("train")
     updates = _Updates(calls, "train")
     last, shown = _run_rows(model, run, data, epoch, calls.on_train_batch_end, updates)
@@ -156,11 +160,13 @@ def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any
                     calls.on_train_batch_end(last, _logs(model, own_logs))
                 if model.stop_training:
                     break
+    if last < 0:
+        if data.exhausted:
+            return None  # the data has said so in a warning
+        raise ValueError("fit: the data gave no batch.")
     logs = _logs(model, own_logs)
     if not shown and updates.some:
         calls.on_train_batch_end(last, logs)
-    if last < 0:
-        raise ValueError("fit: the data gave no batch.")
     return logs
 
 

@@ -1,0 +1,351 @@
+"""fit, evaluate and predict on both engines: numbers, flags, errors, interruptions, threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers, ops
+from kerasish.callbacks import Callback
+from kerasish.tensor import to_numpy
+
+ENGINES = ("eager", "static")
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    kerasish.config.set_backend(request.param)
+    return request.param
+
+
+def data(rows=96, inputs=6, outputs=2):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, inputs)).astype("float32")
+    weights = rng.normal(size=(inputs, outputs)).astype("float32")
+    return x, x @ weights
+
+
+def network(**options):
+    model = kerasish.Sequential(
+        [layers.Input((6,)), layers.Dense(8, activation="tanh"), layers.Dense(2)]
+    )
+    model.compile(**{"optimizer": "adam", "loss": "mse", **options})
+    return model
+
+
+def test_loss_falls_and_history_is_kept(engine):
+    x, y = data()
+    history = network().fit(x, y, epochs=5, verbose=0, validation_split=0.25)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    assert len(history.history["val_loss"]) == 5
+    assert history.epoch == [0, 1, 2, 3, 4]
+
+
+def test_engines_train_alike():
+    x, y = data()
+    found = {}
+    for name in ENGINES:
+        kerasish.config.set_backend(name)
+        kerasish.utils.set_random_seed(3)
+        model = kerasish.Sequential(
+            [
+                layers.Input((6,)),
+                layers.Dense(8, activation="relu"),
+                layers.BatchNormalization(),
+                layers.Dropout(0.3),
+                layers.LayerNormalization(),
+                layers.Dense(2),
+            ]
+        )
+        model.compile("adam", "mse", metrics=["mae"])
+        # 96 rows in batches of 20: the last batch is shorter.
+        history = model.fit(x, y, epochs=4, batch_size=20, verbose=0)
+        found[name] = (history.history, model.get_weights(), model.predict(x, verbose=0))
+    (h, w, p), (h2, w2, p2) = found["eager"], found["static"]
+    for key in h:
+        np.testing.assert_allclose(h[key], h2[key], rtol=1e-5)
+    for a, b in zip(w, w2, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    np.testing.assert_allclose(p, p2, atol=2e-6)
+
+
+def test_engine_may_change_in_the_middle():
+    x, y = data()
+    results = []
+    for plan in (("eager", "eager"), ("eager", "static"), ("static", "eager")):
+        kerasish.utils.set_random_seed(3)
+        model = network()
+        for i, name in enumerate(plan):
+            kerasish.config.set_backend(name)
+            model.fit(x, y, epochs=i + 2, initial_epoch=2 * i, verbose=0, shuffle=False)
+        results.append(model.get_weights())
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def test_weights_handed_out_do_not_change_later(engine):
+    x, y = data()
+    model = network()
+    before = [v.numpy() for v in model.weights]
+    tensor = model.weights[0].value
+    kept, kept_tensor = [a.copy() for a in before], to_numpy(tensor).copy()
+    model.fit(x, y, verbose=0)
+    for a, b in zip(before, kept, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(to_numpy(tensor), kept_tensor)
+    assert not np.array_equal(model.weights[0].numpy(), kept[0])
+
+
+def test_set_weights_between_fits_counts(engine):
+    x, y = data()
+    model = network(optimizer="sgd")
+    model.fit(x, y, verbose=0)
+    model.set_weights([np.zeros_like(w) for w in model.get_weights()])
+    np.testing.assert_array_equal(model.predict(x, verbose=0), np.zeros((96, 2)))
+
+
+def test_sample_and_class_weights(engine):
+    x, y = data()
+    model = network(optimizer="sgd", metrics=["mse"], weighted_metrics=["mae"])
+    weights = np.zeros(96, "float32")
+    start = model.get_weights()
+    model.fit(x, y, sample_weight=weights, verbose=0)
+    for a, b in zip(start, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_evaluate_is_exact_over_batches(engine):
+    x, y = data(rows=50)
+    model = network(metrics=["mae"])
+    expected = np.mean(np.square(model.predict(x, verbose=0) - y))
+    for size in (1, 7, 32, 50):
+        loss, mae = model.evaluate(x, y, batch_size=size, verbose=0)
+        assert loss == pytest.approx(expected, rel=1e-5)
+        assert mae > 0
+
+
+def test_on_batch_methods(engine):
+    x, y = data()
+    model = network(metrics=["mae"])
+    first = model.train_on_batch(x, y)
+    assert len(first) == 2
+    assert set(model.test_on_batch(x, y, return_dict=True)) == {"loss", "mae"}
+    assert model.predict_on_batch(x).shape == (96, 2)
+
+
+def test_custom_train_step(engine):
+    class Own(kerasish.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(2)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, batch):
+            x, y = batch
+            with kerasish.GradientTape() as tape:
+                loss = ops.mean(ops.square(self(x, training=True) - y))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"own": loss}
+
+    x, y = data()
+    model = Own()
+    model.compile("adam")
+    history = model.fit(x, y, epochs=3, verbose=0)
+    assert list(history.history) == ["own"]
+    assert history.history["own"][-1] < history.history["own"][0]
+
+
+def test_functional_with_several_inputs_and_outputs(engine):
+    a, b = layers.Input((3,), name="a"), layers.Input((2,), name="b")
+    joined = layers.Concatenate()([layers.Dense(4)(a), layers.Dense(4)(b)])
+    outputs = {"p": layers.Dense(1, name="p")(joined), "q": layers.Dense(2, name="q")(joined)}
+    model = kerasish.Model({"a": a, "b": b}, outputs)
+    model.compile("sgd", {"p": "mse", "q": "mae"}, loss_weights={"p": 1.0, "q": 0.5},
+                  metrics={"q": ["mse"]})  # fmt: skip
+    rng = np.random.default_rng(0)
+    x = {"a": rng.normal(size=(40, 3)), "b": rng.normal(size=(40, 2))}
+    y = {"p": rng.normal(size=(40, 1)), "q": rng.normal(size=(40, 2))}
+    history = model.fit(x, y, verbose=0).history
+    assert {"loss", "p_loss", "q_loss", "q_mse"} <= set(history)
+    assert history["loss"][0] == pytest.approx(
+        history["p_loss"][0] + 0.5 * history["q_loss"][0], rel=1e-4
+    )
+    assert {k: v.shape for k, v in model.predict(x, verbose=0).items()} == {
+        "p": (40, 1), "q": (40, 2),
+    }  # fmt: skip
+
+
+def test_generator_and_batches_of_other_sizes(engine):
+    x, y = data()
+
+    def batches():
+        while True:
+            for size in (8, 16, 24):
+                yield x[:size], y[:size]
+
+    history = network().fit(batches(), steps_per_epoch=6, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+
+
+def test_stop_training_and_batch_hooks(engine):
+    seen = []
+
+    class Stop(Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append((batch, logs["loss"]))
+            if batch == 1:
+                self.model.stop_training = True
+
+    x, y = data()
+    network().fit(x, y, batch_size=16, epochs=3, verbose=0, callbacks=[Stop()])
+    assert [b for b, _ in seen] == [0, 1]
+    assert all(np.isfinite(loss) for _, loss in seen)
+
+
+def test_interrupt_leaves_a_finished_step(engine):
+    class Interrupt(Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2:
+                raise KeyboardInterrupt
+
+    x, y = data()
+    model = network()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, y, batch_size=16, verbose=0, callbacks=[Interrupt()])
+    assert int(model.optimizer.iterations.numpy()) == 3
+    model.fit(x, y, verbose=0)
+
+
+def test_an_error_inside_a_step_changes_nothing(engine):
+    class Fails(layers.Layer):
+        broken = False
+
+        def call(self, x):
+            if self.broken:
+                raise ArithmeticError("on purpose")
+            return x
+
+    fails = Fails()
+    model = kerasish.Sequential([layers.Input((6,)), layers.Dense(2), fails])
+    model.compile("sgd", "mse")
+    x, y = data()
+    model.fit(x, y, verbose=0)
+    kept = model.get_weights()
+    fails.broken = True
+    model.compile("sgd", "mse")
+    with pytest.raises(ArithmeticError):
+        model.fit(x, y, verbose=0)
+    for a, b in zip(kept, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    fails.broken = False
+    model.fit(x, y, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.zeros((96, 5), "float32")}, r"shape.*\(None, 6\).*\(.*5\)"),
+        ({"y": np.zeros((95, 2), "float32")}, "96.*95|95.*96"),
+        ({"x": np.zeros((0, 6), "float32"), "y": np.zeros((0, 2), "float32")}, "empty|no |0"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"epochs": -1}, "epochs"),
+        ({"validation_split": 1.5}, "validation_split"),
+    ],
+)
+def test_bad_input_is_one_clear_error(engine, change, message):
+    x, y = data()
+    model = network()
+    kept = model.get_weights()
+    arguments = {"x": x, "y": y, "verbose": 0, **change}
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(**arguments)
+    for a, b in zip(kept, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("options", [{"optimizer": "adm"}, {"loss": "mze"}, {"metrics": ["acuracy"]}])
+def test_unknown_names_list_the_nearest(options):
+    x, y = data()
+    with pytest.raises(ValueError, match="Did you mean"):
+        network(**options).fit(x, y, verbose=0)
+
+
+def test_not_compiled():
+    model = kerasish.Sequential([layers.Input((6,)), layers.Dense(2)])
+    with pytest.raises(ValueError, match="compile"):
+        model.fit(*data(), verbose=0)
+
+
+def test_two_models_in_two_threads(engine):
+    def train(seed, found):
+        x, y = data()
+        rng = np.random.default_rng(seed)
+        model = network()
+        model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+        model.fit(x, y, epochs=3, batch_size=16, shuffle=False, verbose=0)
+        found[seed] = model.get_weights()
+
+    alone, together = {}, {}
+    for seed in range(2):
+        train(seed, alone)
+    threads = [threading.Thread(target=train, args=(s, together)) for s in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for seed in range(2):
+        for a, b in zip(alone[seed], together[seed], strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_same_seed_same_weights(engine):
+    x, y = data()
+    found = []
+    for _ in range(2):
+        kerasish.utils.set_random_seed(11)
+        model = network()
+        model.fit(x, y, epochs=2, verbose=0)
+        found.append(model.get_weights())
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_memory_does_not_grow_over_steps(engine):
+    x, y = data(rows=32)
+    model = network()
+    model.fit(x, y, epochs=20, verbose=0)
+    gc.collect()
+    tracemalloc.start()
+    model.fit(x, y, epochs=20, verbose=0)
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    model.fit(x, y, epochs=300, verbose=0)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 60_000  # 300 epochs of history, and no more
+
+
+def test_one_row_and_short_batches(engine):
+    x, y = data(rows=33)
+    model = network()
+    model.fit(x, y, batch_size=32, verbose=0)
+    assert model.predict(x[:1], verbose=0).shape == (1, 2)
+    assert model.predict(x, verbose=0, batch_size=10).shape == (33, 2)
+
+
+def test_a_generator_that_runs_dry_ends_training_with_a_warning(engine):
+    x, y = data()
+    batches = ((x[i : i + 16], y[i : i + 16]) for i in range(0, 96, 16))
+    with pytest.warns(UserWarning, match="dry|ran out|exhausted"):
+        history = network().fit(batches, epochs=3, verbose=0)
+    assert len(history.history["loss"]) == 1
