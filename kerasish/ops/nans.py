@@ -121,8 +121,8 @@ def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the variance of the numbers over `axis`, NaN if there are none."""
     x = as_float(x)
-    apart = subtract(x, nanmean(x, axis, True))
-    return nanmean(square(apart), axis, keepdims)
+    apart = select(isnan(x), 0, subtract(x, nanmean(x, axis, True)))
+    return divide(reduce_sum(square(apart), axis, keepdims), _count(x, axis, keepdims))
 
 
 @function

@@ -213,9 +213,10 @@ def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²), without overflow."""
     x1, x2 = absolute(as_float(x1)), absolute(as_float(x2))
     big, small = maximum(x1, x2), minimum(x1, x2)
-    plain = logical_or(equal(big, 0), isinf(big))
-    ratio = divide(select(plain, 0, small), select(plain, 1, big))
-    return multiply(big, sqrt(add(square(ratio), 1)))
+    zero = equal(big, 0)
+    ratio = divide(select(zero, 0, small), select(zero, 1, big))
+    infinite = logical_or(isinf(x1), isinf(x2))
+    return select(infinite, math.inf, multiply(big, sqrt(add(square(ratio), 1))))
 
 
 @function

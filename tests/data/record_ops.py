@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 os.environ["KERAS_BACKEND"] = "jax"
-import keras  # noqa: E402 (the environment above comes first)
+import keras
 
 HERE = pathlib.Path(__file__).parent
 

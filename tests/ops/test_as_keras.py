@@ -165,7 +165,7 @@ def statistics():
     case("min", F, axis=1, initial=-9.0, keepdims=True)
     methods = ("linear", "lower", "higher", "midpoint", "nearest")
     for method, axis, keepdims in itertools.product(methods, (None, 0, 1, (0, 2)), (False, True)):
-        kept = dict(axis=axis, method=method, keepdims=keepdims)
+        kept = {"axis": axis, "method": method, "keepdims": keepdims}
         case("quantile", T, 0.3, **kept)
         case("quantile", T, [0.17, 0.52, 0.88], **kept)
         case("nanquantile", np.where(np.float32(1) < T, np.float32(np.nan), T), 0.31, **kept)
@@ -304,7 +304,7 @@ def pictures():
     for method in ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"):
         for size, antialias in itertools.product(((3, 4), (14, 9)), (False, True)):
             case("image.resize", x, size, interpolation=method, antialias=antialias)
-        fit = dict(interpolation=method)
+        fit = {"interpolation": method}
         case("image.resize", x, (4, 6), crop_to_aspect_ratio=True, **fit)
         case("image.resize", x, (4, 6), pad_to_aspect_ratio=True, fill_value=0.5, **fit)
         case("image.resize", first, (4, 6), data_format="channels_first", **fit)

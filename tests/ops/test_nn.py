@@ -1,0 +1,231 @@
+"""Activations, losses and normalisations: gradients, corners, and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerasish import activations, autodiff, config, ops
+from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.registry import register_keras_serializable
+from kerasish.testing import gradient_check
+
+rng = np.random.default_rng(5)
+# No element lies near a place where one of the functions has a kink: -3, -1, -0.5, 0, 0.5, 1, 3, 6.
+X = rng.uniform(0.1, 0.4, (3, 4)) + rng.choice([-4.6, -2.1, -0.9, 0.05, 0.55, 2.2, 6.3], (3, 4))
+SMOOTH = [
+    "celu", "elu", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
+    "log_sigmoid", "relu", "relu6", "selu", "sigmoid", "silu", "soft_shrink", "softplus",
+    "softsign", "sparse_plus", "sparse_sigmoid", "squareplus", "tanh", "tanh_shrink", "glu",
+    "softmax", "log_softmax", "normalize", "rms_normalization", "layer_normalization", "sparsemax",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_activations(name):
+    gradient_check(getattr(ops, name), [X])
+
+
+@pytest.mark.parametrize("name", ["mish", "exponential", "gelu", "linear"])
+def test_gradients_of_the_other_activations(name):
+    gradient_check(getattr(activations, name), [X / 3])
+
+
+@pytest.mark.parametrize("options", [
+    {"negative_slope": 0.1}, {"max_value": 2.0}, {"threshold": 0.5, "negative_slope": 0.2},
+    {"threshold": 0.5, "max_value": 1.0},
+])  # fmt: skip
+def test_relu_with_options(options):
+    slope = options.get("negative_slope", 0.0)
+    top, least = options.get("max_value", np.inf), options.get("threshold", 0.0)
+    expected = np.minimum(np.where(least < X, X, slope * (X - least)), top)
+    np.testing.assert_allclose(activations.relu(X, **options), expected)
+    gradient_check(lambda x: activations.relu(x, **options), [X])
+
+
+STEEP = "elu selu celu softplus log_sigmoid sigmoid silu softmax log_softmax gelu hard_silu"
+
+
+@pytest.mark.parametrize("name", STEEP.split())
+def test_large_numbers_stay_finite(name):
+    x = np.array([-1e4, -90.0, 0.0, 90.0, 1e4], "float32")
+    f = getattr(ops, name)
+    slope = autodiff.grad(lambda t: ops.sum(f(t) * np.arange(5.0, dtype="float32")))(x)
+    assert np.isfinite(f(x)).all()
+    assert np.isfinite(slope).all()
+
+
+def test_gradients_at_kinks():
+    at_zero = {"relu": 0.0, "elu": 1.0, "celu": 1.0, "leaky_relu": 1.0, "hard_tanh": 1.0}
+    for name, slope in at_zero.items():
+        assert autodiff.grad(getattr(ops, name))(0.0).item() == slope, name
+
+
+def test_softmax_of_large_and_masked_rows():
+    x = np.array([[1000.0, 1000.0], [-np.inf, 0.0]], "float32")
+    np.testing.assert_allclose(ops.softmax(x), [[0.5, 0.5], [0.0, 1.0]])
+    assert ops.softmax(np.zeros((2, 3), "int32")).dtype == "float32"
+    with pytest.raises(ShapeError, match="axis"):
+        ops.softmax(1.0)
+
+
+def test_sparsemax_is_the_nearest_distribution():
+    y = ops.sparsemax(X).numpy()
+    np.testing.assert_allclose(y.sum(-1), 1)
+    assert (y >= 0).all()
+    shift = X - y
+    for row, chosen in zip(shift, y > 0):
+        assert np.ptp(row[chosen]) < 1e-12
+        assert (row[~chosen] <= row[chosen].min() + 1e-12).all()
+
+
+# --- losses -----------------------------------------------------------------------------------
+
+P = rng.uniform(0.1, 0.9, (3, 4))
+LABELS = np.array([0, 3, 1])
+HOT = np.eye(4)[LABELS]
+
+
+@pytest.mark.parametrize("from_logits", [False, True])
+def test_gradients_of_crossentropies(from_logits):
+    output = X if from_logits else P
+    for f in (
+        lambda y: ops.binary_crossentropy(HOT, y, from_logits),
+        lambda y: ops.categorical_crossentropy(HOT, y, from_logits),
+        lambda y: ops.sparse_categorical_crossentropy(LABELS, y, from_logits),
+    ):
+        gradient_check(f, [output])
+
+
+def test_sparse_and_dense_agree():
+    for from_logits, y in ((False, P), (True, X)):
+        np.testing.assert_allclose(
+            ops.sparse_categorical_crossentropy(LABELS, y, from_logits),
+            ops.categorical_crossentropy(HOT, y, from_logits),
+        )
+    np.testing.assert_allclose(
+        ops.sparse_categorical_crossentropy(LABELS[:1], P.T[:, :1], axis=0),
+        ops.sparse_categorical_crossentropy(LABELS[:1], P[:1]),
+    )
+
+
+def test_crossentropy_of_logits_is_stable():
+    logits = np.array([[1000.0, -1000.0]], "float32")
+    assert ops.categorical_crossentropy([[0.0, 1.0]], logits, True).item() == 2000.0
+    assert ops.binary_crossentropy([[0.0, 1.0]], logits, True).tolist() == [[1000.0, 1000.0]]
+    slope = autodiff.grad(lambda x: ops.sum(ops.binary_crossentropy([[0.0, 1.0]], x, True)))
+    assert slope(np.zeros((1, 2), "float32")).tolist() == [[0.5, -0.5]]
+
+
+def test_probabilities_are_held_away_from_the_ends():
+    expected = -np.log(np.float32(config.epsilon()))
+    found = ops.categorical_crossentropy([[0.0, 1.0]], [[1.0, 0.0]])
+    np.testing.assert_allclose(found, [expected], rtol=1e-5)
+
+
+def test_crossentropy_errors():
+    with pytest.raises(ShapeError, match=r"\(2,\) and \(3,\)"):
+        ops.binary_crossentropy(np.zeros(2), np.zeros(3))
+    with pytest.raises(ShapeError, match="asks for a target of shape"):
+        ops.sparse_categorical_crossentropy([1, 2], np.zeros((3, 4)))
+    with pytest.raises(ShapeError, match="classes"):
+        ops.categorical_crossentropy(1.0, 1.0)
+    with pytest.raises(TypeError, match="num_classes"):
+        ops.multi_hot([1])
+    with pytest.raises(ValueError, match="sparse"):
+        ops.one_hot([1], 3, sparse=True)
+
+
+# --- normalisations and attention -------------------------------------------------------------
+
+
+def test_gradients_of_normalisations():
+    gamma, beta, variance = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.5, 2, 4)
+    gradient_check(ops.layer_normalization, [X, gamma, beta])
+    gradient_check(ops.rms_normalization, [X, gamma])
+    gradient_check(
+        lambda x, m, v, o, s: ops.batch_normalization(x, m, v, -1, o, s),
+        [X, gamma, variance, beta, gamma],
+    )
+    gradient_check(lambda x: ops.moments(x, [0]), [X])
+    for order in (1, 3):
+        gradient_check(lambda x, order=order: ops.normalize(x, order=order), [X])
+
+
+def test_half_precision_moments_do_not_overflow():
+    x = np.full((1000,), 300.0, "float16")
+    mean, variance = ops.moments(x, [0])
+    assert (mean.item(), variance.item(), mean.dtype) == (300.0, 0.0, "float16")
+    assert np.isfinite(ops.layer_normalization(x)).all()
+
+
+def test_normalisation_errors():
+    with pytest.raises(ShapeError, match=r"mean must have the shape \(4,\)"):
+        ops.batch_normalization(X, np.zeros(3), np.ones(4), -1)
+    with pytest.raises(ValueError, match="order"):
+        ops.normalize(X, order=0)
+    with pytest.raises(TypeError, match="no_such"):
+        ops.layer_normalization(X, no_such=1)
+
+
+def test_gradients_of_attention():
+    q, k, v = (rng.normal(size=(1, 3, 2, 2)) for _ in range(3))
+    gradient_check(lambda *x: ops.dot_product_attention(*x, is_causal=True), [q, k, v])
+    capped = {"attn_logits_soft_cap": 1.5, "scale": 0.7}
+    gradient_check(lambda *x: ops.dot_product_attention(*x, **capped), [q, k, v], order=1)
+
+
+def test_attention_is_the_weighted_mean_of_values():
+    q, k, v = (rng.normal(size=(2, 3, 4, 5)) for _ in range(3))
+    mask = rng.integers(0, 2, (2, 1, 3, 3)).astype(bool) | np.eye(3, dtype=bool)
+    logits = np.einsum("btnh,bsnh->bnts", q, k) / np.sqrt(5)
+    weights = np.exp(np.where(mask, logits, -np.inf))
+    weights /= weights.sum(-1, keepdims=True)
+    expected = np.einsum("bnts,bsnh->btnh", weights, v)
+    np.testing.assert_allclose(ops.dot_product_attention(q, k, v, mask=mask), expected)
+
+
+def test_attention_errors():
+    q = np.zeros((1, 2, 3, 4))
+    with pytest.raises(ShapeError, match="multiple"):
+        ops.dot_product_attention(q, q[:, :, :2], q[:, :, :2])
+    with pytest.raises(ShapeError, match="batch, length, heads, size"):
+        ops.dot_product_attention(q[0], q, q)
+
+
+# --- activations by name --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [n for n in SMOOTH if hasattr(activations, n)])
+def test_activations_by_name(name):
+    f = activations.get(name)
+    assert f is getattr(activations, name)
+    assert activations.serialize(f) == name
+    assert activations.deserialize(name) is f
+    np.testing.assert_allclose(
+        f(X), getattr(ops, name)(X, approximate=False) if name == "gelu" else getattr(ops, name)(X)
+    )
+
+
+def test_aliases_and_none():
+    assert activations.get(None) is activations.linear
+    assert activations.get("swish") is activations.silu
+    assert activations.serialize(activations.hard_swish) == "hard_silu"
+    assert activations.get(np.tanh) is np.tanh
+
+
+def test_unknown_activation_lists_the_nearest():
+    with pytest.raises(UnknownNameError, match="'relu'"):
+        activations.get("rellu")
+    with pytest.raises(ValueError, match="Expected a activation|Expected an activation"):
+        activations.get(3)
+
+
+def test_registered_activation_makes_the_round_trip():
+    @register_keras_serializable(package="tests")
+    def doubled(x):
+        return x * 2
+
+    config = activations.serialize(doubled)
+    assert activations.deserialize(config) is doubled
+    assert activations.get("tests>doubled") is doubled
