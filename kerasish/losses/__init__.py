@@ -6,8 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasish import registry
+from kerasish.losses.circle import Circle as Circle
+from kerasish.losses.circle import circle as circle
+from kerasish.losses.ctc import CTC as CTC
+from kerasish.losses.ctc import ctc as ctc
+from kerasish.losses.focal import BinaryFocalCrossentropy as BinaryFocalCrossentropy
+from kerasish.losses.focal import CategoricalFocalCrossentropy as CategoricalFocalCrossentropy
+from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
+from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
+from kerasish.losses.hinge import CategoricalHinge as CategoricalHinge
+from kerasish.losses.hinge import Hinge as Hinge
+from kerasish.losses.hinge import SquaredHinge as SquaredHinge
+from kerasish.losses.hinge import categorical_hinge as categorical_hinge
+from kerasish.losses.hinge import hinge as hinge
+from kerasish.losses.hinge import squared_hinge as squared_hinge
 from kerasish.losses.loss import Loss as Loss
 from kerasish.losses.loss import LossFunction as LossFunction
+from kerasish.losses.overlap import Dice as Dice
+from kerasish.losses.overlap import Tversky as Tversky
+from kerasish.losses.overlap import dice as dice
+from kerasish.losses.overlap import tversky as tversky
 from kerasish.losses.probabilistic import BinaryCrossentropy as BinaryCrossentropy
 from kerasish.losses.probabilistic import CategoricalCrossentropy as CategoricalCrossentropy
 from kerasish.losses.probabilistic import (
@@ -50,15 +68,18 @@ from kerasish.losses.regression import (
 _CLASSES = (
     Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
     CategoricalGeneralizedCrossEntropy, KLDivergence, Poisson, SparseCategoricalCrossentropy,
-    CosineSimilarity, Huber, LogCosh, MeanAbsoluteError, MeanAbsolutePercentageError,
-    MeanSquaredError, MeanSquaredLogarithmicError,
+    BinaryFocalCrossentropy, CategoricalFocalCrossentropy, CosineSimilarity, Huber, LogCosh,
+    MeanAbsoluteError, MeanAbsolutePercentageError, MeanSquaredError,
+    MeanSquaredLogarithmicError, CategoricalHinge, Hinge, SquaredHinge, Dice, Tversky, Circle,
+    CTC,
 )  # fmt: skip
 
 _FUNCTIONS = (
     binary_crossentropy, categorical_crossentropy, categorical_generalized_cross_entropy,
-    cosine_similarity, huber, kl_divergence, log_cosh, mean_absolute_error,
-    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error, poisson,
-    sparse_categorical_crossentropy,
+    kl_divergence, poisson, sparse_categorical_crossentropy, binary_focal_crossentropy,
+    categorical_focal_crossentropy, cosine_similarity, huber, log_cosh, mean_absolute_error,
+    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error,
+    categorical_hinge, hinge, squared_hinge, dice, tversky, circle, ctc,
 )  # fmt: skip
 
 _SHORT = {

@@ -49,9 +49,7 @@ class Sum(Metric):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Add the values of a batch."""
         values, weights = weigh(values, sample_weight, self._dtype)
-        self.total.assign_add(
-            ops.sum(values if weights is None else ops.multiply(values, weights))
-        )
+        self.total.assign_add(ops.sum(values if weights is None else ops.multiply(values, weights)))
 
     def result(self) -> Any:
         """Return the sum."""

@@ -1,0 +1,119 @@
+"""Hinge losses: no loss beyond a margin of 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.losses.loss import LossFunction
+from kerasish.losses.pair import pair
+
+
+def _signs(y_true: Any) -> Any:
+    """Return targets that are all 0 or 1 as -1 or 1, others as they are."""
+    binary = ops.all(ops.logical_or(ops.equal(y_true, 0.0), ops.equal(y_true, 1.0)))
+    return ops.where(binary, ops.subtract(ops.multiply(y_true, 2.0), 1.0), y_true)
+
+
+def _shortfall(y_true: Any, y_pred: Any, what: str) -> Any:
+    y_true, y_pred = pair(y_true, y_pred, what)
+    return ops.maximum(ops.subtract(1.0, ops.multiply(_signs(y_true), y_pred)), 0.0)
+
+
+def hinge(y_true: Any, y_pred: Any) -> Any:
+    """Return mean(max(1 - y_true * y_pred, 0)) over the last axis.
+
+    Args:
+        y_true: -1 or 1; where all are 0 or 1, 0 counts as -1.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Example:
+        >>> hinge([[-1.0, 1.0]], [[0.5, 2.0]]).tolist()
+        [0.75]
+    """
+    return ops.mean(_shortfall(y_true, y_pred, "hinge"), -1)
+
+
+def squared_hinge(y_true: Any, y_pred: Any) -> Any:
+    """Return mean(max(1 - y_true * y_pred, 0)²) over the last axis.
+
+    Args:
+        y_true: -1 or 1; where all are 0 or 1, 0 counts as -1.
+
+    Shape: (..., d), (..., d) -> (...)
+
+    Example:
+        >>> squared_hinge([[-1.0, 1.0]], [[1.0, 2.0]]).tolist()
+        [2.0]
+    """
+    return ops.mean(ops.square(_shortfall(y_true, y_pred, "squared_hinge")), -1)
+
+
+def categorical_hinge(y_true: Any, y_pred: Any) -> Any:
+    """Return max(1 + best wrong prediction - the right one, 0) over the last axis.
+
+    Args:
+        y_true: one-hot.
+
+    Shape: (..., classes), (..., classes) -> (...)
+
+    Example:
+        >>> categorical_hinge([[0.0, 1.0]], [[0.5, 0.75]]).tolist()
+        [0.75]
+    """
+    y_true, y_pred = pair(y_true, y_pred, "categorical_hinge")
+    right = ops.sum(ops.multiply(y_true, y_pred), -1)
+    wrong = ops.max(ops.multiply(ops.subtract(1.0, y_true), y_pred), -1)
+    return ops.maximum(ops.add(ops.subtract(wrong, right), 1.0), 0.0)
+
+
+class Hinge(LossFunction):
+    """The mean of max(1 - y_true * y_pred, 0).
+
+    Example:
+        >>> Hinge()([[-1.0, 1.0]], [[0.5, 2.0]]).item()
+        0.75
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(hinge, reduction, name, dtype)
+
+
+class SquaredHinge(LossFunction):
+    """The mean of max(1 - y_true * y_pred, 0)².
+
+    Example:
+        >>> SquaredHinge()([[-1.0, 1.0]], [[1.0, 2.0]]).item()
+        2.0
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "squared_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(squared_hinge, reduction, name, dtype)
+
+
+class CategoricalHinge(LossFunction):
+    """max(1 + best wrong prediction - the right one, 0), targets being one-hot.
+
+    Example:
+        >>> CategoricalHinge()([[0.0, 1.0]], [[0.5, 0.75]]).item()
+        0.75
+    """
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = "categorical_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(categorical_hinge, reduction, name, dtype)
