@@ -30,7 +30,8 @@ def circle(
         y_true: classes.
         y_pred: embeddings of length 1.
         ref_labels, ref_embeddings: what they are compared with; None: each other.
-        remove_diagonal: leave out the comparison of an embedding with itself.
+        remove_diagonal: leave out the comparison of an embedding with the reference of its number
+            (itself, where they are compared with each other).
         gamma: scale, > 0.
         margin: m, in [0, 1].
 
@@ -56,8 +57,8 @@ def circle(
     similar = ops.minimum(ops.matmul(y_pred, ops.transpose(references)), 1.0)
     same = ops.equal(ops.expand_dims(y_true, 1), ops.expand_dims(labels, 0))
     others = ops.logical_not(same)
-    if remove_diagonal and ref_embeddings is None:
-        itself = ops.eye(y_pred.shape[0], dtype="bool")
+    if remove_diagonal:
+        itself = ops.eye(y_pred.shape[0], references.shape[0], dtype="bool")
         same = ops.logical_and(same, ops.logical_not(itself))
     pull = ops.stop_gradient(ops.relu(ops.subtract(1.0 + margin, similar)))
     push = ops.stop_gradient(ops.relu(ops.add(similar, margin)))

@@ -53,7 +53,7 @@ def spread(weights: Any, values: Any) -> Any:
     """
     own, other = weights.shape, values.shape
     if 0 < len(own) < len(other) and all(
-        a == b or 1 == a or None in (a, b) for a, b in zip(own, other)
+        a == b or a == 1 or None in (a, b) for a, b in zip(own, other)
     ):
         weights = ops.reshape(weights, (*own, *([1] * (len(other) - len(own)))))
     if not broadcasts(weights.shape, other):
