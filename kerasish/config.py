@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 DEFAULT_BACKEND = "eager"
@@ -231,14 +233,63 @@ def seed() -> int | None:
     return _Settings.seed
 
 
+class SeedStream:
+    """The seeds of one `seeded` block: a function of its seed and of their order."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = int(seed)
+        self.draws = itertools.count()
+        self.kept: dict[str, Any] = {}  # random states that live as long as the block
+
+    def next_seed(self) -> int:
+        """Return the next seed in [0, 2**31)."""
+        return _mix(self.seed, next(self.draws))
+
+
+_stream: contextvars.ContextVar[SeedStream | None] = contextvars.ContextVar("stream", default=None)
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[SeedStream]:
+    """Let this thread draw its seeds from `seed`, and the process's own sequence rest meanwhile.
+
+    Example:
+        >>> with seeded(3):
+        ...     first = next_seed()
+        >>> with seeded(3):
+        ...     print(next_seed() == first)
+        True
+    """
+    stream = SeedStream(seed)
+    token = _stream.set(stream)
+    try:
+        yield stream
+    finally:
+        _stream.reset(token)
+
+
+def seed_stream() -> SeedStream | None:
+    """Return the stream of the `seeded` block that is running in this thread, or None."""
+    return _stream.get()
+
+
 def next_seed() -> int:
     """Return a seed in [0, 2**31) for whoever was given none.
 
     With `set_seed(s)` the n-th call is a fixed function of s and n; else it comes from the system.
+    Inside `seeded(s)` it is a fixed function of s and of the calls made in the block.
     """
+    stream = _stream.get()
+    if stream is not None:
+        return stream.next_seed()
     if _Settings.seed is None:
         return int.from_bytes(os.urandom(4), "little") >> 1
-    mixed = (_Settings.seed + 1) * 0x9E3779B97F4A7C15 + next(_Settings.draws) * 0xBF58476D1CE4E5B9
+    return _mix(_Settings.seed, next(_Settings.draws))
+
+
+def _mix(seed: int, draw: int) -> int:
+    """Return 31 bits that are a function of `seed` and `draw`."""
+    mixed = (seed + 1) * 0x9E3779B97F4A7C15 + draw * 0xBF58476D1CE4E5B9
     mixed &= 0xFFFFFFFFFFFFFFFF
     mixed ^= mixed >> 31
     mixed = mixed * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF

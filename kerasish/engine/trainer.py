@@ -39,6 +39,11 @@ class Trainer:
         self._prepared: set[Any] = set()
         self._penalised: list[Any] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: no compiled steps, which are made again on use."""
+        state = super().__getstate__()  # type: ignore[misc]
+        return {**state, "_compiled_functions": {}, "_prepared": set(), "_penalised": None}
+
     def compile(
         self,
         optimizer: Any = "rmsprop",
