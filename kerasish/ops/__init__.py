@@ -29,6 +29,8 @@ from kerasish.ops.activation import squareplus as squareplus
 from kerasish.ops.activation import swish as swish
 from kerasish.ops.activation import tanh_shrink as tanh_shrink
 from kerasish.ops.activation import threshold as threshold
+from kerasish.ops.array import amax as amax
+from kerasish.ops.array import amin as amin
 from kerasish.ops.array import clip as clip
 from kerasish.ops.array import cumprod as cumprod
 from kerasish.ops.array import cumsum as cumsum
@@ -36,10 +38,8 @@ from kerasish.ops.array import expand_dims as expand_dims
 from kerasish.ops.array import flip as flip
 from kerasish.ops.array import get_item as get_item
 from kerasish.ops.array import logsumexp as logsumexp
-from kerasish.ops.array import max as amax
 from kerasish.ops.array import max as max
 from kerasish.ops.array import mean as mean
-from kerasish.ops.array import min as amin
 from kerasish.ops.array import min as min
 from kerasish.ops.array import moveaxis as moveaxis
 from kerasish.ops.array import ndim as ndim
@@ -113,6 +113,8 @@ from kerasish.ops.crossentropy import psnr as psnr
 from kerasish.ops.crossentropy import (
     sparse_categorical_crossentropy as sparse_categorical_crossentropy,
 )
+from kerasish.ops.ctc import ctc_decode as ctc_decode
+from kerasish.ops.ctc import ctc_loss as ctc_loss
 from kerasish.ops.elementwise import absolute as abs
 from kerasish.ops.elementwise import absolute as absolute
 from kerasish.ops.elementwise import add as add
@@ -319,3 +321,4 @@ from kerasish.ops.tapers import blackman as blackman
 from kerasish.ops.tapers import hamming as hamming
 from kerasish.ops.tapers import hanning as hanning
 from kerasish.ops.tapers import kaiser as kaiser
+from kerasish.ops.vectorizing import vectorize as vectorize

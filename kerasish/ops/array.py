@@ -477,6 +477,18 @@ def min(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -
     return _extreme(x, axis, keepdims, initial, reduce_min, minimum)
 
 
+@function
+def amax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest element over `axis`."""
+    return max(x, axis, keepdims)
+
+
+@function
+def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the smallest element over `axis`."""
+    return min(x, axis, keepdims)
+
+
 def _extreme(x: Any, axis: Any, keepdims: bool, initial: Any, reduce: Any, meet: Any) -> Any:
     x = as_tensor(x)
     axes = normalize_axes(axis, len(x.shape), reduce.name)
@@ -591,7 +603,7 @@ def one_hot(
 
 
 __all__ = [
-    "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item", "logsumexp",
+    "amax", "amin", "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item", "logsumexp",
     "max", "mean", "min", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
     "roll", "round", "shape", "size", "sizes", "sort", "split", "squeeze",
     "stack", "std", "swapaxes", "take", "take_along_axis", "tile", "top_k", "unstack", "var",

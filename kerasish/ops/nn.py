@@ -38,6 +38,8 @@ from kerasish.ops.crossentropy import psnr as psnr
 from kerasish.ops.crossentropy import (
     sparse_categorical_crossentropy as sparse_categorical_crossentropy,
 )
+from kerasish.ops.ctc import ctc_decode as ctc_decode
+from kerasish.ops.ctc import ctc_loss as ctc_loss
 from kerasish.ops.elementwise import relu as relu
 from kerasish.ops.elementwise import sigmoid as sigmoid
 from kerasish.ops.elementwise import softplus as softplus

@@ -1,15 +1,15 @@
 """Functions named as in NumPy: Keras's `ops.numpy` namespace."""
 
+from kerasish.ops.array import amax as amax
+from kerasish.ops.array import amin as amin
 from kerasish.ops.array import clip as clip
 from kerasish.ops.array import cumprod as cumprod
 from kerasish.ops.array import cumsum as cumsum
 from kerasish.ops.array import expand_dims as expand_dims
 from kerasish.ops.array import flip as flip
 from kerasish.ops.array import get_item as get_item
-from kerasish.ops.array import max as amax
 from kerasish.ops.array import max as max
 from kerasish.ops.array import mean as mean
-from kerasish.ops.array import min as amin
 from kerasish.ops.array import min as min
 from kerasish.ops.array import moveaxis as moveaxis
 from kerasish.ops.array import ndim as ndim
@@ -212,3 +212,4 @@ from kerasish.ops.tapers import blackman as blackman
 from kerasish.ops.tapers import hamming as hamming
 from kerasish.ops.tapers import hanning as hanning
 from kerasish.ops.tapers import kaiser as kaiser
+from kerasish.ops.vectorizing import vectorize as vectorize
