@@ -139,6 +139,21 @@ class Graph:
         self._walk()
         self._plan()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: the calls, each after those it needs."""
+        calls = [(n.operation, n.args, n.kwargs, n.outputs) for n in self.nodes]
+        return {
+            "name": self.name, "inputs": self.inputs, "outputs": self.outputs, "calls": calls
+        }  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.name, self.inputs = state["name"], state["inputs"]
+        self.outputs = state["outputs"]
+        for call in state["calls"]:
+            Node(*call)
+        self._walk()
+        self._plan()
+
     def _walk(self) -> None:
         ends = {id(t) for t in self.inputs}
         order: list[Node] = []  # a node stands after all that it needs

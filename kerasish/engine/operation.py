@@ -198,6 +198,10 @@ class Operation:
         """Compute the result; subclasses say how."""
         raise NotImplementedError(f"{type(self).__name__} defines no call().")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: the calls belong to the models made of them."""
+        return {**self.__dict__, "_inbound_nodes": []}
+
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
         """Return symbolic results and remember the call."""
         outputs = self.compute_output_spec(*args, **kwargs)
