@@ -603,9 +603,8 @@ def one_hot(
 
 
 __all__ = [
-    "amax", "amin", "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item", "logsumexp",
-    "max", "mean", "min", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
-    "roll", "round", "shape", "size", "sizes", "sort", "split", "squeeze",
-    "stack", "std", "swapaxes", "take", "take_along_axis", "tile", "top_k", "unstack", "var",
-    "where",
+    "amax", "amin", "as_tensor", "clip", "cumprod", "cumsum", "expand_dims", "flip", "get_item",
+    "logsumexp", "max", "mean", "min", "moveaxis", "ndim", "one_hot", "pad", "ravel", "repeat",
+    "roll", "round", "shape", "size", "sizes", "sort", "split", "squeeze", "stack", "std",
+    "swapaxes", "take", "take_along_axis", "tile", "top_k", "unstack", "var", "where",
 ]  # fmt: skip
