@@ -23,6 +23,12 @@ from kerasish.layers.core import Embedding as Embedding
 from kerasish.layers.core import Identity as Identity
 from kerasish.layers.core import Lambda as Lambda
 from kerasish.layers.core import Masking as Masking
+from kerasish.layers.depthwise import DepthwiseConv1D as DepthwiseConv1D
+from kerasish.layers.depthwise import DepthwiseConv2D as DepthwiseConv2D
+from kerasish.layers.depthwise import SeparableConv1D as SeparableConv1D
+from kerasish.layers.depthwise import SeparableConv1D as SeparableConvolution1D
+from kerasish.layers.depthwise import SeparableConv2D as SeparableConv2D
+from kerasish.layers.depthwise import SeparableConv2D as SeparableConvolution2D
 from kerasish.layers.einsum_dense import EinsumDense as EinsumDense
 from kerasish.layers.global_pooling import AdaptiveAveragePooling1D as AdaptiveAveragePooling1D
 from kerasish.layers.global_pooling import AdaptiveAveragePooling2D as AdaptiveAveragePooling2D
@@ -102,6 +108,12 @@ from kerasish.layers.reshaping import Flatten as Flatten
 from kerasish.layers.reshaping import Permute as Permute
 from kerasish.layers.reshaping import RepeatVector as RepeatVector
 from kerasish.layers.reshaping import Reshape as Reshape
+from kerasish.layers.transposed import Conv1DTranspose as Conv1DTranspose
+from kerasish.layers.transposed import Conv1DTranspose as Convolution1DTranspose
+from kerasish.layers.transposed import Conv2DTranspose as Conv2DTranspose
+from kerasish.layers.transposed import Conv2DTranspose as Convolution2DTranspose
+from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
+from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
 

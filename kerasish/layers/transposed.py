@@ -1,0 +1,209 @@
+"""Transposed convolutions: Conv1DTranspose, Conv2DTranspose, Conv3DTranspose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import constraints, initializers, ops, regularizers
+from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
+from kerasish.ops.conv import transpose_geometry
+
+
+class BaseConvTranspose(ConvolutionLayer):
+    """A transposed convolution with one kernel (*kernel_size, filters, channels).
+
+    Args:
+        output_padding: how many places the result gets beyond the smallest size, less than the
+            stride; None: as many as make the result size * stride for "same".
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
+            bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
+        )  # fmt: skip
+        who = self._who()
+        self.filters = as_sizes(filters, 1, "filters", who)[0]
+        self.output_padding = output_padding
+        if output_padding is not None:
+            self.output_padding = as_sizes(output_padding, rank, "output_padding", who, 0)
+            if any(p >= s for p, s in zip(self.output_padding, self.strides)):
+                raise ValueError(
+                    f"{who}: output_padding must be less than strides={self.strides}, got "
+                    f"{self.output_padding}."
+                )
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel (*kernel_size, filters, channels) and bias (filters,)."""
+        channels = self._channels(input_shape)
+        self.kernel = self._add("kernel", (*self.kernel_size, self.filters, channels))
+        self._add_bias(self.filters)
+
+    def _convolve(self, x: Any) -> Any:
+        return ops.conv_transpose(
+            x, self.kernel, self.strides, self.padding, self.output_padding, "channels_last",
+            self.dilation_rate,
+        )  # fmt: skip
+
+    def _spatial(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+        extra = self.output_padding or (None,) * self.rank
+        return tuple(
+            transpose_geometry(n, w, s, d, self.padding, e)[0]
+            for n, w, s, d, e in zip(
+                sizes, self.kernel_size, self.strides, self.dilation_rate, extra
+            )
+        )
+
+
+class Conv1DTranspose(BaseConvTranspose):
+    """activation(transposed convolution + bias) over one axis.
+
+    Args:
+        filters: channels of the result, >= 1.
+        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        padding: "valid" or "same".
+        output_padding: see `BaseConvTranspose`.
+
+    Shape: (n, steps, channels) -> (n, new steps, filters).
+
+    Example:
+        >>> Conv1DTranspose(4, 3, strides=2, padding="same").compute_output_shape((None, 5, 2))
+        (None, 10, 4)
+    """
+
+    example = {"args": {"filters": 3, "kernel_size": 3, "strides": 2}, "shape": (2, 4, 2)}
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = 1,
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            1, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
+            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
+            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
+        )  # fmt: skip
+
+
+class Conv2DTranspose(BaseConvTranspose):
+    """activation(transposed convolution + bias) over two axes.
+
+    Args:
+        filters: channels of the result, >= 1.
+        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        padding: "valid" or "same".
+        output_padding: see `BaseConvTranspose`.
+
+    Shape: (n, height, width, channels) -> (n, new height, new width, filters).
+
+    Example:
+        >>> Conv2DTranspose(8, 3, 2, padding="same").compute_output_shape((None, 7, 7, 4))
+        (None, 14, 14, 8)
+    """
+
+    example = {"args": {"filters": 3, "kernel_size": 2, "strides": 2}, "shape": (2, 3, 4, 2)}
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = (1, 1),
+        padding: str = "valid",
+        output_padding: Any = None,
+        data_format: str | None = None,
+        dilation_rate: Any = (1, 1),
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            2, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
+            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
+            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
+        )  # fmt: skip
+
+
+class Conv3DTranspose(BaseConvTranspose):
+    """activation(transposed convolution + bias) over three axes.
+
+    Args:
+        filters: channels of the result, >= 1.
+        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of three axes.
+        padding: "valid" or "same".
+        output_padding: see `BaseConvTranspose`.
+
+    Shape: (n, depth, height, width, channels) -> the same with new sizes and `filters` channels.
+    """
+
+    example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 2, 3, 2, 2)}
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = (1, 1, 1),
+        padding: str = "valid",
+        data_format: str | None = None,
+        output_padding: Any = None,
+        dilation_rate: Any = (1, 1, 1),
+        activation: Any = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            3, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
+            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
+            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
+        )  # fmt: skip
