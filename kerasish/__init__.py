@@ -23,6 +23,7 @@ from kerasish import optimizers as optimizers
 from kerasish import preprocessing as preprocessing
 from kerasish import random as random
 from kerasish import regularizers as regularizers
+from kerasish import saving as saving
 from kerasish import tree as tree
 from kerasish import utils as utils
 from kerasish.autodiff import GradientTape as GradientTape

@@ -1,0 +1,24 @@
+"""Files: whole models and weights in Keras's formats, read safely and written atomically."""
+
+from kerasish.engine.slots import register_saving
+from kerasish.registry import CustomObjectScope as CustomObjectScope
+from kerasish.registry import custom_object_scope as custom_object_scope
+from kerasish.registry import deserialize_keras_object as deserialize_keras_object
+from kerasish.registry import get_custom_objects as get_custom_objects
+from kerasish.registry import get_registered_name as get_registered_name
+from kerasish.registry import get_registered_object as get_registered_object
+from kerasish.registry import register_keras_serializable as register_keras_serializable
+from kerasish.registry import serialize_keras_object as serialize_keras_object
+from kerasish.saving.model_file import load_model as load_model
+from kerasish.saving.model_file import load_weights as load_weights
+from kerasish.saving.model_file import model_from_json as model_from_json
+from kerasish.saving.model_file import model_to_json as model_to_json
+from kerasish.saving.model_file import save_model as save_model
+from kerasish.saving.model_file import save_weights as save_weights
+
+register_saving(
+    save_model=save_model,
+    save_weights=save_weights,
+    load_weights=load_weights,
+    model_to_json=model_to_json,
+)

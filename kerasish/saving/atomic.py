@@ -1,0 +1,130 @@
+"""Files that are there whole or not at all.
+
+A save writes beside the target, flushes to the disk and then takes the target's place in one
+step. Whatever happens before that step, the old file stays as it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_WORDS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EACCES: "no permission to write there",
+    errno.EPERM: "no permission to write there",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "the folder does not exist",
+    errno.EIO: "the disk reports an error",
+}
+
+
+def temporary_name(path: str) -> str:
+    """Return the one name beside `path` under which a save is written.
+
+    Example:
+        >>> temporary_name("models/a.keras")
+        'models/.a.keras.kerasish-new'
+    """
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.kerasish-new")
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Yield a temporary path whose file takes the place of `path` when the block ends well.
+
+    Raises:
+        OSError: the file could not be written; the old one is as it was, the temporary one gone.
+    """
+    temporary = temporary_name(path)
+    try:
+        clear(temporary)
+        yield temporary
+        if os.path.isdir(temporary):
+            _replace_folder(temporary, path)
+        else:
+            flush_file(temporary)
+            os.replace(temporary, path)
+        flush_folder(os.path.dirname(path) or ".")
+    except BaseException as error:
+        _clear_quietly(temporary)
+        if _from_the_disk(error):
+            raise save_error(path, error) from error
+        raise
+
+
+def _from_the_disk(error: BaseException) -> bool:
+    # The HDF5 library reports a full disk as a RuntimeError or an OSError without a number.
+    return isinstance(error, OSError) or (
+        isinstance(error, RuntimeError) and type(error) is RuntimeError and "HDF5" in str(error)
+    )
+
+
+def save_error(path: str, error: Any) -> OSError:
+    """Return the error that says why `path` could not be saved."""
+    number = getattr(error, "errno", None) or _errno_in(str(error))
+    why = _WORDS.get(number, getattr(error, "strerror", None) or str(error))
+    text = f"Could not save {path!r}: {why}. What was there before is unchanged."
+    made = type(error) if isinstance(error, OSError) and number else OSError
+    return made(number, text) if number else OSError(text)
+
+
+def _errno_in(text: str) -> int | None:
+    """Return the number that HDF5 puts into its messages ("errno = 28")."""
+    _, found, rest = text.partition("errno = ")
+    digits = rest.split(",")[0].strip()
+    return int(digits) if found and digits.isdigit() else None
+
+
+def flush_file(path: str) -> None:
+    """Have the system write a file's bytes to the disk."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def flush_folder(path: str) -> None:
+    """Have the system write a folder's names to the disk, where systems know how to."""
+    if os.name == "nt":
+        return
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _replace_folder(temporary: str, path: str) -> None:
+    for folder, _, names in os.walk(temporary):
+        for name in names:
+            flush_file(os.path.join(folder, name))
+        flush_folder(folder)
+    if os.path.isdir(path):
+        # A folder cannot be replaced in one step: the old one waits aside for a moment.
+        old = temporary_name(path) + ".old"
+        clear(old)
+        os.rename(path, old)
+        os.rename(temporary, path)
+        clear(old)
+    else:
+        os.replace(temporary, path)
+
+
+def clear(path: str) -> None:
+    """Remove a file or folder if it is there."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
+
+
+def _clear_quietly(path: str) -> None:
+    try:
+        clear(path)
+    except OSError:
+        return  # the first error is the one to tell

@@ -1,0 +1,251 @@
+"""Weights in HDF5 files: written plainly, read with distrust.
+
+Only plain datasets inside the file itself are read: links to other places, data stored elsewhere
+and declared sizes that the file cannot hold are refused, before memory is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kerasish.saving.source import Entry, Group, Groups
+
+CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its bytes
+_DEEPEST = 64
+_MOST_OBJECTS = 1_000_000
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def put_array(group: Any, key: str, value: Any) -> None:
+    """Store an array under `key`, with its checksum."""
+    array = np.asarray(value)
+    if array.ndim:
+        array = np.ascontiguousarray(array)
+    kind = None
+    if array.dtype.name == "bfloat16":
+        array, kind = array.view("V2"), "bfloat16"
+    made = group.create_dataset(key, data=array)
+    if kind:
+        made.attrs["dtype"] = kind
+    made.attrs[CHECKSUM] = np.uint32(checksum(array))
+
+
+def checksum(array: Any) -> int:
+    """Return the CRC-32 of an array's bytes."""
+    if array.nbytes == 0:
+        return 0
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+
+
+def put_names(holder: Any, key: str, names: list[str]) -> None:
+    """Store a list of names as an attribute, in pieces where HDF5 allows no longer ones."""
+    texts = [n.encode("utf-8") for n in names]
+    if not texts:
+        holder.attrs[key] = np.zeros((0,))
+        return
+    size = max(map(len, texts)) * len(texts)
+    if size <= 64512:
+        import h5py
+
+        made = np.array(names, dtype=object)
+        holder.attrs.create(key, made, dtype=h5py.string_dtype("utf-8"))
+        return
+    count = -(-size // 64512)
+    for i, part in enumerate(np.array_split(np.array(texts), count)):
+        holder.attrs[f"{key}{i}"] = part
+
+
+@contextmanager
+def creating(path: Any) -> Iterator[Any]:
+    """Yield a new HDF5 file."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        yield file
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(path: Any, where: str) -> Iterator[Any]:
+    """Yield an HDF5 file for reading; whatever the library dislikes becomes a ValueError.
+
+    Args:
+        path: the file's path, or an open binary file.
+        where: what messages call it.
+    """
+    import h5py
+
+    if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
+        raise FileNotFoundError(f"There is no file {where!r}.")
+    try:
+        file = h5py.File(path, "r")
+    except PermissionError as error:
+        raise PermissionError(f"{where}: no permission to read the file.") from error
+    except Exception as error:
+        raise ValueError(f"{where}: not a whole HDF5 file ({error}).") from error
+    with file, clear_errors(where):
+        yield file
+
+
+@contextmanager
+def clear_errors(where: str) -> Iterator[None]:
+    """Turn what the HDF5 library raises for broken files into a ValueError that names the file."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if where in str(error):
+            raise
+        raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
+    except (KeyError, RuntimeError, TypeError, IndexError, AttributeError, SystemError) as error:
+        raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
+    except MemoryError as error:
+        raise ValueError(f"{where}: the HDF5 file asks for too much memory.") from error
+
+
+def members(group: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield (name, object) of a group; links to anything but an object of this file are refused."""
+    import h5py
+
+    for name in group:
+        link = group.get(name, getlink=True)
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(
+                f"{where}: {_join(group, name)!r} is a link to another place "
+                f"({type(link).__name__}); only arrays inside the file itself are read."
+            )
+        yield name, group[name]
+
+
+def _join(group: Any, name: str) -> str:
+    return f"{group.name.strip('/')}/{name}".strip("/")
+
+
+def read_groups(root: Any, where: str) -> Groups:
+    """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
+    import h5py
+
+    found: Groups = {}
+    inside: set[int] = set()  # groups on the way down: a hard link may lead back up
+    count = 0
+
+    def visit(group: Any, path: str, depth: int) -> None:
+        nonlocal count
+        address = h5py.h5o.get_info(group.id).addr
+        if depth > _DEEPEST or address in inside:
+            raise ValueError(f"{where}: the groups at {path!r} are nested without end.")
+        inside.add(address)
+        entries: dict[str, Entry] = {}
+        is_vars = path == "vars" or path.endswith("/vars")
+        for name, item in members(group, where):
+            count += 1
+            if count > _MOST_OBJECTS:
+                raise ValueError(f"{where}: more than {_MOST_OBJECTS} objects.")
+            inner = f"{path}/{name}" if path else name
+            if isinstance(item, h5py.Group):
+                visit(item, inner, depth + 1)
+            elif isinstance(item, h5py.Dataset) and is_vars:
+                entries[name] = entry_of(item, inner, where)
+        if is_vars:
+            found[path] = Group(text_attribute(group, "name", where), entries)
+        inside.discard(address)
+
+    visit(root, "", 0)
+    return found
+
+
+def entry_of(dataset: Any, path: str, where: str) -> Entry:
+    """Return a dataset as an entry, its storage checked."""
+    kind = text_attribute(dataset, "dtype", where)
+    dtype = dataset.dtype
+    if kind == "bfloat16" and dtype.kind == "V" and dtype.itemsize == 2:
+        name = "bfloat16"
+    elif dtype.kind in "biufc":
+        name = dtype.name
+    else:
+        raise ValueError(f"{where}: {path!r} holds {dtype}, no numbers.")
+    if dataset.shape is None:
+        raise ValueError(f"{where}: {path!r} holds nothing, not even a number.")
+    _check_storage(dataset, path, where)
+    shape = tuple(int(s) for s in dataset.shape)
+    return Entry(path, shape, name, lambda: read_array(dataset, path, where, name))
+
+
+def _check_storage(dataset: Any, path: str, where: str) -> None:
+    if dataset.external is not None or dataset.is_virtual:
+        raise ValueError(
+            f"{where}: {path!r} keeps its numbers in another file; only arrays inside the file "
+            "itself are read."
+        )
+    declared, stored = dataset.size * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if dataset.compression is None and dataset.chunks is None and declared > max(stored, 4096):
+        raise ValueError(
+            f"{where}: {path!r} says it has {declared} bytes, the file holds {stored} of them."
+        )
+    if declared > 1000 * max(stored, 4096):
+        raise ValueError(
+            f"{where}: {path!r} says it has {declared} bytes, made from {stored} in the file: "
+            "refused, as this would fill the memory."
+        )
+
+
+def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
+    """Return a dataset's numbers, compared with their checksum if there is one."""
+    with clear_errors(where):
+        array = dataset[()]
+        wanted = dataset.attrs.get(CHECKSUM)
+    array = np.asarray(array)
+    if wanted is not None and int(wanted) != checksum(np.ascontiguousarray(array)):
+        raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    return array
+
+
+def text_attribute(holder: Any, key: str, where: str) -> str | None:
+    """Return an attribute that holds text, or None."""
+    with clear_errors(where):
+        if key not in holder.attrs:
+            return None
+        value = holder.attrs[key]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
+
+
+def get_names(holder: Any, key: str, where: str) -> list[str] | None:
+    """Return a list of names stored by `put_names`, or by Keras; None if there is none."""
+    with clear_errors(where):
+        if key in holder.attrs:
+            return [_text(x) for x in np.asarray(holder.attrs[key]).reshape(-1)]
+        names: list[str] = []
+        part = 0
+        while f"{key}{part}" in holder.attrs:
+            names.extend(_text(x) for x in np.asarray(holder.attrs[f"{key}{part}"]).reshape(-1))
+            part += 1
+    return names if part else None
+
+
+def _text(x: Any) -> str:
+    return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)
+
+
+def put_groups(root: Any, parts: Iterable[tuple[str, str | None, dict[str, Any]]]) -> None:
+    """Write (path, name, arrays) of each part; arrays are asked for one part at a time."""
+    for path, name, arrays in parts:
+        group = root.require_group(path)
+        if name is not None:
+            group.attrs["name"] = name
+        for key, value in arrays.items():
+            put_array(group, key, value)

@@ -1,0 +1,78 @@
+"""JSON texts of bounded depth and size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+_LONGEST = 256 * 2**20  # bytes
+_DEEPEST = 200
+
+
+def read_json(text: str | bytes, where: str) -> Any:
+    """Return what a JSON text says.
+
+    Args:
+        text: the text, UTF-8 if bytes.
+        where: what messages call it.
+
+    Raises:
+        ValueError: too long, nested too deeply, or no JSON.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"{where}: {len(text)} bytes of JSON, more than {_LONGEST} are refused.")
+    try:
+        text = text.decode("utf-8") if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: no UTF-8 text ({error}).") from error
+    _check_depth(text, where)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: no JSON ({error}).") from error
+
+
+def _check_depth(text: str, where: str) -> None:
+    # json.loads itself would run into the interpreter's limit, at a depth that is not ours.
+    if text.count("[") + text.count("{") <= _DEEPEST:
+        return
+    depth, inside, escaped = 0, False, False
+    for c in text:
+        if inside:
+            if escaped:
+                escaped = False
+            elif c == "\\":
+                escaped = True
+            elif c == '"':
+                inside = False
+        elif c == '"':
+            inside = True
+        elif c in "[{":
+            depth += 1
+            if depth > _DEEPEST:
+                raise ValueError(f"{where}: nested more than {_DEEPEST} deep.")
+        elif c in "]}":
+            depth -= 1
+
+
+def write_json(value: Any) -> str:
+    """Return `value` as JSON."""
+    return json.dumps(value)
+
+
+def restore(build: Callable[[], Any], where: str) -> Any:
+    """Return `build()`; what goes wrong inside is the file's fault and named so."""
+    try:
+        return build()
+    except (ValueError, OSError) as error:
+        if where in str(error):
+            raise
+        raise ValueError(f"{where}: {error}") from error
+    except (
+        TypeError, KeyError, AttributeError, IndexError, RecursionError, MemoryError,
+        OverflowError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError,
+    ) as error:  # fmt: skip
+        raise ValueError(
+            f"{where}: no model can be made from this ({type(error).__name__}: {error})."
+        ) from error

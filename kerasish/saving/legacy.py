@@ -1,0 +1,257 @@
+"""Keras's older format: one `.h5` file with the model's config as attributes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kerasish import registry
+from kerasish.saving import hdf5
+from kerasish.saving.archive import KERAS_VERSION
+from kerasish.saving.atomic import replacing
+from kerasish.saving.json_text import read_json, restore
+from kerasish.saving.legacy_config import modern, plain, training
+from kerasish.saving.match import Misfit, Plan
+from kerasish.saving.source import Entry
+
+TOP = "top_level_model_weights"
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
+    """Write `model` as a legacy `.h5` file."""
+    made = registry.serialize_keras_object(model)
+    config = {"class_name": made["class_name"], "config": plain(made["config"])}
+    compiled = training(made.get("compile_config")) if include_optimizer else None
+    with replacing(path) as temporary, hdf5.creating(temporary) as file:
+        _put_text(file, "backend", "kerasish")
+        _put_text(file, "keras_version", KERAS_VERSION)
+        _put_text(file, "model_config", json.dumps(config))
+        _put_weights(file.create_group("model_weights"), model)
+        if compiled is not None:
+            _put_text(file, "training_config", json.dumps(compiled))
+            if model.optimizer is not None and model.optimizer.variables:
+                _put_variables(file.create_group("optimizer_weights"), model.optimizer.variables)
+
+
+def _put_text(holder: Any, key: str, text: str) -> None:
+    import h5py
+
+    holder.attrs.create(key, text, dtype=h5py.string_dtype("ascii"))
+
+
+def _put_weights(root: Any, model: Any) -> None:
+    layers = _layers(model)
+    _put_text(root, "backend", "kerasish")
+    _put_text(root, "keras_version", KERAS_VERSION)
+    hdf5.put_names(root, "layer_names", [layer.name for layer in layers])
+    for layer in layers:
+        _put_variables(root.create_group(layer.name), _legacy_order(layer))
+    _put_variables(root.create_group(TOP), _top_level(model))
+
+
+def _put_variables(group: Any, variables: list[Any]) -> None:
+    names = []
+    for v in variables:
+        name = v.path
+        while name in names:
+            name += "_1"
+        names.append(name)
+    hdf5.put_names(group, "weight_names", names)
+    for name, v in zip(names, variables):
+        hdf5.put_array(group, name, v.numpy())
+
+
+def _layers(model: Any) -> list[Any]:
+    """Return the layers that the format counts: all of a model's own."""
+    return list(model.layers)
+
+
+def _legacy_order(layer: Any) -> list[Any]:
+    """Return a layer's weights as the format orders them: what can be trained first."""
+    every = layer.weights
+    return [v for v in every if v.trainable] + [v for v in every if not v.trainable]
+
+
+def _top_level(model: Any) -> list[Any]:
+    own = [] if model._graph is not None else model._own_variables()
+    return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) -> Any:
+    """Return the model that a legacy `.h5` file holds."""
+    with hdf5.opened(path, path) as file:
+        text = hdf5.text_attribute(file, "model_config", path)
+        if text is None:
+            raise ValueError(f"{path}: holds no model_config; weights alone go to load_weights.")
+        where = f"{path}: model_config"
+        config = modern(read_json(text, where), _is_old(file, path))
+        model = restore(
+            lambda: registry.deserialize_keras_object(
+                config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
+            ),
+            where,
+        )
+        if not hasattr(model, "layers"):
+            raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
+        if "model_weights" not in file:
+            raise ValueError(f"{path}: holds no model_weights.")
+        plan = _plan(model, file["model_weights"], path, None)
+        text = hdf5.text_attribute(file, "training_config", path)
+        if compile and text is not None:
+            where = f"{path}: training_config"
+            compiled = modern_training(read_json(text, where), custom_objects, where)
+            restore(lambda: model.compile_from_config(compiled), where)
+            _plan_optimizer(plan, model, file)
+        plan.run()
+    return model
+
+
+def modern_training(config: Any, custom_objects: Any, where: str) -> dict[str, Any]:
+    """Return what `compile_from_config` takes, from a `training_config`."""
+    from_file = config if isinstance(config, dict) else {}
+    optimizer = from_file.get("optimizer_config")
+    if not isinstance(optimizer, dict) or "class_name" not in optimizer:
+        raise ValueError(f"{where}: names no optimizer.")
+    name = str(optimizer["class_name"]).split(">")[-1]
+    known = registry.BUILTINS.get("keras.optimizers", {})
+    name = next((k for k in known if k.lower() == name.lower()), name)
+    made = {k: from_file.get(k) for k in ("loss", "loss_weights", "metrics", "weighted_metrics")}
+    made["optimizer"] = {
+        "module": "keras.optimizers",
+        "class_name": name,
+        "config": _known_arguments(known.get(name), optimizer.get("config") or {}),
+    }
+    with registry.CustomObjectScope(custom_objects or {}):
+        return {k: registry.deserialize_keras_object(v) for k, v in made.items()}
+
+
+def _known_arguments(cls: Any, config: dict[str, Any]) -> dict[str, Any]:
+    old = {"jit_compile", "is_legacy_optimizer", "decay"}
+    return {k: v for k, v in config.items() if k not in old}
+
+
+def _is_old(file: Any, path: str) -> bool:
+    version = hdf5.text_attribute(file, "keras_version", path) or "2"
+    return not version.startswith("3")
+
+
+def load_legacy_weights(
+    model: Any, path: str, skip_mismatch: bool = False, by: str | None = None
+) -> None:
+    """Put the weights of a legacy `.h5` file into a model."""
+    with hdf5.opened(path, path) as file:
+        root = file["model_weights"] if "model_weights" in file else file
+        _plan(model, root, path, by).run(skip_mismatch)
+
+
+def _plan(model: Any, root: Any, path: str, by: str | None) -> Plan:
+    plan = Plan(path)
+    for _ in hdf5.members(root, path):
+        continue  # links elsewhere are refused, used or not
+    names = hdf5.get_names(root, "layer_names", path)
+    if names is None:
+        raise ValueError(f"{path}: holds no layer_names; not a Keras file.")
+    stored = {name: _entries(root, name, path) for name in names}
+    stored = {name: entries for name, entries in stored.items() if entries}
+    layers = [layer for layer in _layers(model) if layer.weights]
+    if by == "name":
+        for layer in layers:
+            if layer.name in stored:
+                _pair(plan, layer.name, _legacy_order(layer), stored[layer.name])
+    else:
+        _by_position(plan, layers, stored, by)
+    if TOP in root:
+        _pair(plan, TOP, _top_level(model), _entries(root, TOP, path))
+    return plan
+
+
+def _by_position(
+    plan: Plan, layers: list[Any], stored: dict[str, list[Entry]], by: str | None
+) -> None:
+    names, own = list(stored), [layer.name for layer in layers]
+    if by is None and names != own and sorted(names) == sorted(own):
+        plan.misfits.extend(
+            Misfit("moved", f"layer {i}", a, b) for i, (a, b) in enumerate(zip(own, names)) if a != b
+        )
+        return
+    for layer, name in zip(layers, names):
+        _pair(plan, layer.name, _legacy_order(layer), stored[name])
+    for layer in layers[len(names) :]:
+        for v in layer.weights:
+            plan.misfits.append(Misfit("missing", f"{layer.name}/{v.name}", str(v.shape), "-"))
+    for name in names[len(layers) :]:
+        for entry in stored[name]:
+            plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+
+
+def _entries(root: Any, name: str, path: str) -> list[Entry]:
+    import h5py
+
+    group = _member(root, name, path)
+    if not isinstance(group, h5py.Group):
+        raise ValueError(f"{path}: there is no group for the layer {name!r}.")
+    found = []
+    for weight in hdf5.get_names(group, "weight_names", path) or []:
+        dataset = _member(group, weight, path)
+        if not isinstance(dataset, h5py.Dataset):
+            raise ValueError(f"{path}: there is no array {weight!r} of the layer {name!r}.")
+        found.append(hdf5.entry_of(dataset, f"{name}/{weight}", path))
+    return found
+
+
+def _member(group: Any, name: str, path: str) -> Any:
+    """Return what lies at `name`, going down step by step so that links are seen."""
+    import h5py
+
+    for part in name.split("/"):
+        if not part or part in (".", "..") or not isinstance(group, h5py.Group):
+            return None
+        link = group.get(part, getlink=True)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(f"{path}: {name!r} is a link to another place; refused.")
+        group = group[part]
+    return group
+
+
+def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
+    for i, v in enumerate(own):
+        where = f"{name}/{v.name}"
+        if i >= len(entries):
+            plan.misfits.append(Misfit("missing", where, str(tuple(v.shape)), "-"))
+        elif entries[i].shape != tuple(v.shape):
+            plan.misfits.append(Misfit("shape", where, str(v.shape), str(entries[i].shape)))
+        else:
+            plan.pairs.append((v, entries[i]))
+    for entry in entries[len(own) :]:
+        plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+
+
+def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
+    """Add the optimizer's variables, in the order in which the file names them."""
+    optimizer = model.optimizer
+    if optimizer is None or "optimizer_weights" not in file:
+        return
+    optimizer.build(model.trainable_variables)
+    entries = _entries(file, "optimizer_weights", plan.where)
+    own = optimizer.variables
+    if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
+        own = [v for v in own if v is not optimizer._learning_rate]
+    if len(own) != len(entries):
+        plan.notes.append(
+            f"{plan.where}: holds {len(entries)} variables of the optimizer, the optimizer has "
+            f"{len(own)}; it stays as it is."
+        )
+        return
+    for v, entry in zip(own, entries):
+        if entry.shape == tuple(v.shape):
+            plan.pairs.append((v, entry))
+        else:
+            plan.misfits.append(Misfit("shape", v.path, str(v.shape), str(entry.shape)))

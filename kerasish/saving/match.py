@@ -1,0 +1,233 @@
+"""Weights from a file put into a model: everything is compared first, then assigned or not at all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kerasish.engine.layer import Layer
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.saving.paths import Place
+from kerasish.saving.source import Entry, Group, Groups, as_dtype
+
+_LONGEST_TABLE = 60
+
+
+class Misfit(NamedTuple):
+    """One line of the table of what does not fit."""
+
+    what: str  # missing, extra, shape, moved, count
+    where: str
+    model: str
+    file: str
+
+
+class Plan:
+    """What to assign, and what does not fit."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.pairs: list[tuple[Any, Entry]] = []
+        self.custom: list[tuple[Any, Group]] = []
+        self.misfits: list[Misfit] = []
+        self.notes: list[str] = []
+
+    def run(self, skip_mismatch: bool = False) -> None:
+        """Assign, unless something does not fit; on any error the model stays as it was."""
+        if self.misfits:
+            text = f"{self.where}: the weights do not fit the model.\n{table(self.misfits)}"
+            if not skip_mismatch:
+                raise ValueError(
+                    f"{text}\nNothing was loaded. skip_mismatch=True loads what fits."
+                )
+            warnings.warn(f"{text}\nThese were skipped.", stacklevel=5)
+        for note in self.notes:
+            warnings.warn(note, stacklevel=5)
+        arrays = [as_dtype(entry.read(), variable.dtype) for variable, entry in self.pairs]
+        before = [(v, v.numpy().copy()) for owner, _ in self.custom for v in variables_of(owner)]
+        done: list[tuple[Any, Any]] = []
+        try:
+            for owner, group in self.custom:
+                self._load_custom(owner, group, skip_mismatch)
+            for (variable, _), array in zip(self.pairs, arrays):
+                done.append((variable, variable.numpy()))
+                variable.assign(array)
+        except BaseException:
+            for variable, old in (*before, *done):
+                variable.assign(old)
+            raise
+
+    def _load_custom(self, owner: Any, group: Group, skip_mismatch: bool) -> None:
+        try:
+            owner.load_own_variables(group)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            text = f"{self.where}: {_who(owner)} could not load its variables: {error!r}"
+            if not skip_mismatch:
+                raise ValueError(text) from error
+            warnings.warn(f"{text}; skipped", stacklevel=6)
+
+
+def table(misfits: list[Misfit]) -> str:
+    """Return misfits as lines of text."""
+    head = Misfit("", "where", "in the model", "in the file")
+    rows = [head, *misfits[:_LONGEST_TABLE]]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+        for row in rows
+    ]
+    if len(misfits) > _LONGEST_TABLE:
+        lines.append(f"  ... and {len(misfits) - _LONGEST_TABLE} more")
+    return "\n".join(lines)
+
+
+def _who(owner: Any) -> str:
+    return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
+
+
+def is_plain(owner: Any) -> bool:
+    """Return whether a part loads its variables the usual way: by number, with equal shapes."""
+    own = type(owner).load_own_variables
+    return own in (Layer.load_own_variables, Optimizer.load_own_variables)
+
+
+def variables_of(owner: Any) -> list[Any]:
+    """Return the variables that a part holds itself, in the order of files."""
+    if isinstance(owner, Optimizer):
+        return owner.variables
+    return owner._own_variables()  # type: ignore[no-any-return]
+
+
+def match(parts: list[Place], groups: Groups, where: str, by: str | None = None) -> Plan:
+    """Return what a file's groups give to a model's parts.
+
+    Args:
+        parts: the model's parts.
+        groups: the file's groups by path.
+        where: the file's name for messages.
+        by: None: by path, names in another order are a misfit; "position": by path; "name": by
+            the layers' names.
+    """
+    plan = Plan(where)
+    find = _finder(parts, groups, by)
+    used: set[str] = set()
+    if by is None:
+        plan.misfits.extend(_moved(parts, groups, find))
+    for place in parts:
+        path = find(place)
+        group = groups.get(path) if path is not None else None
+        if path is not None:
+            used.add(path)
+        if isinstance(place.owner, Optimizer):
+            _match_optimizer(plan, place, group)
+        elif is_plain(place.owner):
+            _match_plain(plan, place, group)
+        elif group is not None:
+            plan.custom.append((place.owner, group))
+        elif variables_of(place.owner):
+            _match_plain(plan, place, group)
+    for path, group in groups.items():
+        if path in used or path.startswith("optimizer/"):
+            continue
+        for entry in group.entries.values():
+            plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+    return plan
+
+
+def _finder(
+    parts: list[Place], groups: Groups, by: str | None
+) -> Callable[[Place], str | None]:
+    if by == "name":
+        named: dict[str, str] = {}
+        for path, group in groups.items():
+            if group.name is not None:
+                named.setdefault(group.name, path)
+        top = {id(p.owner): p for p in parts if p.path.count("/") == 1}
+
+        def by_name(place: Place) -> str | None:
+            head, _, rest = place.path.partition("/")
+            first, _, rest = rest.partition("/")
+            parent = next((p for p in top.values() if p.path == f"{head}/{first}"), None)
+            if parent is None:
+                return place.group if place.group in groups else None
+            found = named.get(parent.owner.name)
+            if found is None:
+                return None
+            return found[: -len("vars")] + (f"{rest}/vars" if rest else "vars")
+
+        return by_name
+    if by not in (None, "position"):
+        raise ValueError(f'by must be None, "position" or "name", got {by!r}.')
+
+    def by_path(place: Place) -> str | None:
+        if place.group in groups:
+            return place.group
+        # Keras 2.13 called the list of layers so.
+        old = "/".join(
+            "_layer_checkpoint_dependencies" if part == "layers" else part
+            for part in place.group.split("/")
+        )
+        return old if old in groups else place.group
+
+    return by_path
+
+
+def _moved(
+    parts: list[Place], groups: Groups, find: Callable[[Place], str | None]
+) -> list[Misfit]:
+    """Return the layers whose names stand in the file in another order."""
+    families: dict[str, list[tuple[str, str, str]]] = {}
+    for place in parts:
+        path = find(place)
+        group = groups.get(path) if path else None
+        own = getattr(place.owner, "name", None)
+        if group is None or group.name is None or not place.path.count("/"):
+            continue
+        parent = place.path.rsplit("/", 1)[0]
+        families.setdefault(parent, []).append((place.path, own, group.name))
+    found = []
+    for rows in families.values():
+        names = [own for _, own, _ in rows]
+        if sorted(names) != sorted(other for _, _, other in rows):
+            continue
+        found.extend(
+            Misfit("moved", path, own, other) for path, own, other in rows if own != other
+        )
+    return found
+
+
+def _match_plain(plan: Plan, place: Place, group: Group | None) -> None:
+    own = variables_of(place.owner)
+    entries = dict(group.entries) if group is not None else {}
+    for i, variable in enumerate(own):
+        entry = entries.pop(str(i), None)
+        where = f"{place.group}/{i} ({variable.path})"
+        if entry is None:
+            plan.misfits.append(Misfit("missing", where, str(tuple(variable.shape)), "-"))
+        elif entry.shape != tuple(variable.shape):
+            plan.misfits.append(
+                Misfit("shape", where, str(tuple(variable.shape)), str(entry.shape))
+            )
+        else:
+            plan.pairs.append((variable, entry))
+    for entry in entries.values():
+        plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+
+
+def _match_optimizer(plan: Plan, place: Place, group: Group | None) -> None:
+    optimizer = place.owner
+    if group is None or not group.entries:
+        return  # weights alone: the optimizer stays as it is
+    own = optimizer.variables
+    if len(own) != len(group.entries):
+        plan.notes.append(
+            f"{plan.where}: holds {len(group.entries)} variables of the optimizer, "
+            f"{_who(optimizer)} has {len(own)}"
+            + ("" if optimizer.built else " (it is not built yet)")
+            + "; it stays as it is."
+        )
+    elif is_plain(optimizer):
+        _match_plain(plan, place, group)
+    else:
+        plan.custom.append((optimizer, group))

@@ -1,0 +1,110 @@
+"""Where each part of a model lies in a weight file: Keras's path rules.
+
+A part is a layer or an optimizer. Its path is made of attribute names; the layers of a model, and
+whatever stands in a list or dict, are counted by class in snake case, so that names chosen by the
+user play no role.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kerasish.engine.layer import Layer
+from kerasish.engine.model import Model
+from kerasish.optimizers.optimizer import Optimizer
+
+# Attributes in which Keras looks for nothing, or that Keras does not have.
+_SKIPPED = {
+    "_graph", "_graph_layers", "_stack", "_functional", "_inputs_struct", "_outputs_struct",
+    "_inbound_nodes", "_arguments", "_losses", "_weights", "_compile_arguments", "_policy",
+    "_compiled_loss", "_compiled_metrics", "_compiled_functions", "_build_shapes", "input_spec",
+    "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
+}  # fmt: skip
+# The one class whose public name in Keras differs from the class that the paths speak of.
+_OTHER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
+
+
+class Place(NamedTuple):
+    """A part of the model and its path, "" for the model itself."""
+
+    path: str
+    owner: Any
+
+    @property
+    def group(self) -> str:
+        """The path of the group that holds the part's own variables."""
+        return f"{self.path}/vars" if self.path else "vars"
+
+
+def snake_case(name: str) -> str:
+    """Return a class name as it stands in paths.
+
+    Example:
+        >>> [snake_case(n) for n in ("Conv2DTranspose", "PReLU", "LSTMCell", "MaxPooling1D")]
+        ['conv2d_transpose', 'p_re_lu', 'lstm_cell', 'max_pooling1d']
+    """
+    name = re.sub(r"\W+", "", _OTHER_NAMES.get(name, name))
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def places(model: Any) -> list[Place]:
+    """Return all parts of `model`, itself first, each at the first path that leads to it."""
+    found: list[Place] = []
+    seen: set[int] = set()
+    _visit("", model, found, seen)
+    return found
+
+
+def _visit(path: str, owner: Any, found: list[Place], seen: set[int]) -> None:
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    found.append(Place(path, owner))
+    for name, value in _attributes(owner):
+        inner = f"{path}/{name}" if path else name
+        if _is_part(value):
+            _visit(inner, value, found, seen)
+        else:
+            _visit_many(inner, value, found, seen)
+
+
+def _visit_many(path: str, many: Any, found: list[Place], seen: set[int]) -> None:
+    if id(many) in seen:
+        return
+    seen.add(id(many))
+    counts: dict[str, int] = {}
+    for value in many.values() if isinstance(many, dict) else list(many):
+        if not _is_part(value) and not _is_container(value):
+            continue
+        name = snake_case(type(value).__name__) if _is_part(value) else "container"
+        number = counts.get(name, 0)
+        counts[name] = number + 1
+        inner = f"{path}/{name}_{number}" if number else f"{path}/{name}"
+        if _is_part(value):
+            _visit(inner, value, found, seen)
+        else:
+            _visit_many(inner, value, found, seen)
+
+
+def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes that hold parts: public names first, in the alphabet's order."""
+    held = {k: v for k, v in vars(owner).items() if k not in _SKIPPED and not k.startswith("__")}
+    if isinstance(owner, Model):
+        if owner._graph is not None or getattr(owner, "_is_sequential", False):
+            yield "layers", owner.layers
+        else:
+            held["layers"] = owner.layers
+    for name in sorted(held, key=lambda n: (n.startswith("_"), n)):
+        if _is_part(held[name]) or _is_container(held[name]):
+            yield name, held[name]
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, (Layer, Optimizer))
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict, set))

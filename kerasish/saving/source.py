@@ -1,0 +1,45 @@
+"""What a weight file holds, whichever its format: groups of arrays, read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+
+class Entry:
+    """An array in a file: its shape and dtype are known, its numbers are read when asked for."""
+
+    def __init__(
+        self, where: str, shape: tuple[int, ...], dtype: str, read: Callable[[], Any]
+    ) -> None:
+        self.where, self.shape, self.dtype, self.read = where, shape, dtype, read
+
+
+class Group(Mapping[str, Any]):
+    """The arrays that belong to one part of a model; a mapping that layers can load from."""
+
+    def __init__(self, name: str | None, entries: dict[str, Entry]) -> None:
+        self.name, self.entries = name, entries
+
+    def __getitem__(self, key: str) -> Any:
+        return self.entries[key].read()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+Groups = dict[str, Group]
+
+
+def as_dtype(array: Any, dtype: str) -> Any:
+    """Return the array in the dtype called `dtype` ("bfloat16" too)."""
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.asarray(array).astype(ml_dtypes.bfloat16)
+    return np.asarray(array).astype(dtype, copy=False)
