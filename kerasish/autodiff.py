@@ -468,7 +468,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -> list[Any]:
     """Return, for each input, the derivative of sum(function(*inputs) * g).
 
-    The gradient of an op that is defined by a composition: `grad=lambda g, y, *xs: vjp(f, xs, [g])`.
+    Serves as the gradient of an op that is defined by a composition:
+    `grad=lambda g, y, *xs: vjp(f, xs, [g])`.
     """
     recording.depth += 1
     before, recording.on = recording.on, True

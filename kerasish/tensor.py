@@ -421,8 +421,8 @@ def concrete(x: Tensor) -> Any:
     if type(value.dtype) is str:
         raise TraceError(
             f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value"
-            f"{_caller()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, ops.where, "
-            "ops.while_loop or ops.scan, or compile the model with run_eagerly=True."
+            f"{_caller()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, "
+            "ops.where, ops.while_loop or ops.scan, or compile the model with run_eagerly=True."
         )
     return value
 
@@ -585,7 +585,10 @@ def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict
         shapes = tuple([t.value.shape for t in tensors])
     # 1, 1.0 and True are equal, but not the same attribute: their types are part of the key.
     values = attrs.values()
-    key = (op, shapes, *values, *map(type, values))
+    key: Any = (op, shapes, *values, *map(type, values))
+    if "dtype" in attrs:
+        # None and "float" stand for the default float, which may change.
+        key = (config.floatx(), key)
     try:
         found = _canonicals.get(key)
     except TypeError:

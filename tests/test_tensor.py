@@ -60,12 +60,19 @@ def test_ragged_lists_raise():
 
 
 def test_floatx_is_the_default_float():
+    def made():
+        return [
+            Tensor(1.0), ops.zeros(2), ops.arange(2.0), ops.ones(2, "float"), ops.one_hot([1], 3),
+            ops.mean([1, 2]), ops.divide([1], [2]), ops.cast([1], float),
+        ]  # fmt: skip
+
+    assert {x.dtype for x in made()} == {"float32"}
     kerasish.config.set_floatx("float64")
     try:
-        assert Tensor(1.0).dtype == "float64"
-        assert ops.zeros(2).dtype == "float64"
+        assert {x.dtype for x in made()} == {"float64"}
     finally:
         kerasish.config.set_floatx("float32")
+    assert {x.dtype for x in made()} == {"float32"}
 
 
 def test_bfloat16():

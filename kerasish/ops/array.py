@@ -36,6 +36,7 @@ from kerasish.ops.movement import (
     concatenate,
     constant_pad,
     flip_axes,
+    pad_pairs,
     reshape,
     sizes,
     strided_slice,
@@ -400,7 +401,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         raise ValueError(f"pad: constant_values goes with mode='constant', not {mode!r}.")
     import numpy as np
 
-    pairs = constant_pad.canonical([x.shape], {"pad_width": pad_width, "value": 0.0})["pad_width"]
+    pairs = pad_pairs(len(x.shape), pad_width)
     for axis, (before, after) in enumerate(pairs):
         if before or after:
             places = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)

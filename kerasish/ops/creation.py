@@ -29,8 +29,11 @@ def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
     lambda shape, value, dtype: Spec(shape, dtype),
     None,
     canonical=_fill_canonical,
-    examples=[((), {"shape": (2, 3), "value": 1.5}), ((), {"shape": (), "value": 1, "dtype": "int32"})],
-)  # fmt: skip
+    examples=[
+        ((), {"shape": (2, 3), "value": 1.5}),
+        ((), {"shape": (), "value": 1, "dtype": "int32"}),
+    ],
+)
 def fill(xp, *, shape, value, dtype=None):
     """A tensor of `shape` whose elements are all the number `value`."""
     return xp.full(shape, value, dtype=dtypes.array_dtype(dtype))

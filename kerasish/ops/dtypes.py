@@ -61,6 +61,8 @@ def name_of(dtype: Any) -> str:
 
 def _learn(dtype: Any) -> str:
     name = _find(dtype)
+    if dtype is None or dtype is float or (isinstance(dtype, str) and dtype == "float"):
+        return name  # the default float, which may change
     try:
         _NAMES[dtype] = name
     except TypeError:

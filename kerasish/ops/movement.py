@@ -58,8 +58,12 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
     _reshape_shape,
     lambda g, y, x, newshape: (reshape(g, x.shape),),
     canonical=_reshape_canonical,
-    examples=[(((2, 6),), {"newshape": (3, -1)}), (((1,),), {"newshape": ()}), (((0, 3),), {"newshape": (3, 0)})],
-)  # fmt: skip
+    examples=[
+        (((2, 6),), {"newshape": (3, -1)}),
+        (((1,),), {"newshape": ()}),
+        (((0, 3),), {"newshape": (3, 0)}),
+    ],
+)
 def reshape(xp, x, *, newshape):
     """The elements of x, in C order, in another shape; one size may be -1."""
     return xp.reshape(x, newshape)
@@ -110,8 +114,12 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     lambda x, shape: Spec(shape, x.dtype),
     lambda g, y, x, shape: (g,),
     canonical=_broadcast_canonical,
-    examples=[(((3,),), {"shape": (2, 3)}), (((2, 1),), {"shape": (2, 4)}), (((),), {"shape": (0, 2)})],
-)  # fmt: skip
+    examples=[
+        (((3,),), {"shape": (2, 3)}),
+        (((2, 1),), {"shape": (2, 4)}),
+        (((),), {"shape": (0, 2)}),
+    ],
+)
 def broadcast_to(xp, x, *, shape):
     """x repeated along axes of size 1 and new leading axes."""
     return xp.broadcast_to(x, shape)
@@ -192,8 +200,8 @@ def unslice(xp, x, *, shape, slices):
 # --- pad ------------------------------------------------------------------------------------
 
 
-def _pad_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
-    ndim, width = len(shapes[0]), attrs["pad_width"]
+def pad_pairs(ndim: int, width: Any) -> tuple[tuple[int, int], ...]:
+    """Return a padding (a number, a pair, or a pair an axis) as (before, after) for each axis."""
     if isinstance(width, int):
         width = ((width, width),) * ndim
     width = tuple(tuple(w) if isinstance(w, (tuple, list)) else w for w in width)
@@ -206,6 +214,11 @@ def _pad_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]
         raise ShapeError(
             f"pad: expected one (before, after) >= 0 for each of {ndim} axes, got {width}."
         )
+    return pairs
+
+
+def _pad_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    pairs = pad_pairs(len(shapes[0]), attrs["pad_width"])
     return {"pad_width": pairs, "value": float(attrs["value"])}
 
 
@@ -223,8 +236,11 @@ def _pad_grad(g, y, x, pad_width, value):
     _pad_shape,
     _pad_grad,
     canonical=_pad_canonical,
-    examples=[(((2, 3),), {"pad_width": ((1, 0), (0, 2))}), (((0,),), {"pad_width": ((1, 1),), "value": 2.0})],
-)  # fmt: skip
+    examples=[
+        (((2, 3),), {"pad_width": ((1, 0), (0, 2))}),
+        (((0,),), {"pad_width": ((1, 1),), "value": 2.0}),
+    ],
+)
 def constant_pad(xp, x, *, pad_width, value=0.0):
     """x with `value` put (before, after) it along each axis."""
     return xp.pad(x, pad_width, mode="constant", constant_values=value)
@@ -312,6 +328,6 @@ def move_last(x: Any, axes: tuple[int, ...]) -> Any:
 
 __all__ = [
     "Op", "broadcast_to", "concatenate", "constant_pad", "expand_axes", "expand_axes_of",
-    "flip_axes", "move_last", "normalize_axes", "reshape", "sizes", "strided_slice", "transpose",
-    "unslice",
+    "flip_axes", "move_last", "normalize_axes", "pad_pairs", "reshape", "sizes", "strided_slice",
+    "transpose", "unslice",
 ]  # fmt: skip

@@ -88,7 +88,8 @@ class Op:
             of such rules, each giving the gradient of one input, lets the pass skip those that
             nobody asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
-            float), "number" (the same, truth values as int32), or None (left alone). `promoted` is the index of the first input concerned.
+            float), "number" (the same, truth values as int32), or None (left alone). `promoted`
+            is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
         sparse_gradients: of an op with several outputs, whether `grad` gets None, not zeros, for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ class _Case:
             else self.op(*arrays, **self.attrs)
         )
 
-    def bound(self) -> tuple[list[Tensor], dict[str, Any]]:
+    def bound(self) -> tuple[Sequence[Tensor], dict[str, Any]]:
         """Return (inputs, attrs) as an engine gets them."""
         arrays = self.arrays()
         args, attrs = self.op.bind((arrays,) if self.op.variadic else arrays, self.attrs)
