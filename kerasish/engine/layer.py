@@ -49,7 +49,10 @@ from kerasish.tensor import (
 
 _BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")
 # Attributes in which no parts of a layer are looked for.
-_NOT_PARTS = {"_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights"}
+_NOT_PARTS = {
+    "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
+    "_compile_arguments",
+}  # fmt: skip
 
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -737,12 +740,7 @@ class Layer(Operation):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Return the layer that `get_config` describes."""
-        made = {
-            k: registry.deserialize_keras_object(v)
-            if isinstance(v, dict) and "class_name" in v
-            else v
-            for k, v in config.items()
-        }
+        made = {k: _revived(v) for k, v in config.items()}
         try:
             return cls(**made)
         except TypeError as error:
@@ -758,6 +756,15 @@ class Layer(Operation):
         state["_inbound_nodes"] = []
         state["_losses"] = []
         return state
+
+
+def _revived(value: Any) -> Any:
+    """Return an argument of a config with the objects that it describes, alone or in a list."""
+    if isinstance(value, dict) and "class_name" in value:
+        return registry.deserialize_keras_object(value)
+    if isinstance(value, list):
+        return [_revived(v) for v in value]
+    return value
 
 
 def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -147,6 +147,7 @@ class LayerNormalization(Layer):
         axis: the axis or axes over which the moments are taken.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
+        rms_scaling: of older files: no mean is taken off and no beta added.
 
     Source: Ba, Kiros & Hinton, arXiv 1607.06450.
     """
@@ -167,6 +168,7 @@ class LayerNormalization(Layer):
         gamma_constraint: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
         super().__init__(**kwargs)
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.epsilon, self.center, self.scale = float(epsilon), center, scale
@@ -189,7 +191,7 @@ class LayerNormalization(Layer):
                 regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
                 autocast=False,
             )  # fmt: skip
-        if self.center:
+        if self.center and not self.rms_scaling:
             self.beta = self.add_weight(
                 shape=shape, name="beta", initializer=self.beta_initializer,
                 regularizer=self.beta_regularizer, constraint=self.beta_constraint,
@@ -200,8 +202,7 @@ class LayerNormalization(Layer):
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self._who())
-        mean = ops.mean(x, axes, keepdims=True)
-        centred = ops.subtract(x, mean)
+        centred = x if self.rms_scaling else ops.subtract(x, ops.mean(x, axes, keepdims=True))
         variance = ops.mean(ops.square(centred), axes, keepdims=True)
         y = ops.multiply(centred, ops.rsqrt(ops.add(variance, self.epsilon)))
         shape = [s if i in axes else 1 for i, s in enumerate(x.shape)]

@@ -93,7 +93,7 @@ def opened(path: Any, where: str) -> Iterator[Any]:
         raise PermissionError(f"{where}: no permission to read the file.") from error
     except Exception as error:
         raise ValueError(f"{where}: not a whole HDF5 file ({error}).") from error
-    with file, clear_errors(where):
+    with file:
         yield file
 
 
@@ -159,7 +159,8 @@ def read_groups(root: Any, where: str) -> Groups:
             found[path] = Group(text_attribute(group, "name", where), entries)
         inside.discard(address)
 
-    visit(root, "", 0)
+    with clear_errors(where):
+        visit(root, "", 0)
     return found
 
 

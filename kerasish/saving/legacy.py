@@ -99,9 +99,7 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
         )
         if not hasattr(model, "layers"):
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
-        if "model_weights" not in file:
-            raise ValueError(f"{path}: holds no model_weights.")
-        plan = _plan(model, file["model_weights"], path, None)
+        plan = _plan(model, _root(file, path), path, None)
         text = hdf5.text_attribute(file, "training_config", path)
         if compile and text is not None:
             where = f"{path}: training_config"
@@ -146,11 +144,24 @@ def load_legacy_weights(
 ) -> None:
     """Put the weights of a legacy `.h5` file into a model."""
     with hdf5.opened(path, path) as file:
-        root = file["model_weights"] if "model_weights" in file else file
+        root = _root(file, path) if "model_weights" in file else file
         _plan(model, root, path, by).run(skip_mismatch)
 
 
+def _root(file: Any, path: str) -> Any:
+    with hdf5.clear_errors(path):
+        root = _member(file, "model_weights", path)
+    if root is None or not hasattr(root, "keys"):
+        raise ValueError(f"{path}: holds no model_weights.")
+    return root
+
+
 def _plan(model: Any, root: Any, path: str, by: str | None) -> Plan:
+    with hdf5.clear_errors(path):
+        return _compare(model, root, path, by)
+
+
+def _compare(model: Any, root: Any, path: str, by: str | None) -> Plan:
     plan = Plan(path)
     for _ in hdf5.members(root, path):
         continue  # links elsewhere are refused, used or not
@@ -177,7 +188,9 @@ def _by_position(
     names, own = list(stored), [layer.name for layer in layers]
     if by is None and names != own and sorted(names) == sorted(own):
         plan.misfits.extend(
-            Misfit("moved", f"layer {i}", a, b) for i, (a, b) in enumerate(zip(own, names)) if a != b
+            Misfit("moved", f"layer {i}", a, b)
+            for i, (a, b) in enumerate(zip(own, names))
+            if a != b
         )
         return
     for layer, name in zip(layers, names):
@@ -240,7 +253,8 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
     if optimizer is None or "optimizer_weights" not in file:
         return
     optimizer.build(model.trainable_variables)
-    entries = _entries(file, "optimizer_weights", plan.where)
+    with hdf5.clear_errors(plan.where):
+        entries = _entries(file, "optimizer_weights", plan.where)
     own = optimizer.variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
         own = [v for v in own if v is not optimizer._learning_rate]

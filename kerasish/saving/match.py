@@ -1,4 +1,4 @@
-"""Weights from a file put into a model: everything is compared first, then assigned or not at all."""
+"""Weights from a file put into a model: all are compared first, then assigned or none is."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ class Plan:
         if self.misfits:
             text = f"{self.where}: the weights do not fit the model.\n{table(self.misfits)}"
             if not skip_mismatch:
-                raise ValueError(
-                    f"{text}\nNothing was loaded. skip_mismatch=True loads what fits."
-                )
+                raise ValueError(f"{text}\nNothing was loaded. skip_mismatch=True loads what fits.")
             warnings.warn(f"{text}\nThese were skipped.", stacklevel=5)
         for note in self.notes:
             warnings.warn(note, stacklevel=5)
@@ -135,9 +133,7 @@ def match(parts: list[Place], groups: Groups, where: str, by: str | None = None)
     return plan
 
 
-def _finder(
-    parts: list[Place], groups: Groups, by: str | None
-) -> Callable[[Place], str | None]:
+def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Place], str | None]:
     if by == "name":
         named: dict[str, str] = {}
         for path, group in groups.items():
@@ -173,9 +169,7 @@ def _finder(
     return by_path
 
 
-def _moved(
-    parts: list[Place], groups: Groups, find: Callable[[Place], str | None]
-) -> list[Misfit]:
+def _moved(parts: list[Place], groups: Groups, find: Callable[[Place], str | None]) -> list[Misfit]:
     """Return the layers whose names stand in the file in another order."""
     families: dict[str, list[tuple[str, str, str]]] = {}
     for place in parts:
@@ -191,9 +185,7 @@ def _moved(
         names = [own for _, own, _ in rows]
         if sorted(names) != sorted(other for _, _, other in rows):
             continue
-        found.extend(
-            Misfit("moved", path, own, other) for path, own, other in rows if own != other
-        )
+        found.extend(Misfit("moved", path, own, other) for path, own, other in rows if own != other)
     return found
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from kerasish.saving import hdf5
-from kerasish.saving.atomic import replacing
 from kerasish.saving.match import match
 from kerasish.saving.paths import places
 from kerasish.saving.source import Groups
