@@ -15,6 +15,7 @@ from kerasish.backends.static.lower_library import (
 )
 from kerasish.backends.static.lower_loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lower_moves import make_indexing, make_move
+from kerasish.backends.static.lower_recurrent import make_recurrent
 from kerasish.backends.static.units import PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 
@@ -91,6 +92,8 @@ class Builder:
             unit = make_convolution(node)
         elif name in POOLINGS:
             unit = make_pool(node, self._pairs.get(node))
+        elif node.op.kind == "recurrent":
+            unit = make_recurrent(node)
         else:
             unit = make_move(node) or make_indexing(node)
         return unit or self._python(node)
