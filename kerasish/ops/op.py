@@ -131,7 +131,10 @@ class Op:
         self.input_defaults = {p.name: p.default for p in inputs if p.default is not p.empty}
         self.arity = 1 if self.variadic else len(inputs)
         self._blank = {name: self.defaults.get(name, _missing) for name in self.attr_names}
-        self._complete = len(self.defaults) == len(self.attr_names)
+        self._required = {name for name in self.attr_names if name not in self.defaults}
+        # How many attributes have to be given at least, if they are given by position.
+        places = [i for i, n in enumerate(self.attr_names, 1) if n not in self.defaults]
+        self._needed = max(places, default=0)
         plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
         public = [p.replace(kind=plain, annotation=p.empty) for p in (*inputs, *attrs)]
         self.__signature__ = inspect.Signature(public)
@@ -153,11 +156,15 @@ class Op:
         Raises:
             TypeError: an argument is missing, unexpected or given twice.
         """
-        count = len(self.input_names)
-        if self._complete and len(args) == count and attrs.keys() <= self._blank.keys():
-            return args, {**self._blank, **attrs}
-        if self._complete and not attrs and count < len(args) <= count + len(self._blank):
-            return args[:count], {**self._blank, **dict(zip(self.attr_names, args[count:]))}
+        count, blank = len(self.input_names), self._blank
+        given = len(args) - count
+        if not attrs:
+            if self._needed <= given <= len(blank):
+                filled = blank.copy()
+                filled.update(zip(self.attr_names, args[count:]))
+                return args[:count], filled
+        elif not given and self._required <= attrs.keys() <= blank.keys():
+            return args, {**blank, **attrs}
         return self._bind_with_care(args, attrs)
 
     def _bind_with_care(
