@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasish import registry
-from kerasish.losses.circle import Circle as Circle
-from kerasish.losses.circle import circle as circle
-from kerasish.losses.ctc import CTC as CTC
-from kerasish.losses.ctc import ctc as ctc
+from kerasish.losses.alignment import CTC as CTC
+from kerasish.losses.alignment import ctc as ctc
+from kerasish.losses.embedding import Circle as Circle
+from kerasish.losses.embedding import circle as circle
 from kerasish.losses.focal import BinaryFocalCrossentropy as BinaryFocalCrossentropy
 from kerasish.losses.focal import CategoricalFocalCrossentropy as CategoricalFocalCrossentropy
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
 from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
-from kerasish.losses.hinge import CategoricalHinge as CategoricalHinge
-from kerasish.losses.hinge import Hinge as Hinge
-from kerasish.losses.hinge import SquaredHinge as SquaredHinge
-from kerasish.losses.hinge import categorical_hinge as categorical_hinge
-from kerasish.losses.hinge import hinge as hinge
-from kerasish.losses.hinge import squared_hinge as squared_hinge
 from kerasish.losses.loss import Loss as Loss
 from kerasish.losses.loss import LossFunction as LossFunction
+from kerasish.losses.margin import CategoricalHinge as CategoricalHinge
+from kerasish.losses.margin import Hinge as Hinge
+from kerasish.losses.margin import SquaredHinge as SquaredHinge
+from kerasish.losses.margin import categorical_hinge as categorical_hinge
+from kerasish.losses.margin import hinge as hinge
+from kerasish.losses.margin import squared_hinge as squared_hinge
 from kerasish.losses.overlap import Dice as Dice
 from kerasish.losses.overlap import Tversky as Tversky
 from kerasish.losses.overlap import dice as dice

@@ -6,13 +6,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasish import registry
+from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
+from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
+from kerasish.losses.margin import categorical_hinge as categorical_hinge
+from kerasish.losses.margin import hinge as hinge
+from kerasish.losses.margin import squared_hinge as squared_hinge
+from kerasish.losses.probabilistic import binary_crossentropy as binary_crossentropy
+from kerasish.losses.probabilistic import categorical_crossentropy as categorical_crossentropy
+from kerasish.losses.probabilistic import kl_divergence as kl_divergence
+from kerasish.losses.probabilistic import poisson as poisson
+from kerasish.losses.probabilistic import (
+    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
+)
+from kerasish.losses.regression import huber as huber
+from kerasish.losses.regression import log_cosh as log_cosh
+from kerasish.losses.regression import mean_absolute_error as mean_absolute_error
+from kerasish.losses.regression import (
+    mean_absolute_percentage_error as mean_absolute_percentage_error,
+)
+from kerasish.losses.regression import mean_squared_error as mean_squared_error
+from kerasish.losses.regression import (
+    mean_squared_logarithmic_error as mean_squared_logarithmic_error,
+)
 from kerasish.metrics.accuracy import Accuracy as Accuracy
 from kerasish.metrics.accuracy import BinaryAccuracy as BinaryAccuracy
 from kerasish.metrics.accuracy import CategoricalAccuracy as CategoricalAccuracy
 from kerasish.metrics.accuracy import SparseCategoricalAccuracy as SparseCategoricalAccuracy
 from kerasish.metrics.accuracy import SparseTopKCategoricalAccuracy as SparseTopKCategoricalAccuracy
 from kerasish.metrics.accuracy import TopKCategoricalAccuracy as TopKCategoricalAccuracy
-from kerasish.metrics.accuracy import accuracy as accuracy
 from kerasish.metrics.accuracy import binary_accuracy as binary_accuracy
 from kerasish.metrics.accuracy import categorical_accuracy as categorical_accuracy
 from kerasish.metrics.accuracy import sparse_categorical_accuracy as sparse_categorical_accuracy
@@ -20,24 +41,84 @@ from kerasish.metrics.accuracy import (
     sparse_top_k_categorical_accuracy as sparse_top_k_categorical_accuracy,
 )
 from kerasish.metrics.accuracy import top_k_categorical_accuracy as top_k_categorical_accuracy
+from kerasish.metrics.confusion import FalseNegatives as FalseNegatives
+from kerasish.metrics.confusion import FalsePositives as FalsePositives
+from kerasish.metrics.confusion import Precision as Precision
+from kerasish.metrics.confusion import Recall as Recall
+from kerasish.metrics.confusion import TrueNegatives as TrueNegatives
+from kerasish.metrics.confusion import TruePositives as TruePositives
+from kerasish.metrics.correlation import ConcordanceCorrelation as ConcordanceCorrelation
+from kerasish.metrics.correlation import PearsonCorrelation as PearsonCorrelation
+from kerasish.metrics.correlation import concordance_correlation as concordance_correlation
+from kerasish.metrics.correlation import pearson_correlation as pearson_correlation
+from kerasish.metrics.curve import AUC as AUC
+from kerasish.metrics.curve import PrecisionAtRecall as PrecisionAtRecall
+from kerasish.metrics.curve import RecallAtPrecision as RecallAtPrecision
+from kerasish.metrics.curve import SensitivityAtSpecificity as SensitivityAtSpecificity
+from kerasish.metrics.curve import SpecificityAtSensitivity as SpecificityAtSensitivity
+from kerasish.metrics.f_score import F1Score as F1Score
+from kerasish.metrics.f_score import FBetaScore as FBetaScore
+from kerasish.metrics.iou import BinaryIoU as BinaryIoU
+from kerasish.metrics.iou import IoU as IoU
+from kerasish.metrics.iou import MeanIoU as MeanIoU
+from kerasish.metrics.iou import OneHotIoU as OneHotIoU
+from kerasish.metrics.iou import OneHotMeanIoU as OneHotMeanIoU
+from kerasish.metrics.margin import CategoricalHinge as CategoricalHinge
+from kerasish.metrics.margin import Hinge as Hinge
+from kerasish.metrics.margin import SquaredHinge as SquaredHinge
 from kerasish.metrics.metric import Metric as Metric
+from kerasish.metrics.probabilistic import BinaryCrossentropy as BinaryCrossentropy
+from kerasish.metrics.probabilistic import CategoricalCrossentropy as CategoricalCrossentropy
+from kerasish.metrics.probabilistic import KLDivergence as KLDivergence
+from kerasish.metrics.probabilistic import Poisson as Poisson
+from kerasish.metrics.probabilistic import (
+    SparseCategoricalCrossentropy as SparseCategoricalCrossentropy,
+)
+from kerasish.metrics.r2 import R2Score as R2Score
 from kerasish.metrics.reduction import Mean as Mean
 from kerasish.metrics.reduction import MeanMetricWrapper as MeanMetricWrapper
 from kerasish.metrics.reduction import Sum as Sum
+from kerasish.metrics.regression import CosineSimilarity as CosineSimilarity
+from kerasish.metrics.regression import LogCoshError as LogCoshError
+from kerasish.metrics.regression import MeanAbsoluteError as MeanAbsoluteError
+from kerasish.metrics.regression import MeanAbsolutePercentageError as MeanAbsolutePercentageError
+from kerasish.metrics.regression import MeanSquaredError as MeanSquaredError
+from kerasish.metrics.regression import MeanSquaredLogarithmicError as MeanSquaredLogarithmicError
+from kerasish.metrics.regression import RootMeanSquaredError as RootMeanSquaredError
 from kerasish.naming import to_snake_case
 
 _CLASSES = (
-    Metric, Mean, MeanMetricWrapper, Sum,
     Accuracy, BinaryAccuracy, CategoricalAccuracy, SparseCategoricalAccuracy,
-    SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy,
+    SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy, FalseNegatives, FalsePositives,
+    Precision, Recall, TrueNegatives, TruePositives, ConcordanceCorrelation, PearsonCorrelation,
+    AUC, PrecisionAtRecall, RecallAtPrecision, SensitivityAtSpecificity,
+    SpecificityAtSensitivity, F1Score, FBetaScore, CategoricalHinge, Hinge, SquaredHinge,
+    BinaryIoU, IoU, MeanIoU, OneHotIoU, OneHotMeanIoU, Metric, BinaryCrossentropy,
+    CategoricalCrossentropy, KLDivergence, Poisson, SparseCategoricalCrossentropy, R2Score,
+    Mean, MeanMetricWrapper, Sum, CosineSimilarity, LogCoshError, MeanAbsoluteError,
+    MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogarithmicError,
+    RootMeanSquaredError,
 )  # fmt: skip
 
-_SHORT: dict[str, Any] = {}
+_FUNCTIONS = (
+    binary_accuracy, categorical_accuracy, sparse_categorical_accuracy,
+    sparse_top_k_categorical_accuracy, top_k_categorical_accuracy, concordance_correlation,
+    pearson_correlation,
+)  # fmt: skip
 
+_SHORT: dict[str, Any] = {
+    "bce": BinaryCrossentropy,
+    "mae": MeanAbsoluteError,
+    "mape": MeanAbsolutePercentageError,
+    "mse": MeanSquaredError,
+    "msle": MeanSquaredLogarithmicError,
+}
+
+# A name in snake case is its class's: `get("binary_accuracy")` gives a metric, not a function.
 registry.add_builtins(
     "keras.metrics",
     {
-        **{x.__name__: x for x in _CLASSES},
+        **{x.__name__: x for x in (*_CLASSES, *_FUNCTIONS)},
         **{to_snake_case(x.__name__): x for x in _CLASSES},
         **_SHORT,
         **{name.upper(): x for name, x in _SHORT.items()},

@@ -159,21 +159,24 @@ class Accuracy(MeanMetricWrapper):
         0.5
     """
 
+    _direction = "up"
+
     def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
         super().__init__(accuracy, name, dtype)
-        self._direction = "up"
 
 
 class BinaryAccuracy(MeanMetricWrapper):
     """The share of predictions on their target's side of a threshold.
 
     Args:
-        threshold: predictions above it mean 1, in [0, 1] (or None: 0.5).
+        threshold: predictions above it mean 1.
 
     Example:
         >>> BinaryAccuracy()([[1], [0]], [[0.7], [0.6]]).item()
         0.5
     """
+
+    _direction = "up"
 
     def __init__(
         self,
@@ -181,10 +184,7 @@ class BinaryAccuracy(MeanMetricWrapper):
         dtype: Any = None,
         threshold: float = 0.5,
     ) -> None:
-        if threshold is not None and not 0 < threshold < 1:
-            raise ValueError(f"BinaryAccuracy: threshold lies in (0, 1), got {threshold}.")
         super().__init__(binary_accuracy, name, dtype, threshold=threshold)
-        self._direction = "up"
 
 
 class CategoricalAccuracy(MeanMetricWrapper):
@@ -195,9 +195,10 @@ class CategoricalAccuracy(MeanMetricWrapper):
         0.5
     """
 
+    _direction = "up"
+
     def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(categorical_accuracy, name, dtype)
-        self._direction = "up"
 
 
 class SparseCategoricalAccuracy(MeanMetricWrapper):
@@ -208,9 +209,10 @@ class SparseCategoricalAccuracy(MeanMetricWrapper):
         0.5
     """
 
+    _direction = "up"
+
     def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(sparse_categorical_accuracy, name, dtype)
-        self._direction = "up"
 
 
 class TopKCategoricalAccuracy(MeanMetricWrapper):
@@ -224,11 +226,12 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
         1.0
     """
 
+    _direction = "up"
+
     def __init__(
         self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None
     ) -> None:
         super().__init__(top_k_categorical_accuracy, name, dtype, k=k)
-        self._direction = "up"
 
 
 class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
@@ -243,6 +246,8 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
         1.0
     """
 
+    _direction = "up"
+
     def __init__(
         self,
         k: int = 5,
@@ -253,4 +258,3 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
         super().__init__(
             sparse_top_k_categorical_accuracy, name, dtype, k=k, from_sorted_ids=from_sorted_ids
         )
-        self._direction = "up"

@@ -10,28 +10,33 @@ from kerasish.losses.reduction import align, masked_weights, spread
 from kerasish.metrics.metric import Metric
 
 
-def weigh(values: Any, sample_weight: Any, dtype: str) -> tuple[Any, Any]:
-    """Return (values, weights) of one shape, one entry for each weight; weights None for none.
+def by_sample(
+    values: Any, sample_weight: Any, dtype: str, reduce: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """Return (values, weights), one entry a sample, values multiplied by weights already.
 
-    Where there are fewer weights than values, the values under one weight become their mean.
-    A mask on the values takes away the weight of those it hides.
+    What a sample holds beyond its first axis is reduced by `reduce` (mean or sum), so that a long
+    sequence counts as much as a short one. Weights are None where none are given.
 
     Raises:
         ShapeError: the weights do not fit the values.
     """
-    mask = getattr(values, "_keras_mask", None)
     values = ops.convert_to_tensor(values, dtype)
-    weights = masked_weights(sample_weight, mask, dtype, "sum")
-    if weights is None:
-        return values, None
+    if sample_weight is None:
+        return _flat(values, reduce), None
+    weights = ops.convert_to_tensor(sample_weight, dtype)
     values, weights = align(values, weights)
     few, many = len(weights.shape), len(values.shape)
     if 0 < few < many:
-        values = ops.mean(values, tuple(range(few, many)))
+        values = reduce(values, tuple(range(few, many)))
     weights = spread(weights, values)
     if weights.shape != values.shape:
         weights = ops.multiply(weights, ops.ones_like(values))
-    return values, weights
+    return _flat(ops.multiply(values, weights), reduce), _flat(weights, reduce)
+
+
+def _flat(x: Any, reduce: Callable[..., Any]) -> Any:
+    return x if len(x.shape) < 2 else reduce(x, tuple(range(1, len(x.shape))))
 
 
 class Sum(Metric):
@@ -48,8 +53,8 @@ class Sum(Metric):
 
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Add the values of a batch."""
-        values, weights = weigh(values, sample_weight, self._dtype)
-        self.total.assign_add(ops.sum(values if weights is None else ops.multiply(values, weights)))
+        values, _ = by_sample(values, sample_weight, self._dtype, ops.sum)
+        self.total.assign_add(ops.sum(values))
 
     def result(self) -> Any:
         """Return the sum."""
@@ -78,13 +83,9 @@ class Mean(Metric):
             self.total.assign_add(ops.multiply(values, float(sample_weight)))
             self.count.assign_add(float(sample_weight))
             return
-        values, weights = weigh(values, sample_weight, self._dtype)
-        if weights is None:
-            self.total.assign_add(ops.sum(values) if values.shape else values)
-            self.count.assign_add(float(values.size))
-            return
-        self.total.assign_add(ops.sum(ops.multiply(values, weights)))
-        self.count.assign_add(ops.sum(weights))
+        values, weights = by_sample(values, sample_weight, self._dtype, ops.mean)
+        self.total.assign_add(ops.sum(values) if values.shape else values)
+        self.count.assign_add(float(values.size) if weights is None else ops.sum(weights))
 
     def result(self) -> Any:
         """Return the mean; 0 before the first batch."""

@@ -1,0 +1,84 @@
+"""Correlation of targets and predictions along an axis, as a mean over samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.losses.pair import pair
+from kerasish.metrics.reduction import MeanMetricWrapper
+
+
+def pearson_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
+    """Return cov(t, p) / (std(t) * std(p)) along `axis`, in [-1, 1]; nan for constants.
+
+    Example:
+        >>> round(pearson_correlation([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]).tolist()[0], 4)
+        1.0
+    """
+    t, p = _centred(y_true, y_pred, axis, "pearson_correlation")[:2]
+    lengths = ops.multiply(ops.sum(ops.square(t), axis), ops.sum(ops.square(p), axis))
+    return ops.divide(ops.sum(ops.multiply(t, p), axis), ops.sqrt(lengths))
+
+
+def concordance_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
+    """Return 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²) along `axis`.
+
+    Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.
+
+    Example:
+        >>> round(concordance_correlation([[1.0, 2.0, 3.0]], [[2.0, 3.0, 4.0]]).tolist()[0], 4)
+        0.5714
+    """
+    t, p, apart = _centred(y_true, y_pred, axis, "concordance_correlation")
+    common = ops.multiply(ops.mean(ops.multiply(t, p), axis), 2.0)
+    spread = ops.add(ops.mean(ops.square(t), axis), ops.mean(ops.square(p), axis))
+    return ops.divide(common, ops.add(ops.add(spread, ops.square(apart)), config.epsilon()))
+
+
+def _centred(y_true: Any, y_pred: Any, axis: Any, what: str) -> tuple[Any, Any, Any]:
+    """Return both less their means, and the difference of the means."""
+    y_true, y_pred = pair(y_true, y_pred, what)
+    true, pred = ops.mean(y_true, axis, True), ops.mean(y_pred, axis, True)
+    apart = ops.subtract(ops.mean(y_true, axis), ops.mean(y_pred, axis))
+    return ops.subtract(y_true, true), ops.subtract(y_pred, pred), apart
+
+
+class PearsonCorrelation(MeanMetricWrapper):
+    """The mean over samples of cov(t, p) / (std(t) * std(p)).
+
+    Args:
+        axis: the axis along which a sample's numbers stand; None: all.
+
+    Example:
+        >>> round(PearsonCorrelation()([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]).item(), 4)
+        1.0
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self, name: str | None = "pearson_correlation", dtype: Any = None, axis: Any = -1
+    ) -> None:
+        super().__init__(pearson_correlation, name, dtype, axis=axis)
+
+
+class ConcordanceCorrelation(MeanMetricWrapper):
+    """The mean over samples of 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²).
+
+    Args:
+        axis: the axis along which a sample's numbers stand; None: all.
+
+    Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.
+
+    Example:
+        >>> round(ConcordanceCorrelation()([[1.0, 2.0, 3.0]], [[2.0, 3.0, 4.0]]).item(), 4)
+        0.5714
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self, name: str | None = "concordance_correlation", dtype: Any = None, axis: Any = -1
+    ) -> None:
+        super().__init__(concordance_correlation, name, dtype, axis=axis)

@@ -1,0 +1,62 @@
+"""Hinge losses as metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.losses.margin import categorical_hinge, hinge, squared_hinge
+from kerasish.metrics.reduction import MeanMetricWrapper
+
+
+class Hinge(MeanMetricWrapper):
+    """The mean of max(1 - y_true * y_pred, 0).
+
+    Example:
+        >>> Hinge()([[-1.0, 1.0]], [[0.5, 2.0]]).item()
+        0.75
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(hinge, name, dtype)
+
+
+class SquaredHinge(MeanMetricWrapper):
+    """The mean of max(1 - y_true * y_pred, 0)².
+
+    Example:
+        >>> SquaredHinge()([[-1.0, 1.0]], [[1.0, 2.0]]).item()
+        2.0
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "squared_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(squared_hinge, name, dtype)
+
+
+class CategoricalHinge(MeanMetricWrapper):
+    """The mean of max(1 + best wrong prediction - the right one, 0).
+
+    Example:
+        >>> CategoricalHinge()([[0.0, 1.0]], [[0.5, 0.75]]).item()
+        0.75
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "categorical_hinge",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(categorical_hinge, name, dtype)

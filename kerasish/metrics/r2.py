@@ -1,0 +1,123 @@
+"""R²: the share of the targets' variance that predictions explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.metrics.metric import Metric
+
+_AGGREGATIONS = ("uniform_average", "variance_weighted_average")
+
+
+class R2Score(Metric):
+    """1 - sum((t - p)²) / sum((t - mean(t))²) over all batches.
+
+    Means and squared distances of batches are merged, not sums of squares subtracted, so that
+    targets far from 0 lose no digits.
+
+    Args:
+        class_aggregation: over several outputs: "uniform_average", "variance_weighted_average", or
+            None for one number an output.
+        num_regressors: how many inputs the model has, for the adjusted R²; 0: not adjusted.
+
+    Shape: (n, outputs), (n, outputs) -> () or (outputs,)
+
+    Source: Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983.
+
+    Example:
+        >>> R2Score()([[1.0], [2.0], [3.0]], [[1.0], [2.0], [2.0]]).item()
+        0.5
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        class_aggregation: str | None = "uniform_average",
+        num_regressors: int = 0,
+        name: str | None = "r2_score",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        if class_aggregation is not None and class_aggregation not in _AGGREGATIONS:
+            raise UnknownNameError.of("class_aggregation", class_aggregation, _AGGREGATIONS)
+        if num_regressors < 0:
+            raise ValueError(f"R2Score: num_regressors is at least 0, got {num_regressors}.")
+        self.class_aggregation, self.num_regressors = class_aggregation, num_regressors
+        self.num_samples = self.add_variable((), name="num_samples")
+        self._built = False
+
+    def _build(self, outputs: int) -> None:
+        self.count = self.add_variable((outputs,), name="count")
+        self.mean = self.add_variable((outputs,), name="mean")
+        self.spread = self.add_variable((outputs,), name="spread")
+        self.error = self.add_variable((outputs,), name="error")
+        self._built = True
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in targets and predictions of a batch."""
+        y_true = ops.convert_to_tensor(y_true, self._dtype)
+        y_pred = ops.convert_to_tensor(y_pred, self._dtype)
+        if len(y_true.shape) == 1 and y_pred.shape in (y_true.shape, (*y_true.shape, 1)):
+            y_true, y_pred = ops.reshape(y_true, (-1, 1)), ops.reshape(y_pred, (-1, 1))
+        if len(y_pred.shape) != 2 or y_true.shape != y_pred.shape:
+            raise ShapeError(
+                f"R2Score: targets and predictions are (n, outputs), got {y_true.shape} and "
+                f"{y_pred.shape}."
+            )
+        if not self._built:
+            self._build(y_pred.shape[1])
+        weights = ops.ones_like(y_true)
+        if sample_weight is not None:
+            given = ops.convert_to_tensor(sample_weight, self._dtype)
+            given = ops.reshape(given, (-1, 1)) if len(given.shape) == 1 else given
+            weights = ops.multiply(weights, given)
+        self._merge(y_true, weights)
+        missed = ops.multiply(ops.square(ops.subtract(y_true, y_pred)), weights)
+        self.error.assign_add(ops.sum(missed, 0))
+        self.num_samples.assign_add(float(y_true.size))
+
+    def _merge(self, y_true: Any, weights: Any) -> None:
+        new = ops.sum(weights, 0)
+        mean = ops.divide_no_nan(ops.sum(ops.multiply(y_true, weights), 0), new)
+        spread = ops.sum(ops.multiply(ops.square(ops.subtract(y_true, mean)), weights), 0)
+        old, apart = self.count.value, ops.subtract(mean, self.mean.value)
+        share = ops.divide_no_nan(new, ops.add(old, new))
+        between = ops.multiply(ops.multiply(ops.square(apart), old), share)
+        self.spread.assign_add(ops.add(spread, between))
+        self.mean.assign_add(ops.multiply(apart, share))
+        self.count.assign_add(new)
+
+    def result(self) -> Any:
+        """Return R², at most 1; 0 for an output whose targets are constant."""
+        if not self._built:
+            return ops.zeros((), self._dtype)
+        spread = self.spread.value
+        raw = ops.subtract(1.0, ops.divide_no_nan(self.error.value, spread))
+        raw = ops.where(ops.equal(spread, 0.0), ops.zeros_like(raw), raw)
+        if self.class_aggregation == "uniform_average":
+            raw = ops.mean(raw)
+        elif self.class_aggregation == "variance_weighted_average":
+            raw = ops.divide_no_nan(ops.sum(ops.multiply(raw, spread)), ops.sum(spread))
+        return raw if not self.num_regressors else self._adjust(raw)
+
+    def _adjust(self, raw: Any) -> Any:
+        """Return 1 - (1 - R²) * (n - 1) / (n - k - 1); R² itself while n is too small for it.
+
+        n counts targets, over all outputs, as Keras does.
+        """
+        n, k = self.num_samples.value, float(self.num_regressors)
+        left = ops.subtract(n, k + 1.0)
+        factor = ops.divide_no_nan(ops.subtract(n, 1.0), left)
+        adjusted = ops.subtract(1.0, ops.multiply(ops.subtract(1.0, raw), factor))
+        return ops.where(ops.greater(left, 0.0), adjusted, raw)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "class_aggregation": self.class_aggregation,
+            "num_regressors": self.num_regressors,
+        }

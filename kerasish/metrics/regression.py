@@ -1,0 +1,165 @@
+"""Errors of numbers: squared, absolute, relative, angular."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops
+from kerasish.losses.pair import pair
+from kerasish.losses.regression import cosine_similarity as negative_cosine
+from kerasish.losses.regression import (
+    log_cosh,
+    mean_absolute_error,
+    mean_absolute_percentage_error,
+    mean_squared_error,
+    mean_squared_logarithmic_error,
+)
+from kerasish.metrics.reduction import Mean, MeanMetricWrapper
+
+
+def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
+    """Return the cosine of the angle between targets and predictions: 1 where they point one way.
+
+    Args:
+        axis: the axis along which they are vectors.
+
+    Example:
+        >>> cosine_similarity([[1.0, 0.0]], [[2.0, 0.0]]).tolist()
+        [1.0]
+    """
+    return ops.negative(negative_cosine(y_true, y_pred, axis))
+
+
+class MeanSquaredError(MeanMetricWrapper):
+    """The mean of (y_true - y_pred)².
+
+    Example:
+        >>> MeanSquaredError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
+        2.5
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "mean_squared_error",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(mean_squared_error, name, dtype)
+
+
+class MeanAbsoluteError(MeanMetricWrapper):
+    """The mean of |y_true - y_pred|.
+
+    Example:
+        >>> MeanAbsoluteError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
+        1.5
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "mean_absolute_error",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(mean_absolute_error, name, dtype)
+
+
+class MeanAbsolutePercentageError(MeanMetricWrapper):
+    """The mean of 100 |y_true - y_pred| / |y_true|.
+
+    Example:
+        >>> MeanAbsolutePercentageError()([[2.0, 4.0]], [[1.0, 4.0]]).item()
+        25.0
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "mean_absolute_percentage_error",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(mean_absolute_percentage_error, name, dtype)
+
+
+class MeanSquaredLogarithmicError(MeanMetricWrapper):
+    """The mean of (log(1 + y_true) - log(1 + y_pred))².
+
+    Example:
+        >>> MeanSquaredLogarithmicError()([[0.0]], [[0.0]]).item()
+        0.0
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "mean_squared_logarithmic_error",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(mean_squared_logarithmic_error, name, dtype)
+
+
+class LogCoshError(MeanMetricWrapper):
+    """The mean of log(cosh(y_pred - y_true)).
+
+    Example:
+        >>> LogCoshError()([[0.0]], [[0.0]]).item()
+        0.0
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        name: str | None = "logcosh",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(log_cosh, name, dtype)
+
+
+class CosineSimilarity(MeanMetricWrapper):
+    """The mean of the cosine of the angle between targets and predictions.
+
+    Args:
+        axis: the axis along which they are vectors.
+
+    Example:
+        >>> CosineSimilarity()([[1.0, 0.0]], [[2.0, 0.0]]).item()
+        1.0
+    """
+
+    _direction = "up"
+
+    def __init__(
+        self,
+        name: str | None = "cosine_similarity",
+        dtype: Any = None,
+        axis: int = -1,
+    ) -> None:
+        super().__init__(cosine_similarity, name, dtype, axis=axis)
+
+
+class RootMeanSquaredError(Mean):
+    """The square root of the mean of (y_true - y_pred)² over all batches.
+
+    Example:
+        >>> RootMeanSquaredError()([[0.0, 2.0]], [[2.0, 4.0]]).item()
+        2.0
+    """
+
+    _direction = "down"
+
+    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Take in targets and predictions of a batch."""
+        y_true, y_pred = pair(y_true, y_pred, "root_mean_squared_error")
+        super().update_state(ops.square(ops.subtract(y_true, y_pred)), sample_weight)
+
+    def result(self) -> Any:
+        """Return the root of the mean."""
+        return ops.sqrt(super().result())
