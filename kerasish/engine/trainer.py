@@ -12,6 +12,7 @@ from kerasish.backends import choose as choose_backend
 from kerasish.engine import loop, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
 from kerasish.graph.abstract import infer
+from kerasish.graph.draw import write_picture
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Spec
@@ -314,6 +315,36 @@ class Trainer:
     def _results(self) -> dict[str, Any]:
         """Return the metrics' results as Python numbers."""
         return step.numbers(self.get_metrics_result())
+
+    # --- looking into compiled steps ------------------------------------------------------------------
+
+    def memory_report(self) -> dict[str, dict[str, int]]:
+        """Return, for each compiled step, bytes of the shared arena and of one buffer a value.
+
+        Empty before a step was compiled, and on engines that compile nothing.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for (kind, *_), step_ in self._compiled_functions.items():
+            report = getattr(step_, "memory_report", None)
+            if report is not None:
+                found[kind] = report()
+        return found
+
+    def plot_graph(self, path: str, step: str = "train") -> None:
+        """Draw the compiled step's graph, as traced and as it runs, into an .svg or .dot file.
+
+        Args:
+            path: the file.
+            step: "train", "test" or "predict"; it must have run once.
+        """
+        made = [f for (kind, *_), f in self._compiled_functions.items() if kind == step]
+        graphs = next((f.graphs() for f in made if hasattr(f, "graphs")), [])
+        if not graphs:
+            raise ValueError(
+                f"{self._who()}: no compiled step {step!r} to draw; run fit, evaluate or "  # type: ignore[attr-defined]
+                "predict on the static engine first."
+            )
+        write_picture(graphs, str(path))
 
     # --- fit, evaluate, predict ------------------------------------------------------------------------
 

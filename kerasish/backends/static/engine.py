@@ -113,6 +113,17 @@ class CompiledStep:
             call = self._compile(key, args)
         return call.over_rows(arrays, parts, args, order)
 
+    def memory_report(self) -> dict[str, int]:
+        """Return bytes of the largest arena, and of one buffer a value for the same step."""
+        plans = [c.executable.memory.plan for c in self._made.values()]
+        largest = max(plans, key=lambda plan: plan.nbytes)
+        return {"planned": largest.nbytes, "unshared": largest.naive}
+
+    def graphs(self) -> list[tuple[str, Graph]]:
+        """Return the first signature's graph as traced, and as it runs."""
+        call = next(iter(self._made.values()))
+        return [(f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph)]
+
     def executables(self) -> list[Executable]:
         """Return the executables made so far."""
         return [c.executable for c in self._made.values()]
