@@ -1,0 +1,324 @@
+"""KerasClassifier: labels in, labels and probabilities out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+from kerasish import losses
+from kerasish.errors import UnknownNameError
+from kerasish.wrappers.estimator import KerasEstimator, output_width
+
+_SMALLEST = np.finfo(np.float64).tiny
+
+
+class KerasClassifier(ClassifierMixin, KerasEstimator):
+    """A model as a scikit-learn classifier.
+
+    Labels may be of any type; y may hold one class a row, an indicator matrix (multi-label), or
+    several columns of classes (multi-output). With no `model`, an MLP is made from the data.
+
+    Args:
+        model: a function that returns a model (it gets the routed parameters `model__units`,
+            parameters by its own names, and `meta`, `compile_kwargs` or `params` if it names
+            them), a Model class, a Model (copied, weights included), or None.
+        build_fn: the old name of `model`.
+        warm_start: whether `fit` goes on from the weights of the last `fit`.
+        random_state: an int makes weights, order and dropout a function of it.
+        optimizer, loss, metrics: for models that come uncompiled. None: "rmsprop" ("adam" for
+            the built-in MLP), the cross-entropy that fits the data, no metrics.
+        batch_size: rows a step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
+        epochs: None: 1; for the built-in MLP as many as it needs, up to 200.
+        validation_split: the last share of the rows, kept out of training.
+        verbose, callbacks, shuffle, validation_batch_size, run_eagerly: as for `Model.fit` and
+            `Model.compile`; callbacks may be classes, and are copied for each fit.
+        hidden_layer_sizes, activation, alpha: of the built-in MLP, as `MLPClassifier` has them.
+        class_weight: {label: weight}, "balanced", or None; several outputs: a list of dicts.
+        **routed: `model__`, `optimizer__`, `loss__`, `callbacks__`, `compile__`, `fit__`,
+            `predict__` and a parameter's name; and parameters of the model function.
+
+    Attributes:
+        model_: the fitted model.
+        classes_: the labels (a list of them for several outputs).
+        history_: name -> one number an epoch, over all fits that went on.
+        n_iter_: the number of epochs run.
+        best_epoch_: the best epoch, counted from 0.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> classifier = KerasClassifier(hidden_layer_sizes=(8,), random_state=0)
+        >>> classifier = classifier.set_params(optimizer__learning_rate=0.1)
+        >>> classifier.fit(X, ["low", "low", "high", "high"]).predict([[0.0], [3.0]])
+        array(['low', 'high'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        build_fn: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        optimizer: Any = None,
+        loss: Any = None,
+        metrics: Any = None,
+        batch_size: int | None = None,
+        validation_batch_size: int | None = None,
+        verbose: Any = 0,
+        callbacks: Any = None,
+        validation_split: float = 0.0,
+        shuffle: Any = True,
+        run_eagerly: bool = False,
+        epochs: int | None = None,
+        hidden_layer_sizes: Any = None,
+        activation: Any = None,
+        alpha: float | None = None,
+        class_weight: Any = None,
+        **routed: Any,
+    ) -> None:
+        super().__init__(
+            model, build_fn=build_fn, warm_start=warm_start, random_state=random_state,
+            optimizer=optimizer, loss=loss, metrics=metrics, batch_size=batch_size,
+            validation_batch_size=validation_batch_size, verbose=verbose, callbacks=callbacks,
+            validation_split=validation_split, shuffle=shuffle, run_eagerly=run_eagerly,
+            epochs=epochs, hidden_layer_sizes=hidden_layer_sizes, activation=activation,
+            alpha=alpha, **routed,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    # --- fitting --------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
+        """Train on rows X and labels y; further arguments go to `Model.fit` this time."""
+        epochs = fit_arguments.pop("epochs", self._epochs())
+        return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, **fit_arguments: Any
+    ) -> Any:
+        """Train for one more epoch; the first call tells all `classes` if its y lacks some."""
+        epochs = fit_arguments.pop("epochs", 1)
+        return self._fit(X, y, sample_weight, epochs, True, labels=classes, **fit_arguments)
+
+    def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        if going_on:
+            self._known_labels(y)
+            return
+        check_classification_targets(y)
+        self.target_type_ = type_of_target(y, input_name="y")
+        self.y_dtype_, self.y_ndim_ = y.dtype, y.ndim
+        if self.target_type_ == "multilabel-indicator":
+            self.classes_: Any = np.arange(y.shape[1])
+            self.n_classes_: Any = y.shape[1]
+            self.n_outputs_, self.n_outputs_expected_ = y.shape[1], y.shape[1]
+        elif y.ndim == 2:
+            self.target_type_ = "multiclass-multioutput"
+            self.classes_ = [np.unique(column) for column in y.T]
+            self.n_classes_ = [len(c) for c in self.classes_]
+            self.n_outputs_ = y.shape[1]
+            self.n_outputs_expected_: Any = [1 if n <= 2 else n for n in self.n_classes_]
+        else:
+            self.classes_ = np.unique(y if labels is None else labels)
+            self._known_labels(y)
+            count = self.n_classes_ = len(self.classes_)
+            self.target_type_ = "binary" if count <= 2 else "multiclass"
+            self.n_outputs_, self.n_outputs_expected_ = 1, 1 if count <= 2 else count
+
+    def _known_labels(self, y: Any) -> None:
+        if self.target_type_ == "multilabel-indicator" if hasattr(self, "target_type_") else False:
+            if y.ndim != 2 or y.shape[1] != self.n_outputs_:
+                raise ValueError(
+                    f"y: expected an indicator matrix of {self.n_outputs_} labels, got shape "
+                    f"{y.shape}."
+                )
+            return
+        columns = list(y.T) if y.ndim == 2 else [y]
+        known = self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+        if len(columns) != len(known):
+            raise ValueError(f"y: expected {len(known)} outputs, got shape {y.shape}.")
+        for column, labels in zip(columns, known):
+            new = np.setdiff1d(column, labels)
+            if len(new):
+                raise ValueError(
+                    f"y: the labels {new.tolist()} are not among the known classes "
+                    f"{labels.tolist()}; give partial_fit(classes=...) all of them at the start."
+                )
+
+    def _weigh(self, y: Any, weights: Any) -> Any:
+        if self.class_weight is None:
+            return weights
+        own = compute_sample_weight(self.class_weight, y)
+        return own if weights is None else own * weights
+
+    def _default_loss(self, model: Any) -> Any:
+        own = self._own_model()
+        widths = self.n_outputs_expected_ if model is None else self._widths(model)
+        if isinstance(widths, list):
+            return [self._loss_for(w, own) for w in widths]
+        return self._loss_for(widths, own)
+
+    def _loss_for(self, width: int, from_logits: bool) -> Any:
+        if width == 1 or self.target_type_ == "multilabel-indicator":
+            return losses.BinaryCrossentropy(from_logits=from_logits)
+        return losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+
+    def _widths(self, model: Any) -> Any:
+        if getattr(model, "_graph", None) is not None:
+            return output_width(model, None)
+        return self.n_outputs_expected_
+
+    def _encode(self, y: Any, X: Any) -> Any:
+        """Return y as the model's loss takes it."""
+        widths = output_width(self.model_, X)
+        loss = self.model_.loss
+        if self.target_type_ == "multilabel-indicator":
+            return np.asarray(y, "float32")
+        if isinstance(self.classes_, list):
+            found = widths if isinstance(widths, list) else [widths]
+            if len(found) != len(self.classes_):
+                raise ValueError(
+                    f"y has {len(self.classes_)} outputs, the model has {len(found)}."
+                )
+            each = loss if isinstance(loss, (list, tuple)) else [loss] * len(found)
+            columns = zip(np.asarray(y).T, self.classes_, found, each)
+            return [_encode_column(*column) for column in columns]
+        y = np.asarray(y).reshape(-1)
+        return _encode_column(y, self.classes_, widths, loss)
+
+    # --- predicting -----------------------------------------------------------------------------
+
+    def predict(self, X: Any, **predict_arguments: Any) -> Any:
+        """Return the most likely label of each row (each output of a row)."""
+        raw = self._raw(X, **predict_arguments)
+        if self.target_type_ == "multilabel-indicator":
+            return (self._scores(raw) > 0).astype(int)
+        if isinstance(self.classes_, list):
+            found = [_chosen(s, c) for s, c in zip(self._scores(raw), self.classes_)]
+            return np.stack(found, axis=1)
+        return _chosen(self._scores(raw), self.classes_)
+
+    def predict_proba(self, X: Any, **predict_arguments: Any) -> Any:
+        """Return the probability of each class (label), columns in the order of `classes_`."""
+        raw = self._raw(X, **predict_arguments)
+        if self.target_type_ == "multilabel-indicator":
+            return _sigmoid(self._scores(raw))
+        if isinstance(self.classes_, list):
+            return [_probabilities(s, len(c)) for s, c in zip(self._scores(raw), self.classes_)]
+        return _probabilities(self._scores(raw), len(self.classes_))
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of `predict_proba`."""
+        found = self.predict_proba(X)
+        if isinstance(found, list):
+            return [np.log(np.maximum(p, _SMALLEST)) for p in found]
+        return np.log(np.maximum(found, _SMALLEST))
+
+    def decision_function(self, X: Any) -> Any:
+        """Return log odds: positive for `classes_[1]`; one column a class if there are several."""
+        scores = self._scores(self._raw(X))
+        if isinstance(scores, list):
+            return [_decisions(s, len(c)) for s, c in zip(scores, self.classes_)]
+        if self.target_type_ == "multilabel-indicator":
+            return scores
+        return _decisions(scores, len(self.classes_))
+
+    def _scores(self, raw: Any) -> Any:
+        """Return logits, float64: as the model gives them, or of its probabilities."""
+        loss = self.model_.loss
+        if isinstance(raw, (list, tuple)):
+            each = loss if isinstance(loss, (list, tuple)) else [loss] * len(raw)
+            return [self._logits(r, one) for r, one in zip(raw, each)]
+        if isinstance(self.classes_, list):
+            return [self._logits(raw, loss)]
+        return self._logits(raw, loss)
+
+    def _logits(self, raw: Any, loss: Any) -> Any:
+        raw = np.asarray(raw, np.float64)
+        raw = raw.reshape(len(raw), -1)
+        if getattr(loss, "from_logits", False):
+            return raw
+        binary = raw.shape[1] == 1 or self.target_type_ == "multilabel-indicator"
+        positive = np.log(np.maximum(raw, _SMALLEST))
+        return positive - np.log(np.maximum(1 - raw, _SMALLEST)) if binary else positive
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows with every label right."""
+        y = np.asarray(y)
+        if y.ndim == 2 and isinstance(getattr(self, "classes_", None), list):
+            right = (self.predict(X) == y).all(axis=1)
+            return float(np.average(right, weights=sample_weight))
+        return float(super().score(X, y, sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def _encode_column(y: Any, classes: Any, width: int, loss: Any) -> Any:
+    if width != 1 and width < len(classes):
+        raise ValueError(
+            f"The model gives {width} outputs for {len(classes)} classes; the model function finds "
+            'the number in meta["n_classes_"].'
+        )
+    if width == 1 and len(classes) > 2:
+        raise ValueError(
+            f"The model gives 1 output for {len(classes)} classes; the model function finds the "
+            'number to give in meta["n_outputs_expected_"].'
+        )
+    numbers = np.searchsorted(classes, y)
+    if width == 1:
+        return numbers.astype("float32")[:, None]
+    if name_of_loss(loss).startswith("sparse_"):
+        return numbers.astype("int32")
+    return np.eye(width, dtype="float32")[numbers]
+
+
+def name_of_loss(loss: Any) -> str:
+    """Return a loss's name in snake case.
+
+    Example:
+        >>> name_of_loss("SparseCategoricalCrossentropy"), name_of_loss(losses.mse)
+        ('sparse_categorical_crossentropy', 'mean_squared_error')
+    """
+    if isinstance(loss, str):
+        try:
+            loss = losses.get(loss)
+        except UnknownNameError:
+            return loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+
+
+def _sigmoid(x: Any) -> Any:
+    return np.exp(-np.logaddexp(0, -x))
+
+
+def _probabilities(scores: Any, count: int) -> Any:
+    if count == 1:
+        return np.ones((len(scores), 1))
+    if scores.shape[1] == 1:
+        return np.concatenate([_sigmoid(-scores), _sigmoid(scores)], axis=1)
+    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (shifted / shifted.sum(axis=1, keepdims=True))[:, :count]
+
+
+def _decisions(scores: Any, count: int) -> Any:
+    if scores.shape[1] == 1:
+        return scores[:, 0]
+    return scores[:, 1] - scores[:, 0] if count == 2 else scores[:, :count]
+
+
+def _chosen(scores: Any, classes: Any) -> Any:
+    if scores.shape[1] == 1:
+        found = (scores[:, 0] > 0).astype(int)
+    else:
+        found = scores[:, : len(classes)].argmax(axis=1)
+    return classes[np.minimum(found, len(classes) - 1)]

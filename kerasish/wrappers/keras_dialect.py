@@ -1,0 +1,213 @@
+"""Keras's own estimators: SKLearnClassifier, SKLearnRegressor, SKLearnTransformer."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kerasish.engine import Model, clone_model
+
+
+class SKLearnDialect(BaseEstimator):
+    """What Keras's three estimators share.
+
+    Args:
+        model: a compiled model, cloned with new weights for each fit, or a function that returns
+            one; it gets X, y and `model_kwargs`.
+        warm_start: whether the model itself is trained, on from the weights it has.
+        model_kwargs: arguments of the model function.
+        fit_kwargs: arguments of `Model.fit`; those of `fit` itself come first.
+
+    Attributes:
+        model_: the fitted model.
+        history_: name -> one number an epoch.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        warm_start: bool = False,
+        model_kwargs: dict[str, Any] | None = None,
+        fit_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.warm_start = warm_start
+        self.model_kwargs = model_kwargs
+        self.fit_kwargs = fit_kwargs
+
+    def _get_model(self, X: Any, y: Any) -> Any:
+        if self.warm_start and hasattr(self, "model_"):
+            return self.model_
+        if isinstance(self.model, Model):
+            return self.model if self.warm_start else _renewed(self.model)
+        if not callable(self.model):
+            raise TypeError(
+                f"model: expected a compiled Model or a function that returns one, "
+                f"got {self.model!r}."
+            )
+        return self.model(X=X, y=y, **(self.model_kwargs or {}))
+
+    def fit(self, X: Any, y: Any = None, **kwargs: Any) -> Any:
+        """Train on X and y; further arguments go to `Model.fit`."""
+        X, y = self._check_data(X, y)
+        target = self._process_target(y, reset=True)
+        model = self._get_model(X, target)
+        if not model.compiled:
+            raise RuntimeError(
+                f"{type(self).__name__}: the model must come compiled; call "
+                "model.compile(optimizer=..., loss=...) on it."
+            )
+        given = {"verbose": 0, **(self.fit_kwargs or {}), **kwargs}
+        history = model.fit(_narrow(X), target, **given)
+        self.history_ = history.history
+        model.history = None
+        self.model_ = model
+        self.n_iter_ = len(history.epoch)
+        return self
+
+    def _check_data(self, X: Any, y: Any) -> Any:
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but it is None.")
+        return validate_data(
+            self, X, y, multi_output=True, accept_sparse=("csr", "csc"), allow_nd=True,
+            y_numeric=isinstance(self, RegressorMixin),
+        )  # fmt: skip
+
+    def _raw(self, X: Any) -> Any:
+        check_is_fitted(self, "model_")
+        X = validate_data(
+            self, X, reset=False, accept_sparse=("csr", "csc"), allow_nd=True
+        )  # fmt: skip
+        return np.asarray(self.model_.predict(_narrow(X), batch_size=1024, verbose=0))
+
+    def predict(self, X: Any) -> Any:
+        """Return the model's results for X in the form of y."""
+        return self._reverse_process_target(self._raw(X))
+
+    def _process_target(self, y: Any, reset: bool = False) -> Any:
+        return y
+
+    def _reverse_process_target(self, y: Any) -> Any:
+        return y
+
+    @property
+    def epoch_(self) -> int:
+        """The number of epochs of the last fit."""
+        check_is_fitted(self, "history_")
+        return len(next(iter(self.history_.values()), ()))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _renewed(model: Any) -> Any:
+    """Return the model with new weights, compiled alike."""
+    new = clone_model(model)
+    settings = model.get_compile_config() if model.compiled else None
+    if settings:
+        optimizer = settings["optimizer"]
+        settings = {k: copy.deepcopy(v) for k, v in settings.items() if k != "optimizer"}
+        new.compile(optimizer=type(optimizer).from_config(optimizer.get_config()), **settings)
+    return new
+
+
+def _narrow(X: Any) -> Any:
+    if hasattr(X, "toarray"):
+        X = X.toarray()
+    return X.astype("float32") if X.dtype == np.float64 else X
+
+
+class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
+    """Keras's scikit-learn classifier: classes reach the model as one-hot rows.
+
+    Args: see `SKLearnDialect`.
+
+    Example:
+        >>> from kerasish import Input, Sequential, layers
+        >>> def make(X, y, units=4):
+        ...     inputs, outputs = Input((X.shape[1],)), layers.Dense(y.shape[1], "softmax")
+        ...     model = Sequential([inputs, layers.Dense(units, "relu"), outputs])
+        ...     model.compile("adam", "categorical_crossentropy")
+        ...     return model
+        >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+        >>> classifier = SKLearnClassifier(make, model_kwargs={"units": 8})
+        >>> classifier.fit(X, ["a", "a", "b", "c"], epochs=2).predict_proba(X).shape
+        (4, 3)
+    """
+
+    def _process_target(self, y: Any, reset: bool = False) -> Any:
+        check_classification_targets(y)
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(
+                "y: SKLearnClassifier takes one class a row; KerasClassifier takes several."
+            )
+        if reset:
+            self._encoder = LabelBinarizer().fit(np.ravel(y))
+            self.classes_ = self._encoder.classes_
+        rows = np.searchsorted(self.classes_, np.ravel(y))
+        return np.eye(max(len(self.classes_), 2), dtype="float32")[rows]
+
+    def _reverse_process_target(self, y: Any) -> Any:
+        chosen = np.minimum(y.argmax(axis=1), len(self.classes_) - 1)
+        return self.classes_[chosen]
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the model's output: one column a class."""
+        return self._raw(X)[:, : len(self.classes_)]
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the model's output; for two classes, how far the second is ahead."""
+        found = self._raw(X)
+        return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+
+
+class SKLearnRegressor(RegressorMixin, SKLearnDialect):
+    """Keras's scikit-learn regressor.
+
+    Args: see `SKLearnDialect`.
+    """
+
+    def _process_target(self, y: Any, reset: bool = False) -> Any:
+        if reset:
+            self._one_column = np.ndim(y) == 1
+        return np.reshape(y, (len(y), -1)).astype("float32")
+
+    def _reverse_process_target(self, y: Any) -> Any:
+        y = np.asarray(y, np.float64)
+        return y.reshape(len(y)) if self._one_column and y.size == len(y) else y
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class SKLearnTransformer(TransformerMixin, SKLearnDialect):
+    """Keras's scikit-learn transformer: rows in, what the model makes of them out.
+
+    Args: see `SKLearnDialect`.
+    """
+
+    def _check_data(self, X: Any, y: Any) -> Any:
+        given = {"accept_sparse": ("csr", "csc"), "allow_nd": True}
+        if y is None:
+            return validate_data(self, X, **given), None
+        return validate_data(self, X, y, multi_output=True, **given)
+
+    def transform(self, X: Any) -> Any:
+        """Return the model's results for X."""
+        return self._raw(X)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns of `transform`."""
+        check_is_fitted(self, "model_")
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{i}" for i in range(self.model_.output_shape[-1])], object)

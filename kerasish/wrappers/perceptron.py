@@ -1,0 +1,60 @@
+"""The model made where none is given: a multi-layer perceptron that fits the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import engine, layers, regularizers
+
+HIDDEN_LAYER_SIZES = (100,)
+ACTIVATION = "relu"
+ALPHA = 1e-4
+_ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid"}
+
+
+def build_perceptron(
+    meta: dict[str, Any],
+    hidden_layer_sizes: int | Sequence[int] | None = None,
+    activation: str | None = None,
+    alpha: float | None = None,
+) -> Any:
+    """Return an uncompiled MLP from `meta["n_features_in_"]` features to the outputs of the data.
+
+    The outputs are logits (classifier) or plain numbers (regressor), one head for each output of
+    a multi-output classifier.
+
+    Args:
+        hidden_layer_sizes: units of each hidden layer; None: (100,).
+        activation: of the hidden layers, scikit-learn's names included; None: "relu".
+        alpha: strength of the L2 penalty, alpha / 2 |w|² / rows, on all kernels; None: 1e-4.
+    """
+    sizes = HIDDEN_LAYER_SIZES if hidden_layer_sizes is None else hidden_layer_sizes
+    sizes = tuple(sizes) if hasattr(sizes, "__len__") else (sizes,)
+    if any(isinstance(s, bool) or int(s) != s or s < 1 for s in sizes):
+        raise ValueError(
+            f"hidden_layer_sizes: expected whole numbers of 1 or more, got {hidden_layer_sizes!r}."
+        )
+    strength = ALPHA if alpha is None else alpha
+    if strength < 0:
+        raise ValueError(f"alpha: expected a number of 0 or more, got {alpha!r}.")
+    name = ACTIVATION if activation is None else activation
+    name = _ACTIVATIONS.get(name, name) if isinstance(name, str) else name
+    rows = max(meta["X_shape_"][0], 1)
+
+    def penalty() -> Any:
+        return regularizers.L2(strength / 2 / rows) if strength else None
+
+    x = inputs = engine.Input((meta["n_features_in_"],), name="features")
+    for i, size in enumerate(sizes):
+        x = layers.Dense(
+            int(size), activation=name, kernel_initializer="glorot_uniform",
+            kernel_regularizer=penalty(), name=f"hidden_{i}",
+        )(x)  # fmt: skip
+    widths = meta["n_outputs_expected_"]
+    heads = widths if isinstance(widths, list) else [widths]
+    outputs = [
+        layers.Dense(width, kernel_regularizer=penalty(), name=f"output_{i}")(x)
+        for i, width in enumerate(heads)
+    ]
+    return engine.Model(inputs, outputs if isinstance(widths, list) else outputs[0])

@@ -1,0 +1,82 @@
+"""KerasRegressor: numbers in, numbers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from kerasish.wrappers.estimator import KerasEstimator, output_width
+
+
+class KerasRegressor(RegressorMixin, KerasEstimator):
+    """A model as a scikit-learn regressor.
+
+    With no `model`, an MLP is made from the data; it is trained on standardised targets, and
+    predicts in their own units. Parameters and attributes are those of `KerasClassifier`, less
+    the classes; `loss` None means the mean squared error.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 1, 50)[:, None]
+        >>> regressor = KerasRegressor(random_state=0, optimizer__learning_rate=0.01)
+        >>> bool(regressor.fit(X, 1000 * X[:, 0]).score(X, 1000 * X[:, 0]) > 0.99)
+        True
+    """
+
+    _y_numeric = True
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
+        """Train on rows X and numbers y; further arguments go to `Model.fit` this time."""
+        epochs = fit_arguments.pop("epochs", self._epochs())
+        return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
+
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any
+    ) -> Any:
+        """Train for one more epoch; targets stay standardised as in the first call."""
+        epochs = fit_arguments.pop("epochs", 1)
+        return self._fit(X, y, sample_weight, epochs, True, **fit_arguments)
+
+    def predict(self, X: Any, **predict_arguments: Any) -> Any:
+        """Return the number(s) of each row, float64, in the shape of the y of `fit`."""
+        raw = self._raw(X, **predict_arguments)
+        if isinstance(raw, (list, tuple)):
+            raw = np.concatenate([np.reshape(r, (len(r), -1)) for r in raw], axis=1)
+        raw = np.asarray(raw, np.float64).reshape(len(raw), -1)
+        found = raw * self._y_scale + self._y_mean
+        return found[:, 0] if self.y_ndim_ == 1 and found.shape[1] == 1 else found
+
+    def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
+        columns = y.reshape(len(y), -1)
+        if going_on:
+            if columns.shape[1] != self.n_outputs_:
+                raise ValueError(f"y: expected {self.n_outputs_} outputs, got shape {y.shape}.")
+            return
+        self.target_type_ = "continuous" if y.ndim == 1 else "continuous-multioutput"
+        self.y_dtype_, self.y_ndim_ = y.dtype, y.ndim
+        self.n_outputs_ = self.n_outputs_expected_ = columns.shape[1]
+        self._y_mean, self._y_scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+        if self._own_model() and self.loss is None:
+            columns = columns.astype(np.float64)
+            self._y_mean = np.average(columns, axis=0, weights=weights)
+            spread = np.average((columns - self._y_mean) ** 2, axis=0, weights=weights) ** 0.5
+            self._y_scale = np.where(spread > 1e-12 * np.abs(self._y_mean), spread, 1.0)
+
+    def _default_loss(self, model: Any) -> Any:
+        return "mean_squared_error"
+
+    def _encode(self, y: Any, X: Any) -> Any:
+        columns = (y.reshape(len(y), -1) - self._y_mean) / self._y_scale
+        columns = columns.astype("float32")
+        widths = output_width(self.model_, X)
+        if isinstance(widths, list):
+            cuts = np.cumsum(widths)[:-1]
+            return [np.ascontiguousarray(c) for c in np.split(columns, cuts, axis=1)]
+        return columns
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
