@@ -1,0 +1,118 @@
+"""Reductions and runs along axes: as in NumPy, their dtypes, ties and zeros in gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kerasish import autodiff, ops
+from kerasish.ops.op import Spec
+from kerasish.ops.reduce import reduce_sum
+from kerasish.testing import gradient_check
+
+
+@st.composite
+def arrays_and_axes(draw, least=0):
+    shape = draw(st.lists(st.integers(least, 4), min_size=1, max_size=4).map(tuple))
+    chosen = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    axes = tuple(a - len(shape) if draw(st.booleans()) else a for a in chosen)
+    axis = draw(st.sampled_from([None, axes, axes[0]]))
+    numbers = np.random.default_rng(draw(st.integers(0, 9))).normal(size=shape)
+    return numbers, axis, draw(st.booleans())
+
+
+@given(arrays_and_axes())
+def test_sums_and_truths(case):
+    x, axis, keepdims = case
+    kept = {"axis": axis, "keepdims": keepdims}
+    np.testing.assert_allclose(ops.sum(x, **kept), np.sum(x, **kept), atol=1e-12)
+    np.testing.assert_allclose(ops.prod(x, **kept), np.prod(x, **kept), atol=1e-12)
+    np.testing.assert_array_equal(ops.any(x > 1, **kept), np.any(x > 1, **kept))
+    np.testing.assert_array_equal(ops.all(x > -1, **kept), np.all(x > -1, **kept))
+
+
+@given(arrays_and_axes(least=1))
+def test_extremes_and_statistics(case):
+    x, axis, keepdims = case
+    kept = {"axis": axis, "keepdims": keepdims}
+    for name in ("max", "min", "mean", "var", "std"):
+        np.testing.assert_allclose(
+            getattr(ops, name)(x, **kept), getattr(np, name)(x, **kept), atol=1e-12
+        )
+    if not isinstance(axis, tuple):
+        for name in ("argmax", "argmin"):
+            np.testing.assert_array_equal(
+                getattr(ops, name)(x, **kept), getattr(np, name)(x, **kept)
+            )
+
+
+@given(arrays_and_axes(least=1), st.data())
+def test_sums_of_unknown_sizes(case, data):
+    x, axis, keepdims = case
+    unsure = tuple(None if data.draw(st.booleans()) else s for s in x.shape)
+    attrs = reduce_sum.canonical([unsure], {"axis": axis, "keepdims": keepdims})
+    found = reduce_sum.shape(Spec(unsure, "float64"), **attrs)
+    expected = np.sum(x, axis=axis, keepdims=keepdims).shape
+    assert len(found.shape) == len(expected)
+    assert all(a in (None, b) for a, b in zip(found.shape, expected))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "summed", "run"),
+    [
+        ("bool", "int32", "int32"),
+        ("int8", "int32", "int8"),
+        ("uint8", "uint32", "uint8"),
+        ("int32", "int32", "int32"),
+        ("int64", "int64", "int64"),
+        ("float16", "float16", "float16"),
+        ("bfloat16", "bfloat16", "bfloat16"),
+        ("float32", "float32", "float32"),
+    ],
+)
+def test_dtypes(dtype, summed, run):
+    x = ops.ones((2, 3), dtype)
+    assert ops.sum(x).dtype == ops.prod(x).dtype == summed
+    assert ops.cumsum(x, 0).dtype == run
+    assert ops.max(x).dtype == dtype
+    assert ops.argmax(x).dtype == ops.argsort(x).dtype == "int32"
+    assert ops.mean(x).dtype == (dtype if "float" in dtype else "float32")
+
+
+def test_ties_share_the_gradient_of_extremes():
+    slope = autodiff.grad(lambda x: ops.max(x))(np.array([1.0, 3.0, 3.0]))
+    assert slope.tolist() == [0.0, 0.5, 0.5]
+
+
+def test_the_first_of_equals_is_found():
+    assert ops.argmax([1, 3, 3]).item() == 1
+    assert ops.argmin([[1, 0], [0, 0]], axis=1).tolist() == [1, 0]
+    assert ops.argsort([2, 1, 2, 1]).tolist() == [1, 3, 0, 2]
+
+
+def test_nan_wins():
+    x = np.array([1.0, np.nan, 3.0])
+    assert np.isnan(ops.max(x).item())
+    assert np.isnan(ops.min(x).item())
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_gradient_of_products_with_zeros(zeros):
+    x = np.array([[2.0, 3.0, 0.5, -1.5]])
+    x[0, :zeros] = 0.0
+    gradient_check(lambda x: ops.prod(x, 1), [x])
+    gradient_check(lambda x: ops.cumprod(x, 1), [x])
+    gradient_check(lambda x: ops.prod(x, (0, 1)), [x])
+
+
+def test_products_of_infinities():
+    x = np.array([np.inf, 2.0, 0.5, -1.0])
+    np.testing.assert_array_equal(ops.cumprod(x), np.cumprod(x))
+
+
+def test_large_half_precision_sums():
+    x = np.full(4096, 0.25, "float16")
+    assert ops.sum(x).item() == 1024.0
+    assert ops.mean(x).item() == 0.25
