@@ -39,7 +39,9 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
     for name, value in objects.items():
         known[name] = value
         if isinstance(value, (type, types.FunctionType)):
-            _PUBLIC.setdefault(value, (module, name))
+            place = _PUBLIC.setdefault(value, (module, name))
+            if place[0] == module and name == value.__name__:  # aliases give way to it
+                _PUBLIC[value] = (module, name)
 
 
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable:

@@ -461,7 +461,9 @@ class Layer(Operation):
         shapes = self._build_shapes
         if not shapes:
             return None
-        return dict(shapes) if len(shapes) == 1 else {"shapes_dict": dict(shapes)}
+        if len(shapes) == 1:
+            return {"input_shape": next(iter(shapes.values()))}
+        return {"shapes_dict": dict(shapes)}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Build from what `get_build_config` returned."""

@@ -15,6 +15,13 @@ from kerasish.engine.functional import (
 )
 from kerasish.engine.layer import Layer
 from kerasish.engine.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
+from kerasish.engine.operation_config import (
+    call_operation,
+    class_of,
+    find_op,
+    is_op_class,
+    write_operation,
+)
 from kerasish.engine.slots import saving
 from kerasish.engine.summary import print_summary
 from kerasish.engine.trainer import Trainer
@@ -296,6 +303,9 @@ def functional_config(model: Model) -> dict[str, Any]:
         places[id(operation)] = {id(n): i for i, n in enumerate(inside)}
     layers = []
     for operation in graph.operations:
+        if isinstance(operation, OpCall):
+            layers.append(_op_config(operation, places))
+            continue
         entry = registry.serialize_keras_object(operation)
         entry["name"] = operation.name
         entry["inbound_nodes"] = [
@@ -329,7 +339,24 @@ def _map_points(point: Any, structure: Any) -> Any:
     return point(structure)
 
 
+def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str, Any]:
+    module, class_name = class_of(operation.function)
+    settings, args, kwargs = write_operation(operation)
+    return {
+        "module": module,
+        "class_name": class_name,
+        "config": {"name": operation.name, **registry.serialize_keras_object(settings)},
+        "registered_name": class_name,
+        "name": operation.name,
+        "inbound_nodes": [_call_config(args, kwargs, places)],
+    }
+
+
 def _node_config(node: Node, places: dict[int, dict[int, int]]) -> dict[str, Any]:
+    return _call_config(node.args, node.kwargs, places)
+
+
+def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> dict[str, Any]:
     def write(x: Any) -> Any:
         if isinstance(x, KerasTensor):
             operation, number, index = x._keras_history  # type: ignore[misc]
@@ -348,19 +375,21 @@ def _node_config(node: Node, places: dict[int, dict[int, int]]) -> dict[str, Any
             return {k: write(v) for k, v in x.items()}
         return registry.serialize_keras_object(x)
 
-    return {"args": [write(a) for a in node.args], "kwargs": write(node.kwargs)}
+    return {"args": [write(a) for a in args], "kwargs": write(kwargs)}
 
 
 def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
     """Return the functional model that a config describes."""
     made: dict[str, Any] = {}
-    waiting: list[tuple[str, int, Any]] = []
+    waiting: list[tuple[str, int, Any, Any]] = []
     for entry in config["layers"]:
         name = entry.get("name") or entry["config"]["name"]
         if name in made:
             raise ValueError(f"The config names two layers {name!r}.")
         made[name] = _make_operation(entry)
-        waiting.extend((name, i, n) for i, n in enumerate(entry.get("inbound_nodes") or []))
+        settings = _settings(entry) if isinstance(made[name], OpCall) else {}
+        nodes = entry.get("inbound_nodes") or []
+        waiting.extend((name, i, n, settings) for i, n in enumerate(nodes))
     results: dict[tuple[str, int], Any] = {
         (name, 0): o._inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
     }
@@ -399,29 +428,39 @@ def _is_input(operation: Any) -> bool:
 
 def _make_operation(entry: dict[str, Any]) -> Any:
     module = entry.get("module") or ""
-    if module.startswith("keras.src.ops"):
+    if module.startswith("keras.src.ops") or _is_short_op(entry):
         return OpCall(find_op(entry["class_name"]), entry["config"].get("name"))
     return registry.deserialize_keras_object(entry)
 
 
-def find_op(class_name: str) -> Any:
-    """Return the function of `ops` that Keras's operation class stands for."""
-    wanted = class_name.replace("_", "").lower()
-    wanted = {"getitem": "get_item", "sum": "sum"}.get(wanted, wanted)
-    for name in dir(ops):
-        if name.replace("_", "").lower() in (wanted, wanted.replace("_", "")):
-            return getattr(ops, name)
-    raise UnknownNameError.of("operation in the config", class_name, dir(ops))
-
-
 def _replay(job: Any, made: dict[str, Any], results: dict[Any, Any]) -> bool:
-    name, number, node = job
+    name, number, node, settings = job
     try:
         args, kwargs = read_node(node, results)
     except KeyError:
         return False
-    results[name, number] = made[name](*args, **kwargs)
+    operation = made[name]
+    if isinstance(operation, OpCall):
+        results[name, number] = call_operation(operation, settings, args, kwargs)
+    else:
+        results[name, number] = operation(*args, **kwargs)
     return True
+
+
+def _is_short_op(entry: dict[str, Any]) -> bool:
+    """Return whether an entry of the older format, without modules, is an operation."""
+    # Add may be the layer or the op; only layers' configs say whether they are trainable.
+    name = entry["class_name"]
+    if entry.get("module") or "trainable" in entry["config"] or name == "InputLayer":
+        return False
+    return is_op_class(name) and registry.get_registered_object(name) is None
+
+
+def _settings(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what an operation's config says beside its name."""
+    return {
+        k: registry.deserialize_keras_object(v) for k, v in entry["config"].items() if k != "name"
+    }
 
 
 def read_node(node: Any, results: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:

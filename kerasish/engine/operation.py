@@ -258,13 +258,5 @@ class OpCall(Operation):
         """Call the function."""
         return self.function(*args, **kwargs)
 
-    def __keras_serialize__(self) -> dict[str, Any]:
-        return {
-            "module": "keras.src.ops.numpy",
-            "class_name": self.class_name,
-            "config": {"name": self.name},
-            "registered_name": self.class_name,
-        }
-
 
 registry.add_builtins("keras", {"Operation": Operation})
