@@ -79,6 +79,9 @@ from kerasish.layers.pooling import MaxPooling2D as MaxPooling2D
 from kerasish.layers.pooling import MaxPooling3D as MaxPool3D
 from kerasish.layers.pooling import MaxPooling3D as MaxPooling3D
 from kerasish.layers.recurrent.bidirectional import Bidirectional as Bidirectional
+from kerasish.layers.recurrent.conv_lstm import ConvLSTM1D as ConvLSTM1D
+from kerasish.layers.recurrent.conv_lstm import ConvLSTM2D as ConvLSTM2D
+from kerasish.layers.recurrent.conv_lstm import ConvLSTM3D as ConvLSTM3D
 from kerasish.layers.recurrent.gru import GRU as GRU
 from kerasish.layers.recurrent.gru import GRUCell as GRUCell
 from kerasish.layers.recurrent.loop import RNN as RNN

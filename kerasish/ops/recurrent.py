@@ -143,7 +143,9 @@ def _simple(m: Maths, x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     return m.stack(states)
 
 
-def _simple_back(m: Maths, g: Any, recurrent: Any, first: Any, states: Any, mask: Any = None):
+def _simple_back(
+    m: Maths, g: Any, recurrent: Any, first: Any, states: Any, mask: Any = None
+) -> Any:
     turned, dh, dx = m.turn(recurrent), 0.0 * first, []
     for t in reversed(range(states.shape[0])):
         counts = _counts(m, mask, t)

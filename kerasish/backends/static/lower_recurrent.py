@@ -87,6 +87,7 @@ class RecurrentUnit(Unit):
         self.count = GATES[self.kind]
         self.masked = len(node.inputs) == len(node.op.input_names)
         self._zeros: Any = None
+        self._units = 0
 
     def _finish(self, kernel: Kernel, *products: Product, **buffers: int) -> None:
         """Take scratch memory: for the products, and named buffers of so many numbers."""

@@ -41,7 +41,8 @@ class Bidirectional(Layer):
         backward_layer: Any = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(layer, Layer):
+        checked: Any = layer
+        if not isinstance(checked, Layer):
             raise ValueError(f"Bidirectional: layer must be a layer, got {layer!r}.")
         if backward_layer is not None and not isinstance(backward_layer, Layer):
             raise ValueError(

@@ -142,6 +142,10 @@ class RNN(Layer):
         found = first_state(self.cell, batch_size, self.compute_dtype)
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
+    def _zero_states(self, shape: Any) -> list[Any]:
+        """Return the states before the first step of sequences of this shape."""
+        return self.get_initial_state(shape[0])
+
     def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
         """Build the cell and, if stateful, the variables of the states."""
         shape = tuple(sequences_shape)
@@ -163,7 +167,7 @@ class RNN(Layer):
                 lambda s: Variable(
                     ops.zeros(s.shape, s.dtype), trainable=False, dtype=s.dtype, name="rnn_state"
                 ),
-                self.get_initial_state(shape[0]),
+                self._zero_states(shape),
             )
 
     def reset_state(self) -> None:
@@ -175,11 +179,11 @@ class RNN(Layer):
         """Set the states kept between calls to zero."""
         self.reset_state()
 
-    def _first_states(self, given: Any, batch_size: Any) -> list[Any]:
+    def _first_states(self, given: Any, shape: Any) -> list[Any]:
         if given is None:
             if self.stateful:
                 return [tree.map_structure(lambda v: v.value, s) for s in self.states]
-            return self.get_initial_state(batch_size)
+            return self._zero_states(shape)
         states = list(given) if isinstance(given, (list, tuple)) else [given]
         sizes = self.state_size if isinstance(self.state_size, (list, tuple)) else [1]
         if len(states) != len(sizes):
@@ -197,7 +201,7 @@ class RNN(Layer):
     ) -> Any:
         """Run the cell over the steps."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
-        states = self._first_states(initial_state, sequences.shape[0])
+        states = self._first_states(initial_state, sequences.shape)
         order = (1, 0, *range(2, len(sequences.shape)))
         x = ops.transpose(sequences, order)
         mask = None if mask is None else ops.transpose(ops.cast(mask, "bool"), (1, 0))
@@ -293,15 +297,19 @@ class CellLayer(RNN):
         return config
 
 
+def _shown(name: str) -> property:
+    def read(self: Any) -> Any:
+        return getattr(self.cell, name)
+
+    return property(read, doc=f"The cell's {name}.")
+
+
 def of_cell(*names: str) -> Any:
     """Return a decorator that lets a layer show these attributes of its cell as its own."""
 
     def decorate(cls: type) -> type:
         for name in names:
-            shown = property(
-                lambda self, name=name: getattr(self.cell, name), doc=f"The cell's {name}."
-            )
-            setattr(cls, name, shown)
+            setattr(cls, name, _shown(name))
         return cls
 
     return decorate

@@ -146,7 +146,8 @@ def simple_backward(
 ) -> Kernel:
     """dz = dh' (1 - h'**2).
 
-    Inputs: h', dh' (with `whole`: what arrives at h'; with `masked`: mask). Outputs: dz (with `masked`: what of dh' goes past the step to dh).
+    Inputs: h', dh' (with `whole`: what arrives at h'; with `masked`: mask). Outputs: dz (with
+    `masked`: what of dh' goes past the step to dh).
     """
     k = KernelBuilder()
     h, dh = _inputs(k, 2, dtype)
