@@ -30,6 +30,7 @@ class Metric:
         self.name = name or name_for(self, None)
         self._dtype = dtypes.name_of(getattr(dtype, "compute_dtype", dtype))
         self._variables: list[Variable] = []
+        self._first_values: list[Any] = []  # of each variable: an array, or None for zeros
 
     @property
     def dtype(self) -> str:
@@ -54,8 +55,8 @@ class Metric:
                 aggregation=aggregation,
                 name=name,
             )
-        made._first_array = None if _is_zeros(initializer) else np.array(made.numpy())
         self._variables.append(made)
+        self._first_values.append(None if _is_zeros(initializer) else np.array(made.numpy()))
         return made
 
     def add_weight(
@@ -66,13 +67,20 @@ class Metric:
 
     @property
     def variables(self) -> list[Variable]:
-        """The variables of this metric and of the metrics that it holds."""
+        """The variables of this metric, and of the metrics that it holds."""
         found = {id(v): v for v in self._variables}
-        for part in self.__dict__.values():
-            for metric in part if isinstance(part, (list, tuple)) else [part]:
-                if isinstance(metric, Metric):
-                    found.update((id(v), v) for v in metric.variables)
+        for part in self._parts():
+            for v in [part] if isinstance(part, Variable) else part.variables:
+                found.setdefault(id(v), v)
         return list(found.values())
+
+    def _parts(self) -> list[Any]:
+        """Return the variables and metrics that stand in its attributes."""
+        found = []
+        for value in self.__dict__.values():
+            many = value if isinstance(value, (list, tuple)) else [value]
+            found.extend(x for x in many if isinstance(x, (Variable, Metric)))
+        return found
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
         """Take in a batch."""
@@ -84,9 +92,14 @@ class Metric:
 
     def reset_state(self) -> None:
         """Forget all batches."""
-        for v in self.variables:
-            first = getattr(v, "_first_array", None)
+        own = {id(v) for v in self._variables}
+        for v, first in zip(self._variables, self._first_values):
             v.assign(ops.zeros(v.shape, v.dtype) if first is None else first)
+        for part in self._parts():
+            if isinstance(part, Metric):
+                part.reset_state()
+            elif id(part) not in own:
+                part.assign(ops.zeros(part.shape, part.dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.update_state(*args, **kwargs)

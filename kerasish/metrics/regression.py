@@ -155,7 +155,9 @@ class RootMeanSquaredError(Mean):
     def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         """Take in targets and predictions of a batch."""
         y_true, y_pred = pair(y_true, y_pred, "root_mean_squared_error")
         super().update_state(ops.square(ops.subtract(y_true, y_pred)), sample_weight)

@@ -1,0 +1,351 @@
+"""Every metric against Keras's numbers and scikit-learn's, batching, both engines, names, state."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import metric_cases as cases
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+import kerasish
+from kerasish import metrics, ops
+from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.metrics.metric import Metric
+from kerasish.tensor import Variable
+
+FACTS = json.loads((Path(__file__).parents[1] / "data" / "metrics.json").read_text())
+CASES = [
+    pytest.param(name, arguments, kind, id=cases.name_of(name, arguments, kind))
+    for name, arguments, kinds in cases.METRICS
+    for kind in kinds
+]
+CLASSES = sorted(n for n, x in vars(metrics).items() if isinstance(x, type) and n != "Metric")
+PLAIN = ("Mean", "Sum", "MeanMetricWrapper")
+
+
+def close(found, expected, rtol=2e-5):
+    found = np.asarray(found, np.float64).ravel()
+    np.testing.assert_allclose(found, np.ravel(expected), rtol=rtol, atol=2e-6)
+
+
+def counted(name, arguments, kind, batches, weighted=False):
+    metric = getattr(metrics, name)(**arguments)
+    for true, pred, weights in batches:
+        metric.update_state(true, pred, sample_weight=weights if weighted else None)
+    return metric
+
+
+@pytest.mark.filterwarnings("ignore:.*lose their fractions")
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("name", "arguments", "kind"), CASES)
+def test_results_are_keras_s(name, arguments, kind, weighted):
+    facts = FACTS[cases.name_of(name, arguments, kind)]
+    metric = counted(name, arguments, kind, cases.batches(kind), weighted)
+    close(metric.result(), facts["weighted" if weighted else "plain"])
+
+
+@pytest.mark.filterwarnings("ignore:.*lose their fractions")
+@pytest.mark.parametrize(("name", "arguments", "kind"), CASES)
+def test_batching_changes_nothing(name, arguments, kind):
+    whole = counted(name, arguments, kind, [cases.inputs(kind)], weighted=True)
+    parts = counted(name, arguments, kind, cases.batches(kind), weighted=True)
+    close(parts.result(), np.asarray(whole.result()))
+
+
+@pytest.mark.parametrize(("name", "arguments", "kind"), CASES)
+def test_compiled_is_as_eager(name, arguments, kind):
+    true, pred, _ = cases.inputs(kind)
+    metric = counted(name, arguments, kind, [(true, pred, None)])
+    expected = np.asarray(metric.result())
+    metric.reset_state()
+    kerasish.function(lambda t, p: metric.update_state(t, p))(true, pred)
+    close(metric.result(), expected)
+
+
+def test_every_metric_has_a_case():
+    assert {name for name, _, _ in cases.METRICS} | set(PLAIN) == set(CLASSES)
+
+
+@pytest.mark.parametrize("name", sorted({n for n, _, _ in cases.METRICS}))
+def test_round_trip_and_reset(name):
+    arguments, kinds = next((a, k) for n, a, k in cases.METRICS if n == name)
+    metric = counted(name, arguments, kinds[0], cases.batches(kinds[0]))
+    config = json.loads(json.dumps(metrics.serialize(metric)))
+    assert config["module"] == "keras.metrics"
+    again = metrics.deserialize(config)
+    assert type(again) is type(metric)
+    assert again.get_config() == metric.get_config()
+    for true, pred, _ in cases.batches(kinds[0]):
+        again.update_state(true, pred)
+    close(again.result(), np.asarray(metric.result()))
+    metric.reset_state()
+    assert all(not np.any(v.numpy()) for v in metric.variables)
+    for true, pred, _ in cases.batches(kinds[0]):
+        metric.update_state(true, pred)
+    close(metric.result(), np.asarray(again.result()))
+
+
+@pytest.mark.parametrize("name", ["AUC", "Precision", "F1Score", "R2Score", "MeanSquaredError"])
+def test_copies_count_on_their_own(name):
+    arguments, kinds = next((a, k) for n, a, k in cases.METRICS if n == name)
+    metric = counted(name, arguments, kinds[0], cases.batches(kinds[0])[:1])
+    for other in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))):
+        before = np.asarray(metric.result())
+        close(other.result(), before)
+        other.reset_state()
+        close(metric.result(), before)
+        assert len(other.variables) == len(metric.variables)
+
+
+# --- against scikit-learn ------------------------------------------------------------------------
+
+
+def test_auc_nears_the_true_area():
+    true, pred, weights = cases.inputs("flat")
+    expected = sklearn_metrics.roc_auc_score(true, pred, sample_weight=weights)
+    found = metrics.AUC(num_thresholds=5000)(true, pred, sample_weight=weights)
+    close(found, expected, rtol=1e-3)
+
+
+def test_scores_are_scikit_learn_s():
+    true, pred, weights = cases.inputs("flat")
+    hard = pred > 0.5
+    close(
+        metrics.Precision()(true, pred, weights),
+        sklearn_metrics.precision_score(true, hard, sample_weight=weights),
+    )
+    close(
+        metrics.Recall()(true, pred, weights),
+        sklearn_metrics.recall_score(true, hard, sample_weight=weights),
+    )
+    true, pred, weights = cases.inputs("onehot")
+    for average in (None, "micro", "macro", "weighted"):
+        close(
+            metrics.FBetaScore(average=average, beta=2.0)(true, pred, weights),
+            sklearn_metrics.fbeta_score(
+                true.argmax(1), pred.argmax(1), beta=2.0, average=average, sample_weight=weights
+            ),
+        )
+
+
+def test_r2_far_from_zero():
+    # Sums of squares in float32 would lose all digits here.
+    rng = np.random.RandomState(0)
+    true = rng.normal(size=(200, 1)) + 3000
+    pred = true + rng.normal(size=(200, 1)) * 0.5
+    true, pred = true.astype("float32"), pred.astype("float32")
+    metric = metrics.R2Score()
+    for start in range(0, 200, 32):
+        metric.update_state(true[start : start + 32], pred[start : start + 32])
+    expected = sklearn_metrics.r2_score(true.astype("float64"), pred.astype("float64"))
+    close(metric.result(), expected, rtol=1e-4)
+
+
+def test_iou_is_scikit_learn_s():
+    true, pred, _ = cases.inputs("labels")
+    close(
+        metrics.MeanIoU(4)(true, pred),
+        sklearn_metrics.jaccard_score(true, pred, average="macro"),
+    )
+
+
+# --- means and sums ------------------------------------------------------------------------------
+
+
+def test_means_weigh_samples_not_batches():
+    mean = metrics.Mean()
+    mean.update_state([1.0, 2.0, 3.0])
+    mean.update_state(10.0)
+    assert mean.result().item() == 4.0
+    mean.update_state([0.0, 0.0], sample_weight=[0.0, 4.0])
+    assert mean.result().item() == 2.0
+
+
+def test_a_sample_counts_once_however_long_it_is():
+    mean = metrics.Mean()
+    mean.update_state(np.ones((1, 10)))
+    mean.update_state(np.zeros((1, 2)))
+    assert mean.result().item() == 0.5
+    assert mean.count.numpy() == 2
+
+
+def test_sums():
+    total = metrics.Sum()
+    total.update_state([[1.0, 2.0], [3.0, 4.0]])
+    total.update_state([[1.0, 2.0], [3.0, 4.0]], sample_weight=[1.0, 0.0])
+    assert total.result().item() == 13.0
+
+
+def test_means_start_at_zero():
+    assert metrics.Mean().result().item() == 0.0
+
+
+def test_weights_that_do_not_fit_are_named():
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
+        metrics.Mean()([1.0, 2.0, 3.0, 4.0], sample_weight=[1.0, 2.0, 3.0])
+
+
+def masked(x, mask):
+    x = ops.convert_to_tensor(np.asarray(x, "float32"))
+    x._keras_mask = ops.convert_to_tensor(np.asarray(mask))
+    return x
+
+
+def test_masked_predictions_do_not_count():
+    pred = masked([[1.0], [2.0], [9.0]], [True, True, False])
+    assert metrics.MeanSquaredError()(np.zeros((3, 1)), pred).item() == 2.5
+    weighted = metrics.MeanSquaredError()(np.zeros((3, 1)), pred, sample_weight=[3.0, 1.0, 1.0])
+    assert weighted.item() == 1.75
+
+
+def test_a_function_of_one_s_own():
+    metric = metrics.MeanMetricWrapper(lambda t, p, k: ops.absolute(t - p) * k, name="own", k=2.0)
+    metric.update_state([1.0, 2.0], [1.0, 4.0])
+    assert metric.result().item() == 2.0
+    assert metric.name == "own"
+
+
+def test_a_wrapper_s_round_trip():
+    made = metrics.MeanMetricWrapper(metrics.huber, name="own", delta=2.0)
+    again = metrics.deserialize(json.loads(json.dumps(metrics.serialize(made))))
+    assert again._fn is metrics.huber
+    assert again.get_config() == made.get_config()
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("mse", "MeanSquaredError"), ("MSE", "MeanSquaredError"), ("mae", "MeanAbsoluteError"),
+        ("MAPE", "MeanAbsolutePercentageError"), ("msle", "MeanSquaredLogarithmicError"),
+        ("bce", "BinaryCrossentropy"), ("accuracy", "Accuracy"), ("auc", "AUC"), ("AUC", "AUC"),
+        ("binary_accuracy", "BinaryAccuracy"), ("f1_score", "F1Score"), ("Precision", "Precision"),
+        ("root_mean_squared_error", "RootMeanSquaredError"), ("hinge", "Hinge"),
+    ],
+)  # fmt: skip
+def test_names(name, kind):
+    assert type(metrics.get(name)) is getattr(metrics, kind)
+
+
+def test_get():
+    assert metrics.get(None) is None
+    assert isinstance(metrics.get(metrics.AUC), metrics.AUC)
+    made = metrics.AUC()
+    assert metrics.get(made) is made
+    assert metrics.get(max) is max
+    assert metrics.get({"class_name": "AUC", "config": {"curve": "PR"}}).curve == "PR"
+
+
+@pytest.mark.parametrize("name", ["acuracy", "binary_acc", "f1", "precission"])
+def test_unknown_names_list_the_nearest(name):
+    with pytest.raises(UnknownNameError, match="Did you mean"):
+        metrics.get(name)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: metrics.AUC(curve="RCO"), "curve.*ROC"),
+        (lambda: metrics.AUC(num_thresholds=1), "num_thresholds"),
+        (lambda: metrics.AUC(num_labels=3), "multi_label"),
+        (lambda: metrics.AUC(thresholds=[0.5, 1.5]), "1.5"),
+        (lambda: metrics.Precision(thresholds=-0.1), "-0.1"),
+        (lambda: metrics.Precision(thresholds=[0.1, None]), "None"),
+        (lambda: metrics.RecallAtPrecision(1.5), "precision.*1.5"),
+        (lambda: metrics.FBetaScore(beta=-1.0), "beta"),
+        (lambda: metrics.FBetaScore(average="makro"), "macro"),
+        (lambda: metrics.F1Score(threshold=3), "threshold"),
+        (lambda: metrics.IoU(2, [2]), "target class 2"),
+        (lambda: metrics.R2Score(num_regressors=-1), "num_regressors"),
+        (lambda: metrics.R2Score(class_aggregation="mean"), "class_aggregation"),
+    ],
+)
+def test_arguments_are_checked(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("metric", "true", "pred"),
+    [
+        (metrics.MeanSquaredError, (3,), (3, 4)),
+        (metrics.BinaryAccuracy, (3, 2), (3, 4)),
+        (metrics.CategoricalAccuracy, (3,), (3, 4)),
+        (metrics.SparseCategoricalAccuracy, (2,), (3, 4)),
+        (metrics.SparseCategoricalAccuracy, (3, 4), (3, 4)),
+        (metrics.Precision, (3, 2), (3, 4)),
+        (metrics.AUC, (3,), (3, 4)),
+        (metrics.F1Score, (3,), (3, 4)),
+        (metrics.R2Score, (3, 2), (3, 4)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(metric, true, pred):
+    with pytest.raises(ShapeError) as error:
+        metric()(np.ones(true), np.ones(pred))
+    assert str(true) in str(error.value)
+    assert str(pred) in str(error.value)
+
+
+def test_fractions_of_weights_are_not_lost_silently():
+    with pytest.warns(UserWarning, match="lose their fractions"):
+        metrics.MeanIoU(2)([0, 1], [0, 1], sample_weight=[0.5, 0.5])
+    found = metrics.MeanIoU(2, dtype="float32")([0, 1], [0, 0], sample_weight=[0.5, 1.5])
+    assert found.item() == 0.125
+
+
+# --- the base class ------------------------------------------------------------------------------
+
+
+class Largest(Metric):
+    def __init__(self, name=None):
+        super().__init__(name=name)
+        self.seen = self.add_variable((), initializer=-1.0, name="seen")
+        self.calls = Variable(0.0, trainable=False)
+        self.inner = metrics.Mean()
+
+    def update_state(self, values):
+        self.seen.assign(ops.maximum(self.seen, ops.max(values)))
+        self.calls.assign_add(1.0)
+        self.inner.update_state(values)
+
+    def result(self):
+        return {"largest": self.seen.value, "mean": self.inner.result()}
+
+
+def test_a_metric_of_one_s_own():
+    metric = Largest()
+    assert metric.name == "largest"
+    assert len(metric.variables) == 4
+    metric.update_state([3.0, 1.0])
+    assert {k: float(v) for k, v in metric.result().items()} == {"largest": 3.0, "mean": 2.0}
+    metric.reset_state()
+    assert [float(v) for v in metric.variables] == [-1.0, 0.0, 0.0, 0.0]
+
+
+def test_stateless_methods_change_nothing():
+    mean = metrics.Mean()
+    state = [v.value for v in mean.variables]
+    state = mean.stateless_update_state(state, [2.0, 4.0])
+    assert mean.stateless_result(state).item() == 3.0
+    assert mean.result().item() == 0.0
+    assert [float(v) for v in mean.stateless_reset_state()] == [0.0, 0.0]
+
+
+def test_undefined_methods_say_so():
+    with pytest.raises(NotImplementedError, match="update_state"):
+        Metric().update_state()
+    with pytest.raises(NotImplementedError, match="result"):
+        Metric().result()
+
+
+def test_names_count_up():
+    kerasish.utils.clear_session()
+    assert [metrics.AUC().name for _ in range(3)] == ["auc", "auc_1", "auc_2"]
+    assert metrics.Mean().name == metrics.Mean().name == "mean"

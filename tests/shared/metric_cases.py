@@ -1,0 +1,122 @@
+"""The metrics' test cases: what is computed here, and by Keras when the facts were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def inputs(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (y_true, y_pred, whole weights) of 30 samples; the same numbers on every machine."""
+    rng = np.random.RandomState(11)
+    shape = (30, 5, 4) if kind.endswith(" 3d") else (30, 4)
+    x, y = rng.normal(size=shape), rng.normal(size=shape)
+    shares = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    classes = rng.randint(0, 4, shape[:-1])
+    bits = (y > 0.2) * 1.0
+    scores = 1 / (1 + np.exp(-x - bits))
+    scores.ravel()[:4] = [0.0, 1.0, 0.5, 0.25]
+    made = {
+        "real": (y, x * 0.5 + y),
+        "positive": (np.abs(y) * 3, np.abs(x) * 3),
+        "signs": (np.sign(y), x),
+        "binary": (bits, scores),
+        "bits": (bits, x),
+        "flat": (bits[..., 0], scores[..., 0]),
+        "column": (bits[..., 0], scores[..., :1]),
+        "onehot": (np.eye(4)[classes], shares),
+        "classes": (classes, shares),
+        "labels": (classes, np.where(rng.rand(*classes.shape) < 0.6, classes, 1)),
+        "marked": (np.where(classes == 3, 255, classes), np.minimum(classes + (x[..., 0] > 1), 3)),
+        "ids": (classes, np.argsort(-x, -1)),
+    }
+    true, pred = made[kind.removesuffix(" 3d")]
+    weights = rng.randint(0, 4, 30).astype("float32")
+    kinds = {"i": "int32", "f": "float32"}
+    return true.astype(kinds[true.dtype.kind]), pred.astype(kinds[pred.dtype.kind]), weights
+
+
+def batches(kind: str) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the samples in three batches of different sizes."""
+    true, pred, weights = inputs(kind)
+    cuts = [slice(0, 7), slice(7, 8), slice(8, 30)]
+    return [(true[c], pred[c], weights[c]) for c in cuts]
+
+
+# Class, arguments, kinds of inputs.
+METRICS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("Accuracy", {}, ("labels", "labels 3d")),
+    ("BinaryAccuracy", {}, ("binary", "column", "binary 3d")),
+    ("BinaryAccuracy", {"threshold": 0.3}, ("binary",)),
+    ("CategoricalAccuracy", {}, ("onehot", "onehot 3d")),
+    ("SparseCategoricalAccuracy", {}, ("classes", "classes 3d")),
+    ("TopKCategoricalAccuracy", {"k": 2}, ("onehot", "onehot 3d")),
+    ("SparseTopKCategoricalAccuracy", {"k": 2}, ("classes", "classes 3d")),
+    ("SparseTopKCategoricalAccuracy", {"k": 2, "from_sorted_ids": True}, ("ids",)),
+    ("TruePositives", {}, ("binary", "flat")),
+    ("TrueNegatives", {}, ("binary", "flat")),
+    ("FalsePositives", {"thresholds": 0.25}, ("binary", "flat")),
+    ("FalseNegatives", {"thresholds": [0.8, 0.25, 0.5]}, ("binary", "flat")),
+    ("Precision", {}, ("binary", "flat", "column")),
+    ("Precision", {"thresholds": [0.2, 0.5, 0.7]}, ("binary",)),
+    ("Precision", {"top_k": 2}, ("binary", "onehot")),
+    ("Precision", {"class_id": 1}, ("binary",)),
+    ("Recall", {}, ("binary", "flat")),
+    ("Recall", {"top_k": 2, "class_id": 2}, ("onehot",)),
+    ("Recall", {"thresholds": [0.2, 0.5]}, ("binary",)),
+    ("AUC", {}, ("binary", "flat", "column")),
+    ("AUC", {"curve": "PR"}, ("binary", "flat")),
+    ("AUC", {"num_thresholds": 5, "summation_method": "minoring"}, ("binary",)),
+    ("AUC", {"summation_method": "majoring", "curve": "PR"}, ("binary",)),
+    ("AUC", {"thresholds": [0.7, 0.25, 0.5]}, ("binary",)),
+    ("AUC", {"from_logits": True}, ("bits",)),
+    ("AUC", {"multi_label": True}, ("binary",)),
+    ("AUC", {"multi_label": True, "label_weights": [1.0, 2.0, 0.0, 1.0]}, ("binary",)),
+    ("AUC", {"multi_label": True, "num_labels": 4, "curve": "PR"}, ("binary",)),
+    ("SensitivityAtSpecificity", {"specificity": 0.6}, ("binary", "flat")),
+    ("SpecificityAtSensitivity", {"sensitivity": 0.6}, ("binary", "flat")),
+    ("PrecisionAtRecall", {"recall": 0.6}, ("binary", "flat")),
+    ("PrecisionAtRecall", {"recall": 0.6, "num_thresholds": 1, "class_id": 1}, ("binary",)),
+    ("RecallAtPrecision", {"precision": 0.6, "num_thresholds": 9}, ("binary", "flat")),
+    ("F1Score", {}, ("onehot",)),
+    ("F1Score", {"average": "weighted", "threshold": 0.4}, ("onehot", "binary")),
+    ("FBetaScore", {"beta": 2.0, "average": "macro"}, ("onehot",)),
+    ("FBetaScore", {"beta": 0.5, "average": "micro", "threshold": 0.3}, ("onehot",)),
+    ("IoU", {"num_classes": 4, "target_class_ids": [0, 2]}, ("labels",)),
+    ("MeanIoU", {"num_classes": 4}, ("labels",)),
+    ("MeanIoU", {"num_classes": 4, "ignore_class": 255}, ("marked",)),
+    ("MeanIoU", {"num_classes": 4, "sparse_y_pred": False}, ("classes",)),
+    ("BinaryIoU", {}, ("flat",)),
+    ("BinaryIoU", {"target_class_ids": [1], "threshold": 0.25}, ("flat",)),
+    ("OneHotIoU", {"num_classes": 4, "target_class_ids": [1, 3]}, ("onehot",)),
+    ("OneHotMeanIoU", {"num_classes": 4}, ("onehot",)),
+    ("R2Score", {}, ("real",)),
+    ("R2Score", {"class_aggregation": None}, ("real",)),
+    ("R2Score", {"class_aggregation": "variance_weighted_average"}, ("real",)),
+    ("R2Score", {"num_regressors": 3}, ("real",)),
+    ("MeanSquaredError", {}, ("real", "real 3d")),
+    ("MeanAbsoluteError", {}, ("real", "real 3d")),
+    ("MeanAbsolutePercentageError", {}, ("real",)),
+    ("MeanSquaredLogarithmicError", {}, ("positive",)),
+    ("RootMeanSquaredError", {}, ("real", "real 3d")),
+    ("CosineSimilarity", {}, ("real", "real 3d")),
+    ("CosineSimilarity", {"axis": 1}, ("real 3d",)),
+    ("LogCoshError", {}, ("real",)),
+    ("PearsonCorrelation", {}, ("real", "real 3d")),
+    ("ConcordanceCorrelation", {}, ("real", "real 3d")),
+    ("Hinge", {}, ("signs",)),
+    ("SquaredHinge", {}, ("signs",)),
+    ("CategoricalHinge", {}, ("onehot",)),
+    ("KLDivergence", {}, ("onehot",)),
+    ("Poisson", {}, ("positive",)),
+    ("BinaryCrossentropy", {}, ("binary", "binary 3d")),
+    ("BinaryCrossentropy", {"from_logits": True, "label_smoothing": 0.1}, ("bits",)),
+    ("CategoricalCrossentropy", {"label_smoothing": 0.1}, ("onehot",)),
+    ("SparseCategoricalCrossentropy", {}, ("classes", "classes 3d")),
+]
+
+
+def name_of(name: str, arguments: dict[str, Any], kind: str) -> str:
+    """Return a case's name, the key of its facts."""
+    return f"{name} {arguments} {kind}" if arguments else f"{name} {kind}"
