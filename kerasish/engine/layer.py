@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -53,6 +56,36 @@ _NOT_PARTS = {
     "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
     "_compile_arguments",
 }  # fmt: skip
+
+
+class _Allowance(threading.local):
+    left: int | None = None
+
+
+_allowance = _Allowance()
+
+
+@contextmanager
+def limited_weights(elements: int) -> Iterator[None]:
+    """Let `add_weight` make at most so many elements inside the block.
+
+    A model read from a file needs no more than the file holds; a config that asks for more is
+    refused before memory is taken.
+    """
+    before, _allowance.left = _allowance.left, elements
+    try:
+        yield
+    finally:
+        _allowance.left = before
+
+
+def _spend(shape: tuple[int, ...], who: str) -> None:
+    if _allowance.left is not None:
+        _allowance.left -= math.prod(shape)
+        if _allowance.left < 0:
+            raise ValueError(
+                f"{who}: a weight of shape {shape} is more than the file holds numbers for."
+            )
 
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -337,6 +370,7 @@ class Layer(Operation):
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
         number = len(self._weights)
+        _spend(shape, self._who())
         made = Variable(
             initializers.get(initializer),
             shape=tuple(int(s) for s in shape),

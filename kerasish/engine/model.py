@@ -441,6 +441,8 @@ def _replay(job: Any, made: dict[str, Any], results: dict[Any, Any]) -> bool:
         return False
     operation = made[name]
     if isinstance(operation, OpCall):
+        if not any_symbolic(args) and not any_symbolic(kwargs):
+            raise ValueError(f"The config calls {name!r} on no tensor of the model.")
         results[name, number] = call_operation(operation, settings, args, kwargs)
     else:
         results[name, number] = operation(*args, **kwargs)

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from kerasish import registry
+from kerasish.engine.layer import limited_weights
 from kerasish.saving import hdf5
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
-from kerasish.saving.source import Groups
+from kerasish.saving.source import SLACK, elements_in
 from kerasish.saving.weights import put_weights, write_weights
 
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
@@ -259,15 +260,20 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
             raise ValueError(f"{where}: describes no object.")
         if not compile:
             config.pop("compile_config", None)
-        model = restore(
-            lambda: registry.deserialize_keras_object(
-                config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
-            ),
-            where,
-        )
-        if not hasattr(model, "save_own_variables"):
-            raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
-        load_into(model, archive, compiled=compile)
+        with archive.weights() as file:
+            groups = hdf5.read_groups(file, archive.where(WEIGHTS))
+            if not compile:
+                groups = {k: g for k, g in groups.items() if not k.startswith("optimizer/")}
+            with limited_weights(SLACK + elements_in(groups)):
+                model = restore(
+                    lambda: registry.deserialize_keras_object(
+                        config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
+                    ),
+                    where,
+                )
+            if not hasattr(model, "save_own_variables"):
+                raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
+            put_weights(model, groups, archive.where(WEIGHTS))
     return model
 
 
@@ -276,12 +282,9 @@ def load_into(
     archive: Archive,
     skip_mismatch: bool = False,
     by: str | None = None,
-    compiled: bool = True,
 ) -> None:
     """Put an archive's weights into a model."""
     where = archive.where(WEIGHTS)
     with archive.weights() as file:
-        groups: Groups = hdf5.read_groups(file, where)
-        if not compiled:
-            groups = {k: g for k, g in groups.items() if not k.startswith("optimizer/")}
+        groups = hdf5.read_groups(file, where)
         put_weights(model, groups, where, skip_mismatch, by)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from kerasish import registry
+from kerasish.engine.layer import limited_weights
 from kerasish.saving import hdf5
 from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
 from kerasish.saving.match import Misfit, Plan
-from kerasish.saving.source import Entry
+from kerasish.saving.source import SLACK, Entry
 
 TOP = "top_level_model_weights"
 
@@ -91,12 +93,15 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
             raise ValueError(f"{path}: holds no model_config; weights alone go to load_weights.")
         where = f"{path}: model_config"
         config = modern(read_json(text, where), _is_old(file, path))
-        model = restore(
-            lambda: registry.deserialize_keras_object(
-                config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
-            ),
-            where,
-        )
+        stored = _stored(_root(file, path), path)
+        elements = sum(math.prod(e.shape) for entries in stored.values() for e in entries)
+        with limited_weights(SLACK + elements):
+            model = restore(
+                lambda: registry.deserialize_keras_object(
+                    config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
+                ),
+                where,
+            )
         if not hasattr(model, "layers"):
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
         plan = _plan(model, _root(file, path), path, None)
@@ -161,15 +166,21 @@ def _plan(model: Any, root: Any, path: str, by: str | None) -> Plan:
         return _compare(model, root, path, by)
 
 
+def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
+    """Return the arrays of each layer that has any, in the file's order."""
+    with hdf5.clear_errors(path):
+        for _ in hdf5.members(root, path):
+            continue  # links elsewhere are refused, used or not
+        names = hdf5.get_names(root, "layer_names", path)
+        if names is None:
+            raise ValueError(f"{path}: holds no layer_names; not a Keras file.")
+        found = {name: _entries(root, name, path) for name in names}
+    return {name: entries for name, entries in found.items() if entries}
+
+
 def _compare(model: Any, root: Any, path: str, by: str | None) -> Plan:
     plan = Plan(path)
-    for _ in hdf5.members(root, path):
-        continue  # links elsewhere are refused, used or not
-    names = hdf5.get_names(root, "layer_names", path)
-    if names is None:
-        raise ValueError(f"{path}: holds no layer_names; not a Keras file.")
-    stored = {name: _entries(root, name, path) for name in names}
-    stored = {name: entries for name, entries in stored.items() if entries}
+    stored = _stored(root, path)
     layers = [layer for layer in _layers(model) if layer.weights]
     if by == "name":
         for layer in layers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,14 @@ class Group(Mapping[str, Any]):
 
 
 Groups = dict[str, Group]
+
+# Elements that a model may have beside those in its file: parts that files leave out are small.
+SLACK = 2**22
+
+
+def elements_in(groups: Groups) -> int:
+    """Return the number of elements of all arrays."""
+    return sum(math.prod(e.shape) for g in groups.values() for e in g.entries.values())
 
 
 def as_dtype(array: Any, dtype: str) -> Any:
