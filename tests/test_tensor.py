@@ -48,7 +48,7 @@ def test_lists_of_tensors_are_stacked():
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
-@pytest.mark.parametrize("bad", ["text", object(), ["a"]], ids=str)
+@pytest.mark.parametrize("bad", ["text", pytest.param(object(), id="object"), ["a"]], ids=str)
 def test_what_is_no_number_raises(bad):
     with pytest.raises(DTypeError):
         Tensor(bad)

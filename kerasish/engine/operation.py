@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kerasish import registry, tree
-from kerasish.naming import name_for
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
+from kerasish.naming import name_for
+from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op, Spec
-from kerasish.tensor import Operators
 
 
 class KerasHistory(NamedTuple):

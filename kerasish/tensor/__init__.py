@@ -1,0 +1,24 @@
+"""Tensors and variables, what converts to them, and what is recorded of them."""
+
+from kerasish.scopes import Scope as Scope
+from kerasish.scopes import autocast as autocast
+from kerasish.scopes import current_path as current_path
+from kerasish.scopes import current_scope as current_scope
+from kerasish.scopes import name_scope as name_scope
+from kerasish.scopes import using_scope as using_scope
+from kerasish.tensor.arguments import prepare as prepare
+from kerasish.tensor.arguments import record as record
+from kerasish.tensor.handle import Key as Key
+from kerasish.tensor.handle import Record as Record
+from kerasish.tensor.handle import Tensor as Tensor
+from kerasish.tensor.handle import _reverse as _reverse
+from kerasish.tensor.handle import _serials as _serials
+from kerasish.tensor.handle import concrete as concrete
+from kerasish.tensor.handle import convert as convert
+from kerasish.tensor.handle import is_traced as is_traced
+from kerasish.tensor.handle import no_gradient as no_gradient
+from kerasish.tensor.handle import recording as recording
+from kerasish.tensor.handle import scalar as scalar
+from kerasish.tensor.handle import to_numpy as to_numpy
+from kerasish.tensor.handle import wrap as wrap
+from kerasish.tensor.variable import Variable as Variable

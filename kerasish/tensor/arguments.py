@@ -1,0 +1,138 @@
+"""An op's call made ready: inputs as tensors of fitting dtypes, canonical attributes, records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import config, ops
+from kerasish.ops import dtypes
+from kerasish.ops.op import Op
+from kerasish.tensor.handle import (
+    _FLOATS,
+    _REALS,
+    _SCALARS,
+    Record,
+    Tensor,
+    convert,
+    scalar,
+)
+from kerasish.tensor.lending import _lock
+
+
+def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], Any]:
+    """Return an op's inputs as tensors of fitting dtypes, and its attributes in canonical form."""
+    tensors: Sequence[Tensor]
+    if op.promote is None:
+        if len(args) == 1 and type(args[0]) is Tensor:
+            tensors = args
+        else:
+            tensors = [a if type(a) is Tensor else convert(a) for a in args]
+    elif not op.promoted and _is_ready(args):
+        tensors = args
+    else:
+        tensors = _promote(op, args)
+    if op.canonical is not None:
+        attrs = _canonical(op, tensors, attrs)
+    return tensors, attrs
+
+
+_canonicals: dict[Any, dict[str, Any]] = {}
+
+
+def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes in canonical form; those met before for such shapes are kept."""
+    if len(tensors) == 1:
+        shapes: Any = tensors[0].value.shape
+    else:
+        shapes = tuple([t.value.shape for t in tensors])
+    # 1, 1.0 and True are equal, but not the same attribute: their types are part of the key.
+    values = attrs.values()
+    key: Any = (op, shapes, *values, *map(type, values))
+    if "dtype" in attrs:
+        # None and "float" stand for the default float, which may change.
+        key = (config.floatx(), key)
+    try:
+        found = _canonicals.get(key)
+    except TypeError:
+        # An attribute without a hash, such as a list.
+        return op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+    if found is None:
+        found = op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+        if len(_canonicals) >= 4096:
+            _canonicals.clear()
+        _canonicals[key] = found
+    return found.copy()
+
+
+_constant_tensors: dict[Any, Tensor] = {}
+
+
+def _constant(value: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
+    key = (value, like.value.dtype)
+    found = _constant_tensors.get(key)
+    if found is None or value == 0:  # 0.0 and -0.0 are equal
+        found = scalar(value, like.dtype)
+        if len(_constant_tensors) >= 2000:
+            _constant_tensors.clear()
+        _constant_tensors[key] = found
+    return found
+
+
+def _is_ready(args: Sequence[Any]) -> bool:
+    """Return whether all are tensors of one floating dtype: nothing to promote."""
+    dtype = None
+    for a in args:
+        if type(a) is not Tensor:
+            return False
+        own = a.value.dtype
+        if dtype is None:
+            dtype = own
+        elif own is not dtype and own != dtype:
+            return False
+    return dtype in _FLOATS
+
+
+def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
+    first = op.promoted
+    if len(args) == 2 and not first:
+        a, b = args
+        if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
+            return a, _constant(b, a)
+        if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
+            return _constant(a, b), b
+    kinds: list[str] = []
+    waiting: list[Any] = []
+    for i, a in enumerate(args):
+        if type(a) in _SCALARS and i >= first:
+            kinds.append("bool" if type(a) is bool else type(a).__name__)
+        else:
+            a = a if type(a) is Tensor else convert(a)
+            if i >= first:
+                kinds.append(a.dtype)
+        waiting.append(a)
+    dtype = dtypes.join_kinds(kinds)
+    if op.promote == "float":
+        dtype = dtypes.to_inexact(dtype)
+    elif op.promote == "number" and dtype == "bool":
+        dtype = "int32"
+    result: list[Tensor] = []
+    for i, a in enumerate(waiting):
+        if type(a) is not Tensor:
+            result.append(scalar(a, dtype))
+        elif i >= first and a.dtype != dtype:
+            result.append(ops.cast(a, dtype))
+        else:
+            result.append(a)
+    return result
+
+
+def record(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any) -> None:
+    """Give the tensors `results` their maker, so that gradients can flow to `inputs`."""
+    maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
+    for t in inputs:
+        if t.source is not None:
+            _lock(maker, t.source)
+    for index, r in enumerate(results):
+        r.maker, r.index, r.tracked = maker, index, True

@@ -1,0 +1,430 @@
+"""The user's handle: a tensor, which is an array or a value of a trace; what converts to one.
+
+A tensor that depends on something whose gradient may be asked for carries its `maker`, the record
+that the reverse pass walks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, ops
+from kerasish.errors import DTypeError, ShapeError, TraceError
+from kerasish.operators import Operators
+from kerasish.ops import dtypes
+from kerasish.ops.op import SymbolicArgument
+from kerasish.tensor.lending import _locked
+
+_serials = itertools.count()
+
+
+class Record:
+    """How a tensor was made: op, inputs, attributes, results; the reverse pass reads it."""
+
+    __slots__ = ("attrs", "inputs", "op", "results", "serial", "locks", "__weakref__")
+
+    def __init__(self, op: Any, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any):
+        self.op, self.inputs, self.attrs, self.results = op, inputs, attrs, results
+        self.serial = next(_serials)
+        self.locks: Any = None
+
+
+class Key:
+    """Names a leaf through all its values; knows the tensor or variable that it belongs to."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = weakref.ref(owner)
+
+
+class _Recording(threading.local):
+    on = True  # whether makers are kept
+    depth = 0  # how many derivatives are being taken: a reverse pass inside one is recorded
+
+
+recording = _Recording()
+
+
+@contextmanager
+def no_gradient() -> Iterator[None]:
+    """Keep no records inside the `with` block: nothing there can be differentiated."""
+    before, recording.on = recording.on, False
+    try:
+        yield
+    finally:
+        recording.on = before
+
+
+class Tensor(Operators):
+    """An n-dimensional array of numbers of one dtype.
+
+    Args:
+        value: an array, a nested list of numbers, or a number.
+        dtype: the dtype's name; None keeps the array's (Python floats become `floatx()`).
+        requires_grad: whether `backward()` leaves its derivative in `.grad`.
+
+    Example:
+        >>> x = Tensor(3.0, requires_grad=True)
+        >>> y = x**2 + x
+        >>> y.backward()
+        >>> float(x.grad)
+        7.0
+    """
+
+    __slots__ = (
+        "value", "maker", "index", "tracked", "key", "grad", "source", "_keras_mask", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:
+        made = convert(value, dtype)
+        self.value = made.value
+        self.maker: Record | None = None
+        self.index = 0
+        self.key: Any = None
+        self.grad: Tensor | None = None
+        self.source = made.source
+        self.tracked = False
+        if requires_grad:
+            self.require_grad()
+
+    # --- what it is -------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return self.value.shape  # type: ignore[no-any-return]
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        dtype = self.value.dtype
+        return dtype if type(dtype) is str else dtypes.name_of(dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.value.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for s in self.value.shape:
+            count *= s
+        return count
+
+    @property
+    def device(self) -> str:
+        """Where the numbers lie: "cpu" or "gpu:0" and so on."""
+        device = getattr(self.value, "device", None)
+        number = getattr(device, "id", None)
+        return "cpu" if number is None else f"gpu:{number}"
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient may flow to this tensor."""
+        return self.tracked
+
+    def require_grad(self) -> Tensor:
+        """Let `backward()` leave the derivative by this tensor in its `.grad`; return it."""
+        if not dtypes.is_inexact(self.dtype):
+            raise DTypeError(f"Only floating tensors have gradients, this one is {self.dtype}.")
+        self.tracked = True
+        self.key = self.key or Key(self)
+        return self
+
+    # --- out to NumPy -----------------------------------------------------------------------
+
+    def numpy(self) -> Any:
+        """Return the numbers as a NumPy array, read-only and without a copy where it can be."""
+        return to_numpy(self)
+
+    def item(self) -> Any:
+        """Return the single element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"item() needs one element, the shape is {self.shape}.")
+        return self.numpy().reshape(()).item()
+
+    def tolist(self) -> Any:
+        """Return the numbers as nested lists."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"A tensor of {self.dtype} cannot be seen as {dtype} uncopied.")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        value = concrete(self)
+        if isinstance(value, np.generic):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            # NumPy hands out no read-only DLPack: a copy keeps tensors immutable.
+            value = value.copy()
+        return value.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        value = concrete(self)
+        return np.asarray(value).__dlpack_device__() if isinstance(value, np.generic) else (
+            value.__dlpack_device__()
+        )  # fmt: skip
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if not dtypes.is_integer(self.dtype):
+            raise TypeError(f"Only integer tensors serve as an index, this one is {self.dtype}.")
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("A tensor without axes has no length.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def __repr__(self) -> str:
+        if is_traced(self):
+            return f"<Tensor {self.dtype}{list(self.shape)} of a trace>"
+        text = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
+        return f"Tensor({text}, shape={self.shape}, dtype={self.dtype})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return Tensor, (np.array(self.numpy()),)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return Tensor(np.array(self.numpy()))
+
+    def to(self, device: str) -> Tensor:
+        """Return this tensor on `device`: "cpu", "gpu" or "gpu:1".
+
+        Raises:
+            RuntimeError: CuPy, or the device, is not there.
+        """
+        kind, _, number = device.partition(":")
+        if kind == "cpu":
+            return wrap(to_numpy(self))
+        if kind not in ("gpu", "cuda"):
+            raise ValueError(f"to: a device is 'cpu', 'gpu' or 'gpu:0', got {device!r}.")
+        try:
+            import cupy
+
+            with cupy.cuda.Device(int(number or 0)):
+                return wrap(cupy.asarray(concrete(self)))
+        except Exception as error:
+            raise RuntimeError(f"to: the device {device!r} cannot be used: {error}") from error
+
+    # --- derivatives ------------------------------------------------------------------------
+
+    def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
+        """Add the derivatives of this tensor to the `.grad` of all it depends on.
+
+        Args:
+            gradient: the derivative of what is wanted by this tensor; may be left out (1) for a
+                tensor of one element.
+            create_graph: keep records of the reverse pass, so that `.grad` has derivatives too.
+        """
+        _reverse[0](self, gradient, create_graph)
+
+    def detach(self) -> Tensor:
+        """Return the same numbers cut off from what they depend on."""
+        return wrap(self.value)
+
+
+# The reverse pass lives in a room above and registers itself.
+_reverse: list[Any] = []
+
+
+def wrap(value: Any) -> Tensor:
+    """Return a tensor around a value that is one already (an array, or a value of a trace)."""
+    t = Tensor.__new__(Tensor)
+    t.value = value
+    t.maker = t.key = t.grad = t.source = None
+    t.index = 0
+    t.tracked = False
+    return t
+
+
+def is_traced(x: Tensor) -> bool:
+    """Return whether x is a value of a trace: it has a shape and a dtype but no numbers yet."""
+    return type(x.value.dtype) is str
+
+
+def concrete(x: Tensor) -> Any:
+    """Return x's array.
+
+    Raises:
+        TraceError: x belongs to a trace and has no numbers.
+    """
+    value = x.value
+    if type(value.dtype) is str:
+        raise TraceError(
+            f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value"
+            f"{_caller()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, "
+            "ops.where, ops.while_loop or ops.scan, or compile the model with run_eagerly=True."
+        )
+    return value
+
+
+def _caller() -> str:
+    """Return " at file:line" of the innermost frame that is not kerasish's own."""
+    own = str(Path(__file__).parent)
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+    return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def to_numpy(x: Any) -> Any:
+    """Return `x` (a tensor, a variable or what NumPy takes) as a NumPy array."""
+    if isinstance(x, Holder):
+        x = x.value
+    if not isinstance(x, Tensor):
+        return np.asarray(x)
+    value = concrete(x)
+    if type(value) is np.ndarray:
+        if value.flags.writeable:
+            value = value.view()
+            value.flags.writeable = False
+        return value
+    return value.get() if hasattr(value, "get") else np.asarray(value)
+
+
+class Holder(Operators):
+    """Something that holds a tensor as its `value`: a variable."""
+
+    value: Any
+
+
+# --- from Python and NumPy -------------------------------------------------------------------
+
+
+_SCALARS = (bool, int, float, complex)
+_REALS = (int, float)
+_FLOATS = {np.dtype(n) for n in ("float16", "float32", "float64")} | {*dtypes.FLOATS}
+_constants: dict[Any, Any] = {}
+
+
+def scalar(value: Any, dtype: str) -> Tensor:
+    """Return a tensor without axes; the array of a number met often is kept."""
+    key = (value, type(value), dtype, str(value) if value == 0 else None)
+    array = _constants.get(key)
+    if array is None:
+        if dtypes.is_integer(dtype) and isinstance(value, float) and value != int(value):
+            raise DTypeError(f"The number {value} does not fit into {dtype}.")
+        with np.errstate(over="ignore"):
+            array = np.asarray(value).astype(dtypes.array_dtype(dtype))
+        array.flags.writeable = False
+        if len(_constants) > 2000:
+            _constants.clear()
+        _constants[key] = array
+    return wrap(array)
+
+
+def convert(x: Any, dtype: str | None = None) -> Tensor:
+    """Return `x` (tensor, variable, array, list, number) as a tensor, copied only if it must be."""
+    name = None if dtype is None else dtypes.name_of(dtype)
+    if isinstance(x, Holder):
+        x = x.value
+    if isinstance(x, Tensor):
+        return x if name is None or x.dtype == name else ops.cast(x, name)
+    if type(x) in _SCALARS:
+        if name is None:
+            name = _scalar_dtype(x)
+        return scalar(x, name)
+    if hasattr(type(x), "__kerasish_function__"):
+        raise SymbolicArgument(x)
+    return _convert_array(x, name)
+
+
+def _scalar_dtype(x: Any) -> str:
+    if type(x) is bool:
+        return "bool"
+    if type(x) is int:
+        return "int32" if -(2**31) <= x < 2**31 else "int64"
+    return config.floatx() if type(x) is float else "complex64"
+
+
+def _convert_array(x: Any, name: str | None) -> Tensor:
+    foreign = x
+    if isinstance(x, (list, tuple)):
+        array, name = _convert_list(x, name)
+        if isinstance(array, Tensor):
+            return array if name is None else convert(array, name)
+        foreign = None
+    elif hasattr(x, "__cuda_array_interface__") or isinstance(x, (np.ndarray, np.generic)):
+        array = x
+    elif hasattr(x, "__array__"):
+        array = np.asarray(x)
+    elif hasattr(x, "__dlpack__"):
+        array = np.from_dlpack(x)
+    else:
+        array, foreign = np.asarray(x), None
+    if array.dtype.kind in "OUSV" and "bfloat16" not in str(array.dtype):
+        raise DTypeError(
+            f"Expected numbers, got {type(x).__name__} with dtype {array.dtype}: {str(x)[:60]}"
+        )
+    if name is not None and array.dtype != dtypes.array_dtype(name):
+        array, foreign = array.astype(dtypes.array_dtype(name)), None
+    dtypes.name_of(array.dtype)
+    made = wrap(array)
+    if isinstance(foreign, np.ndarray) and (foreign.flags.writeable or id(foreign) in _locked):
+        made.source = foreign
+    return made
+
+
+def _convert_list(x: Any, name: str | None) -> tuple[Any, str | None]:
+    leaves = _leaves(x)
+    for leaf in leaves:
+        if hasattr(type(leaf), "__kerasish_function__"):
+            raise SymbolicArgument(leaf)
+    if any(isinstance(leaf, (Tensor, Holder)) for leaf in leaves):
+        return ops.stack([convert(part, name) for part in x]), name
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ShapeError(f"Lists of unequal length make no tensor: {error}") from None
+    if name is None and not any(hasattr(leaf, "dtype") for leaf in leaves):
+        # Python numbers: the default float, 32-bit integers.
+        if array.dtype.kind == "f":
+            name = config.floatx()
+        elif array.dtype == np.int64 and (not array.size or abs(array).max() < 2**31):
+            name = "int32"
+    return array, name
+
+
+def _leaves(x: Any) -> list[Any]:
+    if isinstance(x, (list, tuple)):
+        return [leaf for part in x for leaf in _leaves(part)]
+    return [x]

@@ -1,0 +1,284 @@
+"""Variables: named tensors that can be assigned, with a home for compiled steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, ops
+from kerasish.errors import ShapeError, TraceError
+from kerasish.ops import dtypes
+from kerasish.ops.op import using_engine
+from kerasish.scopes import _autocast, _names, _scopes, autocast, using_scope
+from kerasish.tensor.handle import (
+    Holder,
+    Key,
+    Tensor,
+    _serials,
+    convert,
+    is_traced,
+    no_gradient,
+    to_numpy,
+    wrap,
+)
+
+
+class Variable(Holder):
+    """A named tensor that can be assigned: weights, optimizer slots, counters, seeds.
+
+    Args:
+        initializer: a function (shape, dtype=...) -> array or tensor, or the first value itself.
+        shape: the shape, when an initializer function is given.
+        dtype: the dtype's name; None: the value's, or `floatx()`.
+        trainable: whether training changes it.
+        autocast: whether layers of lower precision read it in their compute dtype.
+        aggregation, synchronization, layout: kept for Keras's sake.
+        name: the last part of its path.
+
+    Example:
+        >>> v = Variable([1.0, 2.0], name="v")
+        >>> _ = v.assign_add([1.0, 1.0])
+        >>> v.numpy().tolist()
+        [2.0, 3.0]
+    """
+
+    __array_priority__ = 1000.0
+
+    def __init__(
+        self,
+        initializer: Any,
+        shape: Any = None,
+        dtype: str | None = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        aggregation: str = "none",
+        synchronization: str = "auto",
+        name: str | None = None,
+        layout: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs:
+            raise TypeError(f"Variable() got an unexpected argument {next(iter(kwargs))!r}.")
+        self.name = name or f"variable_{next(_serials)}"
+        if "/" in self.name:
+            raise ValueError(f"A variable's name has no '/', got {self.name!r}.")
+        self.path = "/".join([*_names.stack, self.name])
+        self.autocast, self.aggregation = bool(autocast), aggregation
+        self.synchronization = synchronization
+        self._layout = layout
+        self._trainable = self._starts_trainable = bool(trainable)
+        self._home: Any = None
+        self.constraint: Any = None
+        self.regularizer: Any = None
+        self.overwrite_with_gradient = False
+        self._key = Key(self)
+        with using_scope(None), no_gradient(), using_engine(None):
+            self._set(_own(_first_value(initializer, shape, dtype), self.name))
+
+    def _set(self, tensor: Tensor) -> None:
+        leaf = wrap(tensor.value)
+        leaf.key = self._key
+        leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
+        self._leaf = leaf
+
+    # A compiled step keeps the value at a fixed address, its home, and writes there. Tensors
+    # handed out are snapshots, taken when somebody asks.
+
+    @property
+    def _leaf(self) -> Tensor:
+        leaf = self._current
+        if leaf is None:
+            leaf = wrap(self._home.array.copy())
+            leaf.key = self._key
+            leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
+            self._current = leaf
+        return leaf
+
+    @_leaf.setter
+    def _leaf(self, leaf: Tensor) -> None:
+        self._current = leaf
+        self._at_home = False
+
+    def _settle(self, make_home: Any) -> None:
+        """Give the variable a home if it has none."""
+        if self._home is None:
+            self._home = make_home(self)
+            self._at_home = False
+
+    def _go_home(self) -> None:
+        """Copy the present value into the home."""
+        np.copyto(self._home.array, to_numpy(self._leaf))
+        self._at_home = True
+
+    def _moved(self) -> None:
+        """Note that a compiled step has written into the home."""
+        self._current = None
+        self._at_home = True
+
+    @property
+    def value(self) -> Any:
+        """The present value, a tensor."""
+        scope = _scopes.top
+        value = self._leaf if scope is None else scope.read(self)
+        dtype = _autocast.dtype
+        if dtype is not None and self.autocast and dtype != value.dtype:
+            return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
+        return value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes; fixed for life."""
+        return self._leaf.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name; fixed for life. Inside an autocast block, what is read there."""
+        dtype = self._leaf.dtype
+        cast = _autocast.dtype
+        return cast if cast and self.autocast and dtypes.is_float(dtype) else dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._leaf.shape)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes it."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        self._leaf.tracked = self._trainable and dtypes.is_inexact(self._leaf.dtype)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The derivative that `backward()` left here, or None."""
+        return self._grad if hasattr(self, "_grad") else None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+
+    def assign(self, value: Any) -> Any:
+        """Set the value; its shape must be the variable's. Return the new value."""
+        own = self._leaf
+        if not isinstance(value, (Tensor, Variable)):
+            # The user's array stays the user's: later changes to it must not reach us.
+            value = np.array(value)
+        with autocast(None):
+            new = convert(value, own.dtype)
+        if new.shape != own.shape:
+            raise ShapeError(
+                f"Variable {self.path!r}: the shape is {own.shape}, cannot assign {new.shape}."
+            )
+        scope = _scopes.top
+        if scope is not None:
+            scope.write(self, new)
+        elif is_traced(new):
+            raise TraceError(f"Variable {self.path!r}: a traced value was assigned outside.")
+        else:
+            self._set(new)
+        return self.value
+
+    def assign_add(self, value: Any) -> Any:
+        """Add `value`; return the new value."""
+        with autocast(None):
+            return self.assign(ops.add(self.value, value))
+
+    def assign_sub(self, value: Any) -> Any:
+        """Subtract `value`; return the new value."""
+        with autocast(None):
+            return self.assign(ops.subtract(self.value, value))
+
+    def numpy(self) -> Any:
+        """Return the value as a NumPy array (read-only)."""
+        return to_numpy(self.value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.value.__array__(dtype, copy)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
+            f"value={self._leaf.numpy() if self._leaf.size < 20 else '...'}>"
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: Any) -> Any:
+        return ops.equal(self, other)
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        new = Variable.__new__(Variable)
+        memo[id(self)] = new
+        state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
+        new.__dict__.update(state)
+        new._key, new._home = Key(new), None
+        new._set(self._leaf)
+        return new
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
+        return {**state, "_array": np.array(self._leaf.numpy())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        array = state.pop("_array")
+        self.__dict__.update(state)
+        self._key, self._home = Key(self), None
+        self._set(wrap(array))
+
+    def __getattr__(self, name: str) -> Any:
+        # What a tensor does (reshape, sum, T, ...), a variable does by its value.
+        if name.startswith("_") or name not in _TENSOR_METHODS:
+            raise AttributeError(f"Variable has no attribute {name!r}.")
+        return getattr(self.value, name)
+
+
+_OWN_STATE = {"_current", "_home", "_at_home", "_key", "_grad"}  # not copied, not pickled
+_TENSOR_METHODS = {
+    "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
+    "sum", "mean", "max", "min", "requires_grad",
+}  # fmt: skip
+
+
+def _forward(name: str) -> Any:
+    method = getattr(Tensor, name)
+
+    def operator(self: Variable, *args: Any) -> Any:
+        return method(self.value, *args)
+
+    operator.__name__ = name
+    return operator
+
+
+for _name in "float int index bool len iter dlpack dlpack_device format complex".split():
+    setattr(Variable, f"__{_name}__", _forward(f"__{_name}__"))
+
+
+def _first_value(initializer: Any, shape: Any, dtype: str | None) -> Tensor:
+    if callable(initializer) and not hasattr(initializer, "__array__"):
+        if shape is None:
+            raise ValueError("Variable: an initializer function needs a shape.")
+        made = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
+        return convert(made, dtype or None)
+    value = convert(initializer, dtype)
+    if shape is not None and tuple(shape) != value.shape:
+        raise ShapeError(f"Variable: shape {tuple(shape)} given, the value has {value.shape}.")
+    if dtype is None and value.dtype == "float64" and not hasattr(initializer, "dtype"):
+        value = convert(value, config.floatx())
+    return value
+
+
+def _own(tensor: Tensor, name: str) -> Tensor:
+    if is_traced(tensor):
+        raise TraceError(
+            f"Variable {name!r} is made while a step is traced; make it in build() or __init__()."
+        )
+    value = tensor.value
+    if tensor.source is not None or not hasattr(value, "flags") or not value.flags.owndata:
+        value = value.copy() if hasattr(value, "copy") else np.asarray(value)
+    return wrap(np.asarray(value) if isinstance(value, np.generic) else value)
