@@ -24,7 +24,8 @@ def circle(
     """Return log(1 + sum_n exp(gamma a_n (s_n - m)) * sum_p exp(-gamma a_p (s_p - 1 + m))).
 
     s_p and s_n are the similarities to references of the same class and of others, held at most
-    1; a_p = max(1 + m - s_p, 0) and a_n = max(m + s_n, 0).
+    1; a_p = max(1 + m - s_p, 0) and a_n = max(m + s_n, 0). An embedding whose class no reference
+    has does not count in means.
 
     Args:
         y_true: classes.
@@ -60,11 +61,13 @@ def circle(
     if remove_diagonal:
         itself = ops.eye(y_pred.shape[0], references.shape[0], dtype="bool")
         same = ops.logical_and(same, ops.logical_not(itself))
-    pull = ops.stop_gradient(ops.relu(ops.subtract(1.0 + margin, similar)))
-    push = ops.stop_gradient(ops.relu(ops.add(similar, margin)))
+    pull = ops.relu(ops.subtract(1.0 + margin, similar))
+    push = ops.relu(ops.add(similar, margin))
     near = ops.multiply(ops.multiply(pull, ops.subtract(similar, 1.0 - margin)), -float(gamma))
     far = ops.multiply(ops.multiply(push, ops.subtract(similar, margin)), float(gamma))
-    return ops.softplus(ops.add(_logsumexp(near, same), _logsumexp(far, others)))
+    values = ops.softplus(ops.add(_logsumexp(near, same), _logsumexp(far, others)))
+    values._keras_mask = ops.any(same, 1)
+    return values
 
 
 def _labels(y: Any) -> Any:

@@ -71,7 +71,8 @@ def categorical_focal_crossentropy(
         alpha: one weight, or one a class.
         gamma: how fast well predicted samples lose weight, >= 0.
         from_logits: whether `y_pred` is logits.
-        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / classes.
+        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / k, k being the size
+            of the last axis (as in Keras, whatever `axis` is).
         axis: the axis of the classes.
 
     Shape: (..., classes), (..., classes) -> (...)
@@ -83,7 +84,7 @@ def categorical_focal_crossentropy(
         True
     """
     y_true, y_pred = pair(y_true, y_pred, "categorical_focal_crossentropy")
-    y_true = smooth(y_true, label_smoothing, y_true.shape[axis] if y_true.shape else 1)
+    y_true = smooth(y_true, label_smoothing, y_true.shape[-1] if y_true.shape else 1)
     if from_logits:
         p = ops.softmax(y_pred, axis)
     else:

@@ -86,12 +86,16 @@ class Loss:
 def _as_dtype(structure: Any, dtype: str) -> Any:
     if type(structure) is Tensor and structure.dtype == dtype:
         return structure
-    if isinstance(structure, (dict, list, tuple)):
-        # A list of numbers is one tensor; a list of tensors is the parts of several outputs.
-        leaves = tree.flatten(structure)
-        if isinstance(structure, dict) or any(hasattr(x, "shape") for x in leaves):
-            return tree.map_structure(lambda x: ops.convert_to_tensor(x, dtype), structure)
+    if isinstance(structure, dict):
+        return type(structure)((k, _as_dtype(v, dtype)) for k, v in structure.items())
+    if isinstance(structure, (list, tuple)) and _holds_arrays(structure):
+        return type(structure)([_as_dtype(v, dtype) for v in structure])
     return ops.convert_to_tensor(structure, dtype)
+
+
+def _holds_arrays(structure: Any) -> bool:
+    """Return whether a list is one of several outputs' parts; one of numbers is a tensor itself."""
+    return any(hasattr(x, "shape") for x in tree.flatten(structure))
 
 
 class LossFunction(Loss):

@@ -38,13 +38,15 @@ def tversky(
     beta: float = 0.5,
     axis: int | Sequence[int] | None = None,
 ) -> Any:
-    """Return 1 - c / (c + alpha * false positives + beta * false negatives), c = sum(t * p).
+    """Return 1 - c / (c + alpha * false negatives + beta * false positives), c = sum(t * p).
+
+    Alpha and beta stand where Keras's numbers have them, the other way round than in the paper.
 
     Args:
         y_true: t, in [0, 1].
         y_pred: p, in [0, 1].
-        alpha: what false positives, sum((1 - t) * p), cost, >= 0.
-        beta: what false negatives, sum(t * (1 - p)), cost, >= 0.
+        alpha: what false negatives, sum(t * (1 - p)), cost, >= 0.
+        beta: what false positives, sum((1 - t) * p), cost, >= 0.
         axis: the axes of the sums; None: all.
 
     Source: Salehi et al., Tversky loss function for image segmentation, 2017.
@@ -58,7 +60,7 @@ def tversky(
     common = ops.sum(ops.multiply(y_true, y_pred), axes)
     positives = ops.sum(ops.multiply(ops.subtract(1.0, y_true), y_pred), axes)
     negatives = ops.sum(ops.multiply(y_true, ops.subtract(1.0, y_pred)), axes)
-    missed = ops.add(ops.multiply(positives, alpha), ops.multiply(negatives, beta))
+    missed = ops.add(ops.multiply(negatives, alpha), ops.multiply(positives, beta))
     whole = ops.add(ops.add(common, missed), config.epsilon())
     return ops.subtract(1.0, ops.divide(common, whole))
 
@@ -91,10 +93,10 @@ class Dice(LossFunction):
 
 
 class Tversky(LossFunction):
-    """1 - c / (c + alpha * false positives + beta * false negatives), c = sum(t * p).
+    """1 - c / (c + alpha * false negatives + beta * false positives), c = sum(t * p).
 
     Args:
-        alpha, beta: what false positives and false negatives cost, >= 0.
+        alpha, beta: what false negatives and false positives cost, >= 0; see `tversky`.
         axis: the axes of the sums; None: all.
 
     Source: Salehi et al., Tversky loss function for image segmentation, 2017.

@@ -66,7 +66,8 @@ def categorical_crossentropy(
         y_true: t, one-hot or a distribution.
         y_pred: p (scaled to sum to 1), or logits.
         from_logits: whether `y_pred` is logits.
-        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / classes.
+        label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / k, k being the size
+            of the last axis (as in Keras, whatever `axis` is).
         axis: the axis of the classes.
 
     Shape: (..., classes), (..., classes) -> (...)
@@ -77,7 +78,7 @@ def categorical_crossentropy(
     """
     y_pred = as_float(y_pred)
     y_true = ops.convert_to_tensor(y_true, y_pred.dtype)
-    y_true = smooth(y_true, label_smoothing, y_true.shape[axis] if y_true.shape else 1)
+    y_true = smooth(y_true, label_smoothing, y_true.shape[-1] if y_true.shape else 1)
     return ops.categorical_crossentropy(y_true, y_pred, from_logits, axis)
 
 

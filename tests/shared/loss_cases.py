@@ -65,6 +65,8 @@ LOSSES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("CategoricalCrossentropy", {"from_logits": True}, ("onehot logits",)),
     ("CategoricalCrossentropy", {"label_smoothing": 0.2}, ("onehot",)),
     ("CategoricalCrossentropy", {"axis": 1}, ("onehot 3d",)),
+    ("CategoricalCrossentropy", {"axis": 1, "label_smoothing": 0.1}, ("onehot 3d",)),
+    ("CategoricalFocalCrossentropy", {"axis": 1, "label_smoothing": 0.1}, ("onehot 3d",)),
     ("CategoricalFocalCrossentropy", {}, ("onehot", "onehot 3d")),
     (
         "CategoricalFocalCrossentropy",
