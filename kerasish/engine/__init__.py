@@ -5,7 +5,6 @@ from kerasish.engine.functional import Input as Input
 from kerasish.engine.functional import InputLayer as InputLayer
 from kerasish.engine.input_spec import InputSpec as InputSpec
 from kerasish.engine.layer import Layer as Layer
-from kerasish.engine.layer import StatelessScope as StatelessScope
 from kerasish.engine.model import Functional as Functional
 from kerasish.engine.model import Model as Model
 from kerasish.engine.model import clone_model as clone_model
@@ -13,3 +12,4 @@ from kerasish.engine.operation import KerasTensor as KerasTensor
 from kerasish.engine.operation import Operation as Operation
 from kerasish.engine.operation import is_keras_tensor as is_keras_tensor
 from kerasish.engine.sequential import Sequential as Sequential
+from kerasish.engine.stateless import StatelessScope as StatelessScope

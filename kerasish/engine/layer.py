@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from kerasish import (
-    constraints,
     dtype_policies,
-    initializers,
     ops,
     registry,
     regularizers,
@@ -23,7 +18,19 @@ from kerasish import (
 )
 from kerasish.engine.call import CallParts, context, read_call, serials
 from kerasish.engine.input_spec import check_input
-from kerasish.naming import name_for
+from kerasish.engine.layer_arguments import (
+    _BASE_ARGUMENTS,
+    _bind,
+    _is_array,
+    _is_part_array,
+    _is_plain_tensor,
+    _legacy_shape,
+    _masks_of,
+    _shapes_of,
+    _to_spec,
+    _tuples,
+)
+from kerasish.engine.layer_weights import Weighted
 from kerasish.engine.operation import (
     KerasTensor,
     Node,
@@ -32,60 +39,27 @@ from kerasish.engine.operation import (
     from_specs,
     to_specs,
 )
-from kerasish.errors import ShapeError
+from kerasish.engine.stateless import StatelessScope
 from kerasish.graph.abstract import infer
 from kerasish.metrics.metric import Metric
+from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.op import Spec
 from kerasish.random import SeedGenerator
 from kerasish.tensor import (
-    Scope,
     Tensor,
     Variable,
     autocast,
     convert,
     current_path,
     name_scope,
-    to_numpy,
-    using_scope,
 )
 
-_BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")
 # Attributes in which no parts of a layer are looked for.
 _NOT_PARTS = {
     "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
     "_compile_arguments",
 }  # fmt: skip
-
-
-class _Allowance(threading.local):
-    left: int | None = None
-
-
-_allowance = _Allowance()
-
-
-@contextmanager
-def limited_weights(elements: int) -> Iterator[None]:
-    """Let `add_weight` make at most so many elements inside the block.
-
-    A model read from a file needs no more than the file holds; a config that asks for more is
-    refused before memory is taken.
-    """
-    before, _allowance.left = _allowance.left, elements
-    try:
-        yield
-    finally:
-        _allowance.left = before
-
-
-def _spend(shape: tuple[int, ...], who: str) -> None:
-    if _allowance.left is not None:
-        _allowance.left -= math.prod(shape)
-        if _allowance.left < 0:
-            raise ValueError(
-                f"{who}: a weight of shape {shape} is more than the file holds numbers for."
-            )
 
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +88,7 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {**dict(zip(names, args)), **kwargs}
 
 
-class Layer(Operation):
+class Layer(Weighted, Operation):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -327,117 +301,6 @@ class Layer(Operation):
         """The names of the layers around this one and its own, joined by '/'."""
         return self._path
 
-    # --- weights ----------------------------------------------------------------------------
-
-    def add_weight(
-        self,
-        shape: Any = None,
-        initializer: Any = None,
-        dtype: Any = None,
-        trainable: bool = True,
-        autocast: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
-        aggregation: str = "none",
-        overwrite_with_gradient: bool = False,
-        name: str | None = None,
-    ) -> Variable:
-        """Return a new variable of this layer.
-
-        Args:
-            shape: its shape, sizes all known; None: ().
-            initializer: name, config, object or function (shape, dtype); None: Glorot uniform for
-                floats, zeros for the rest.
-            dtype: None: the layer's variable dtype.
-            trainable: whether training changes it.
-            autocast: whether it is read in the compute dtype.
-            regularizer: a penalty added to the losses.
-            constraint: what is applied after each update.
-            name: the last part of its path.
-        """
-        if isinstance(shape, str):
-            raise TypeError(
-                f"add_weight: the first argument is the shape, got the name {shape!r}; "
-                "write add_weight(shape=..., name=...)."
-            )
-        shape = () if shape is None else tuple(shape) if not isinstance(shape, int) else (shape,)
-        if any(s is None for s in shape):
-            raise ShapeError(
-                f"{self._who()}: weight {name!r} needs a known shape, got {shape}. Give the input "
-                "all sizes but the batch's."
-            )
-        dtype = dtypes.name_of(dtype or self.variable_dtype)
-        if initializer is None:
-            initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
-        number = len(self._weights)
-        _spend(shape, self._who())
-        made = Variable(
-            initializers.get(initializer),
-            shape=tuple(int(s) for s in shape),
-            dtype=dtype,
-            trainable=trainable,
-            autocast=autocast,
-            aggregation=aggregation,
-            name=name or (f"variable_{number}" if number else "variable"),
-        )
-        made.path = f"{self._path}/{made.name}" if not self._building else made.path
-        made.regularizer = regularizers.get(regularizer)
-        made.constraint = constraints.get(constraint)
-        made.overwrite_with_gradient = overwrite_with_gradient
-        if not self._trainable:
-            made.trainable = False
-        self._weights.append(made)
-        return made
-
-    def add_variable(self, shape: Any, initializer: Any, **options: Any) -> Variable:
-        """Return a new variable of this layer; see `add_weight`."""
-        return self.add_weight(shape=shape, initializer=initializer, **options)
-
-    def count_params(self) -> int:
-        """Return the number of elements of all weights."""
-        if not self.built and self._layers == [] and not self._weights:
-            pass_through = type(self).build is Layer.build
-            if not pass_through:
-                raise ValueError(
-                    f"{self._who()} has no weights yet: call it, or build(input_shape), first."
-                )
-        return sum(int(np.prod(v.shape)) for v in self.weights)
-
-    def get_weights(self) -> list[Any]:
-        """Return the weights as NumPy arrays, in the order of `weights`."""
-        return [np.array(to_numpy(v)) for v in self.weights]
-
-    def set_weights(self, weights: Any) -> None:
-        """Set the weights from arrays in the order of `weights`; all or none."""
-        own, arrays = self.weights, list(weights)
-        if len(own) != len(arrays):
-            raise ValueError(
-                f"{self._who()}: has {len(own)} weights, set_weights got {len(arrays)} arrays."
-            )
-        for v, a in zip(own, arrays):
-            if tuple(np.shape(a)) != v.shape:
-                raise ShapeError(
-                    f"{self._who()}: weight {v.path!r} has shape {v.shape}, the array given "
-                    f"{tuple(np.shape(a))}."
-                )
-        for v, a in zip(own, arrays):
-            v.assign(a)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
-        for i, v in enumerate(self._own_variables()):
-            store[str(i)] = to_numpy(v)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Set the layer's own variables from what `save_own_variables` put into `store`."""
-        own = self._own_variables()
-        if len(store.keys()) != len(own):
-            raise ValueError(
-                f"{self._who()}: expected {len(own)} variables, got {len(store.keys())}."
-            )
-        for i, v in enumerate(own):
-            v.assign(store[str(i)])
-
     # --- build ------------------------------------------------------------------------------
 
     def build(self, input_shape: Any) -> None:
@@ -587,7 +450,7 @@ class Layer(Operation):
         if _overrides(self, "compute_output_shape", Layer):
             return self._spec_from_shape(args)
         specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
-        options = {k: v for k, v in specs[1].items()}
+        options = dict(specs[1])
         if not self._parts_of_call.training:
             options.pop("training", None)
         return from_specs(infer(self._call_quietly, specs[0], options))
@@ -803,29 +666,6 @@ def _revived(value: Any) -> Any:
     return value
 
 
-def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Return the constructor's arguments by name, defaults filled in."""
-    signature = _signature(cls)
-    try:
-        bound = signature.bind(None, *args, **kwargs)
-    except TypeError:
-        return {}  # the constructor itself will say what is wrong
-    bound.apply_defaults()
-    found: dict[str, Any] = {}
-    for name, value in list(bound.arguments.items())[1:]:
-        kind = signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
-        elif kind is not inspect.Parameter.VAR_POSITIONAL:
-            found[name] = value
-    return found
-
-
-@functools.lru_cache(maxsize=None)
-def _signature(cls: type) -> inspect.Signature:
-    return inspect.signature(cls.__init__)  # type: ignore[misc]
-
-
 def _find_parts(value: Any, seen: set[int]) -> Iterator[Any]:
     if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
         if id(value) not in seen:
@@ -839,136 +679,5 @@ def _find_parts(value: Any, seen: set[int]) -> Iterator[Any]:
             yield from _find_parts(part, seen)
 
 
-def _legacy_shape(layer: Layer, kwargs: dict[str, Any]) -> Any:
-    """Return the batch shape from the arguments with which older code names the input's shape."""
-    if not kwargs:
-        return None
-    batch_size = kwargs.pop("batch_size", None)
-    shape = kwargs.pop("batch_input_shape", None) or kwargs.pop("batch_shape", None)
-    if shape is None and "input_shape" in kwargs:
-        shape = (batch_size, *kwargs.pop("input_shape"))
-    if shape is None and "input_dim" in kwargs:
-        shape = (batch_size, kwargs.pop("input_dim"))
-    if kwargs:
-        raise TypeError(
-            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes "
-            f"{[n for n in _signature(type(layer)).parameters if n not in ('self', 'kwargs')]} "
-            f"and {list(_BASE_ARGUMENTS)}."
-        )
-    return None if shape is None else tuple(shape)
-
-
 def _overrides(layer: Layer, method: str, base: type) -> bool:
     return getattr(type(layer), method) is not getattr(base, method)
-
-
-def _is_array(x: Any) -> bool:
-    return isinstance(x, (Tensor, Variable, np.ndarray)) or (
-        hasattr(x, "__array__") and hasattr(x, "shape") and not isinstance(x, type)
-    )
-
-
-def _is_part_array(x: Any) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(map(_is_part_array, x))
-    return isinstance(x, dict) or _is_array(x)
-
-
-def _is_plain_tensor(x: Any) -> bool:
-    return type(x) is Tensor
-
-
-def _shapes_of(x: Any) -> Any:
-    if x is None:
-        return None
-    if isinstance(x, dict):
-        return {k: _shapes_of(v) for k, v in x.items()}
-    if isinstance(x, (list, tuple)):
-        return type(x)(_shapes_of(v) for v in x)
-    return tuple(x.shape) if hasattr(x, "shape") else ()
-
-
-def _to_spec(x: Any) -> Any:
-    if isinstance(x, (Tensor, KerasTensor, Variable)):
-        return Spec(tuple(x.shape), x.dtype)
-    if isinstance(x, dict):
-        return {k: _to_spec(v) for k, v in x.items()}
-    if type(x) in (list, tuple):
-        return type(x)(_to_spec(v) for v in x)
-    return x
-
-
-def _tuples(shape: Any) -> Any:
-    if tree.is_shape(shape):
-        return tuple(shape)
-    if isinstance(shape, dict):
-        return {k: _tuples(v) for k, v in shape.items()}
-    if isinstance(shape, (list, tuple)):
-        return [_tuples(s) for s in shape]
-    return shape
-
-
-def _masks_of(x: Any) -> Any:
-    if isinstance(x, (list, tuple)):
-        masks = [_masks_of(part) for part in x]
-        return None if all(m is None for m in masks) else masks
-    if isinstance(x, dict):
-        found = {k: _masks_of(part) for k, part in x.items()}
-        return None if all(m is None for m in found.values()) else found
-    return getattr(x, "_keras_mask", None)
-
-
-class StatelessScope(Scope):
-    """A `with` block inside which variables have given values and assignments stay inside.
-
-    Args:
-        state_mapping: (variable, value) pairs.
-        collect_losses: kept for Keras's sake.
-        initialize_variables: kept for Keras's sake.
-    """
-
-    def __init__(
-        self,
-        state_mapping: Any = None,
-        collect_losses: bool = False,
-        initialize_variables: bool = True,
-    ) -> None:
-        self.losses: list[Any] = []
-        self._values: dict[Variable, Tensor] = {}
-        pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
-        for variable, value in pairs:
-            made = convert(value, variable.dtype)
-            if made.shape != variable.shape:
-                raise ShapeError(
-                    f"StatelessScope: variable {variable.path!r} has shape {variable.shape}, the "
-                    f"value {made.shape}."
-                )
-            self._values[variable] = made
-
-    def read(self, variable: Variable) -> Tensor:
-        """Return the value given or assigned in this scope, else the variable's own."""
-        return self._values.get(variable, variable._leaf)
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        """Keep the assignment inside."""
-        self._values[variable] = value
-
-    def add_update(self, update: Any) -> None:
-        """Keep an assignment given as (variable, value)."""
-        self.write(update[0], convert(update[1]))
-
-    def add_loss(self, loss: Any) -> None:
-        """Keep a loss."""
-        self.losses.append(loss)
-
-    def get_current_value(self, variable: Variable) -> Any:
-        """Return the value that `variable` has in this scope."""
-        return self._values.get(variable, variable.value)
-
-    def __enter__(self) -> StatelessScope:
-        self._open = using_scope(self)
-        self._open.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)

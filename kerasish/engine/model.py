@@ -413,6 +413,8 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
 
     inputs = _map_places(find, config["input_layers"])
     outputs = _map_places(find, config["output_layers"])
+    if not tree.flatten(inputs) or not tree.flatten(outputs):
+        raise ValueError("The config of a functional model names no inputs or no outputs.")
     options = {k: config[k] for k in ("name", "trainable") if k in config}
     trainable = options.pop("trainable", True)
     target = Functional if cls in (Model, Functional) else cls

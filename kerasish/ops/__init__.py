@@ -137,8 +137,6 @@ from kerasish.ops.elementwise import cosh as cosh
 from kerasish.ops.elementwise import divide as divide
 from kerasish.ops.elementwise import divide as true_divide
 from kerasish.ops.elementwise import equal as equal
-from kerasish.ops.elementwise import erf as erf
-from kerasish.ops.elementwise import erfinv as erfinv
 from kerasish.ops.elementwise import exp as exp
 from kerasish.ops.elementwise import expm1 as expm1
 from kerasish.ops.elementwise import floor as floor
@@ -185,6 +183,8 @@ from kerasish.ops.elementwise import subtract as subtract
 from kerasish.ops.elementwise import tan as tan
 from kerasish.ops.elementwise import tanh as tanh
 from kerasish.ops.elementwise import trunc as trunc
+from kerasish.ops.error_function import erf as erf
+from kerasish.ops.error_function import erfinv as erfinv
 from kerasish.ops.linalg import matmul as matmul
 from kerasish.ops.movement import broadcast_to as broadcast_to
 from kerasish.ops.movement import concatenate as concatenate

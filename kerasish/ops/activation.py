@@ -15,7 +15,6 @@ from kerasish.ops.elementwise import (
     as_tensor,
     cast,
     divide,
-    erf,
     exp,
     expm1,
     greater,
@@ -37,6 +36,7 @@ from kerasish.ops.elementwise import (
     subtract,
     tanh,
 )
+from kerasish.ops.error_function import erf
 from kerasish.ops.movement import reshape, strided_slice
 from kerasish.ops.op import function, normalize_axes, normalize_axis
 from kerasish.ops.reduce import reduce_max, reduce_sum, running_sum

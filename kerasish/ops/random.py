@@ -20,7 +20,6 @@ from kerasish.ops.elementwise import (
     cos,
     divide,
     equal,
-    erfinv,
     floor,
     greater_equal,
     integers,
@@ -39,6 +38,7 @@ from kerasish.ops.elementwise import (
     stop_gradient,
     subtract,
 )
+from kerasish.ops.error_function import erfinv
 from kerasish.ops.indexing import take_rows
 from kerasish.ops.movement import broadcast_to, concatenate, reshape, sizes
 from kerasish.ops.op import Shape, Spec, function, op

@@ -10,7 +10,6 @@ from kerasish.ops.activation import as_float
 from kerasish.ops.elementwise import (
     PAIRS,
     SINGLE,
-    _erfc_positive,
     absolute,
     add,
     alias,
@@ -18,7 +17,6 @@ from kerasish.ops.elementwise import (
     cast,
     divide,
     equal,
-    erf,
     exp,
     greater,
     integers,
@@ -43,6 +41,7 @@ from kerasish.ops.elementwise import (
     subtract,
     trunc,
 )
+from kerasish.ops.error_function import _erfc_positive, erf
 from kerasish.ops.op import broadcast, function, op, same
 from kerasish.ops.reduce import reduce_all
 

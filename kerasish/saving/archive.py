@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import io
+import math
 import os
 import re
 import shutil
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,12 +17,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from kerasish import registry
-from kerasish.engine.layer import limited_weights
+from kerasish.engine.layer import Layer
+from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
+from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import SLACK, elements_in
-from kerasish.saving.weights import put_weights, write_weights
+from kerasish.saving.weights import parts_of, put_weights, write_weights
 
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 KERAS_VERSION = "3.15.1"  # whose layout this is
@@ -56,16 +60,36 @@ def _metadata() -> str:
 
 
 def _write_archive(model: Any, config: str, path: str) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    with open_raw(path) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(METADATA, _metadata())
         archive.writestr(CONFIG, config)
-        part = f"{path}.weights"
-        try:
-            write_weights(model, part)
-            archive.write(part, WEIGHTS)
-        finally:
-            if os.path.exists(part):
-                os.remove(part)
+        _append_weights(archive, raw, model)
+
+
+def _append_weights(archive: zipfile.ZipFile, raw: Any, model: Any) -> None:
+    """Write the weights into their place in the archive, without a copy on the way."""
+    optimizer = getattr(model, "optimizer", None)
+    every = [*model.variables, *(optimizer.variables if optimizer is not None else [])]
+    # Then the header has room for sizes over 4 GiB.
+    large = 8 * sum(math.prod(v.shape) for v in every) > 2**31
+    info = zipfile.ZipInfo(WEIGHTS, time.localtime()[:6])
+    info.external_attr, info.CRC = 0o644 << 16, 0
+    start = info.header_offset = archive.start_dir
+    raw.seek(start)
+    header = info.FileHeader(zip64=large)
+    raw.write(header)
+    sink = Sink(raw, start + len(header))
+    with hdf5.creating_in(sink) as file:
+        hdf5.put_groups(file, parts_of(model))
+    info.file_size = info.compress_size = sink.size
+    info.CRC = sink.checksum()
+    raw.seek(start)
+    raw.write(info.FileHeader(zip64=large))
+    # The archive learns of the member as if it had written it itself.
+    archive.filelist.append(info)
+    archive.NameToInfo[info.filename] = info
+    archive.start_dir = start + len(header) + sink.size
+    archive._didModify = True  # type: ignore[attr-defined]
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -271,7 +295,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
                     ),
                     where,
                 )
-            if not hasattr(model, "save_own_variables"):
+            if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             put_weights(model, groups, archive.where(WEIGHTS))
     return model

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from kerasish import registry
-from kerasish.engine.layer import limited_weights
+from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5
 from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing

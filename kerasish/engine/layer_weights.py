@@ -1,0 +1,159 @@
+"""What a layer does with its weights: add, count, get and set, hand to files."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kerasish import constraints, initializers, regularizers
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.tensor import Variable, to_numpy
+
+
+class _Allowance(threading.local):
+    left: int | None = None
+
+
+_allowance = _Allowance()
+
+
+@contextmanager
+def limited_weights(elements: int) -> Iterator[None]:
+    """Let `add_weight` make at most so many elements inside the block.
+
+    A model read from a file needs no more than the file holds; a config that asks for more is
+    refused before memory is taken.
+    """
+    before, _allowance.left = _allowance.left, elements
+    try:
+        yield
+    finally:
+        _allowance.left = before
+
+
+def _spend(shape: tuple[int, ...], who: str) -> None:
+    if _allowance.left is not None:
+        _allowance.left -= math.prod(shape)
+        if _allowance.left < 0:
+            raise ValueError(
+                f"{who}: a weight of shape {shape} is more than the file holds numbers for."
+            )
+
+
+class Weighted:
+    """The part of a layer that owns weights; mixed into `Layer`."""
+
+    def add_weight(
+        self,
+        shape: Any = None,
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        autocast: bool = True,
+        regularizer: Any = None,
+        constraint: Any = None,
+        aggregation: str = "none",
+        overwrite_with_gradient: bool = False,
+        name: str | None = None,
+    ) -> Variable:
+        """Return a new variable of this layer.
+
+        Args:
+            shape: its shape, sizes all known; None: ().
+            initializer: name, config, object or function (shape, dtype); None: Glorot uniform for
+                floats, zeros for the rest.
+            dtype: None: the layer's variable dtype.
+            trainable: whether training changes it.
+            autocast: whether it is read in the compute dtype.
+            regularizer: a penalty added to the losses.
+            constraint: what is applied after each update.
+            name: the last part of its path.
+        """
+        if isinstance(shape, str):
+            raise TypeError(
+                f"add_weight: the first argument is the shape, got the name {shape!r}; "
+                "write add_weight(shape=..., name=...)."
+            )
+        shape = () if shape is None else tuple(shape) if not isinstance(shape, int) else (shape,)
+        if any(s is None for s in shape):
+            raise ShapeError(
+                f"{self._who()}: weight {name!r} needs a known shape, got {shape}. Give the input "
+                "all sizes but the batch's."
+            )
+        dtype = dtypes.name_of(dtype or self.variable_dtype)
+        if initializer is None:
+            initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
+        number = len(self._weights)
+        _spend(shape, self._who())
+        made = Variable(
+            initializers.get(initializer),
+            shape=tuple(int(s) for s in shape),
+            dtype=dtype,
+            trainable=trainable,
+            autocast=autocast,
+            aggregation=aggregation,
+            name=name or (f"variable_{number}" if number else "variable"),
+        )
+        made.path = f"{self._path}/{made.name}" if not self._building else made.path
+        made.regularizer = regularizers.get(regularizer)
+        made.constraint = constraints.get(constraint)
+        made.overwrite_with_gradient = overwrite_with_gradient
+        if not self._trainable:
+            made.trainable = False
+        self._weights.append(made)
+        return made
+
+    def add_variable(self, shape: Any, initializer: Any, **options: Any) -> Variable:
+        """Return a new variable of this layer; see `add_weight`."""
+        return self.add_weight(shape=shape, initializer=initializer, **options)
+
+    def count_params(self) -> int:
+        """Return the number of elements of all weights."""
+        if not self.built and self._layers == [] and not self._weights:
+            pass_through = not hasattr(type(self).build, "_wrapped")
+            if not pass_through:
+                raise ValueError(
+                    f"{self._who()} has no weights yet: call it, or build(input_shape), first."
+                )
+        return sum(int(np.prod(v.shape)) for v in self.weights)
+
+    def get_weights(self) -> list[Any]:
+        """Return the weights as NumPy arrays, in the order of `weights`."""
+        return [np.array(to_numpy(v)) for v in self.weights]
+
+    def set_weights(self, weights: Any) -> None:
+        """Set the weights from arrays in the order of `weights`; all or none."""
+        own, arrays = self.weights, list(weights)
+        if len(own) != len(arrays):
+            raise ValueError(
+                f"{self._who()}: has {len(own)} weights, set_weights got {len(arrays)} arrays."
+            )
+        for v, a in zip(own, arrays):
+            if tuple(np.shape(a)) != v.shape:
+                raise ShapeError(
+                    f"{self._who()}: weight {v.path!r} has shape {v.shape}, the array given "
+                    f"{tuple(np.shape(a))}."
+                )
+        for v, a in zip(own, arrays):
+            v.assign(a)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
+        for i, v in enumerate(self._own_variables()):
+            store[str(i)] = to_numpy(v)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Set the layer's own variables from what `save_own_variables` put into `store`."""
+        own = self._own_variables()
+        if len(store.keys()) != len(own):
+            raise ValueError(
+                f"{self._who()}: expected {len(own)} variables, got {len(store.keys())}."
+            )
+        for i, v in enumerate(own):
+            v.assign(store[str(i)])

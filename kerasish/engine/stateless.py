@@ -1,0 +1,64 @@
+"""StatelessScope: variables with given values, assignments that stay inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.tensor import Scope, Tensor, Variable, convert, using_scope
+
+
+class StatelessScope(Scope):
+    """A `with` block inside which variables have given values and assignments stay inside.
+
+    Args:
+        state_mapping: (variable, value) pairs.
+        collect_losses: kept for Keras's sake.
+        initialize_variables: kept for Keras's sake.
+    """
+
+    def __init__(
+        self,
+        state_mapping: Any = None,
+        collect_losses: bool = False,
+        initialize_variables: bool = True,
+    ) -> None:
+        self.losses: list[Any] = []
+        self._values: dict[Variable, Tensor] = {}
+        pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
+        for variable, value in pairs:
+            made = convert(value, variable.dtype)
+            if made.shape != variable.shape:
+                raise ShapeError(
+                    f"StatelessScope: variable {variable.path!r} has shape {variable.shape}, the "
+                    f"value {made.shape}."
+                )
+            self._values[variable] = made
+
+    def read(self, variable: Variable) -> Tensor:
+        """Return the value given or assigned in this scope, else the variable's own."""
+        return self._values.get(variable, variable._leaf)
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        """Keep the assignment inside."""
+        self._values[variable] = value
+
+    def add_update(self, update: Any) -> None:
+        """Keep an assignment given as (variable, value)."""
+        self.write(update[0], convert(update[1]))
+
+    def add_loss(self, loss: Any) -> None:
+        """Keep a loss."""
+        self.losses.append(loss)
+
+    def get_current_value(self, variable: Variable) -> Any:
+        """Return the value that `variable` has in this scope."""
+        return self._values.get(variable, variable.value)
+
+    def __enter__(self) -> StatelessScope:
+        self._open = using_scope(self)
+        self._open.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
