@@ -20,6 +20,7 @@ _WORDS = {
     errno.EPERM: "no permission to write there",
     errno.EROFS: "the file system is read-only",
     errno.ENOENT: "the folder does not exist",
+    errno.EFBIG: "the file would be larger than is allowed",
     errno.EIO: "the disk reports an error",
 }
 

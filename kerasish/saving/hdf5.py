@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import Entry, Group, Groups
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its bytes
@@ -64,12 +65,20 @@ def put_names(holder: Any, key: str, names: list[str]) -> None:
 
 
 @contextmanager
-def creating(path: Any) -> Iterator[Any]:
-    """Yield a new HDF5 file."""
+def creating(path: str) -> Iterator[Any]:
+    """Yield a new HDF5 file at `path`; what the disk refuses is raised when it is closed."""
+    with open_raw(path) as raw, creating_in(Sink(raw)) as file:
+        yield file
+
+
+@contextmanager
+def creating_in(sink: Sink) -> Iterator[Any]:
+    """Yield a new HDF5 file in a part of an open file."""
     import h5py
 
-    with h5py.File(path, "w") as file:
+    with h5py.File(sink, "w") as file:
         yield file
+    sink.check()
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -110,6 +110,9 @@ def test_an_error_of_the_model_itself_passes_through(tmp_path: Path) -> None:
         def build(self, input_shape: Any) -> None:
             self.w = self.add_weight(shape=())
 
+        def call(self, x: Any) -> Any:
+            return x * self.w
+
         def save_own_variables(self, store: Any) -> None:
             raise RuntimeError("my own mistake")
 

@@ -1,0 +1,109 @@
+"""Where HDF5 files are written to: a part of an open file that never fails halfway.
+
+The HDF5 library does not survive a full disk: it cannot close its file, and may take the process
+down. So it is told that all is well; the first error is kept and raised once the library is done.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from typing import Any
+
+
+class Sink(io.RawIOBase):
+    """The rest of an open binary file, from `start` on, as a file of its own.
+
+    Args:
+        raw: the file, open for reading and writing, unbuffered.
+        start: where the part begins.
+    """
+
+    def __init__(self, raw: Any, start: int = 0) -> None:
+        super().__init__()
+        self._raw, self._start, self._at = raw, start, 0
+        self.size = 0
+        self.error: OSError | None = None
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place and return it."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._at
+
+    def write(self, data: Any) -> int:
+        """Write, or after an error pretend to; return the number of bytes."""
+        view = memoryview(data).cast("B")
+        count = len(view)
+        if self.error is None:
+            try:
+                self._raw.seek(self._start + self._at)
+                while view:
+                    view = view[self._raw.write(view) :]
+            except OSError as error:
+                self.error = error
+        self._at += count
+        self.size = max(self.size, self._at)
+        return count
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with what comes next, zeros where nothing is; return its length."""
+        view = memoryview(buffer).cast("B")
+        self._raw.seek(self._start + self._at)
+        got = self._raw.readinto(view) or 0
+        view[got:] = bytes(len(view) - got)
+        self._at += len(view)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Give the part a size."""
+        self.size = self._at if size is None else size
+        if self.error is None:
+            try:
+                self._raw.truncate(self._start + self.size)
+            except OSError as error:
+                self.error = error
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def check(self) -> None:
+        """Raise the first error, if there was one."""
+        if self.error is not None:
+            raise self.error
+
+    def checksum(self) -> int:
+        """Return the CRC-32 of the part's bytes."""
+        self._raw.seek(self._start)
+        left, found = self.size, 0
+        while left:
+            data = self._raw.read(min(left, 2**22))
+            if not data:
+                raise OSError("a file that was just written has become shorter")
+            found = zlib.crc32(data, found)
+            left -= len(data)
+        return found
+
+
+def open_raw(path: str) -> Any:
+    """Return a new file, open for writing and reading, unbuffered."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+    return os.fdopen(number, "wb+", buffering=0)
