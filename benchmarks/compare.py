@@ -29,6 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=5, help="timed rounds (default: %(default)s)")
     add("--steps", type=int, help="steps a round (default: each workload's own)")
     add("--threads", type=int, help="threads for every library (default: each library's own)")
+    add("--longest", type=float, default=5.0, help="seconds of a round: slow peers get fewer steps")
     add("--by", choices=("fit", "train_on_batch"), default="fit", help="how to train")
     add("--timeout", type=float, default=300.0, help="seconds for any one answer")
     add("--busy", action="store_true", help="keep one neighbour process busy meanwhile")
@@ -72,6 +73,7 @@ def measure(workloads: list[str], peers: list[Peer], options: argparse.Namespace
         method=options.by,
         device="gpu" if options.gpu else "cpu",
         timeout=options.timeout,
+        longest=options.longest,
         measures=measures,
     )
     facts = describe_run(plan, options.busy)

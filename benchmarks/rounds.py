@@ -38,6 +38,7 @@ class Plan:
         steps: steps a round, or None for each workload's own.
         method: "fit" or "train_on_batch".
         timeout: seconds to wait for any one answer.
+        longest: seconds a round should take at most; a slower peer gets fewer steps.
         measures: of "step", "first", "predict".
     """
 
@@ -47,6 +48,7 @@ class Plan:
     method: str = "fit"
     device: str = "cpu"
     timeout: float = 300.0
+    longest: float = 5.0
     measures: tuple[str, ...] = ("step", "first", "predict")
 
 
@@ -56,6 +58,7 @@ class Measured:
 
     start: dict[str, Any] = field(default_factory=dict)
     warm: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
     step: list[float] = field(default_factory=list)
     call: list[float] = field(default_factory=list)
     cores: list[float] = field(default_factory=list)
@@ -205,11 +208,15 @@ def _run_rounds(
         for worker in _rotate(workers, number):
             time.sleep(_PAUSE)
             with _dropping(worker, workers, results, say):
-                answer = worker.ask("steps_of", steps)
-                if number:
-                    measured = results[worker.peer.name]
-                    measured.step.append(answer["seconds"] / steps)
-                    measured.call.append(answer["call_seconds"] / steps)
+                measured = results[worker.peer.name]
+                count = measured.steps if number else max(1, steps // 8)
+                answer = worker.ask("steps_of", count)
+                if not number:
+                    affordable = int(plan.longest * count / answer["call_seconds"])
+                    measured.steps = max(1, min(steps, affordable))
+                else:
+                    measured.step.append(answer["seconds"] / count)
+                    measured.call.append(answer["call_seconds"] / count)
                     measured.cores.append(answer["cores"])
                     measured.loss.append(answer["loss"])
 
@@ -255,7 +262,8 @@ def _dropping(
 @contextmanager
 def busy_neighbour() -> Iterator[None]:
     """One process beside the measurement that keeps a core busy."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    code = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
+    process = subprocess.Popen([sys.executable, "-c", code])
     try:
         yield
     finally:
