@@ -7,8 +7,10 @@ from kerasish.engine import Input as Input
 from kerasish.engine import InputLayer as InputLayer
 from kerasish.engine import InputSpec as InputSpec
 from kerasish.engine import Layer as Layer
+from kerasish.layers.activation import ELU as ELU
 from kerasish.layers.activation import Activation as Activation
 from kerasish.layers.activation import LeakyReLU as LeakyReLU
+from kerasish.layers.activation import PReLU as PReLU
 from kerasish.layers.activation import ReLU as ReLU
 from kerasish.layers.activation import Softmax as Softmax
 from kerasish.layers.attention import MultiHeadAttention as MultiHeadAttention
@@ -29,6 +31,8 @@ from kerasish.layers.depthwise import SeparableConv1D as SeparableConv1D
 from kerasish.layers.depthwise import SeparableConv1D as SeparableConvolution1D
 from kerasish.layers.depthwise import SeparableConv2D as SeparableConv2D
 from kerasish.layers.depthwise import SeparableConv2D as SeparableConvolution2D
+from kerasish.layers.dot_attention import AdditiveAttention as AdditiveAttention
+from kerasish.layers.dot_attention import Attention as Attention
 from kerasish.layers.einsum_dense import EinsumDense as EinsumDense
 from kerasish.layers.global_pooling import AdaptiveAveragePooling1D as AdaptiveAveragePooling1D
 from kerasish.layers.global_pooling import AdaptiveAveragePooling2D as AdaptiveAveragePooling2D
@@ -65,7 +69,10 @@ from kerasish.layers.merging import minimum as minimum
 from kerasish.layers.merging import multiply as multiply
 from kerasish.layers.merging import subtract as subtract
 from kerasish.layers.normalization import BatchNormalization as BatchNormalization
+from kerasish.layers.normalization import GroupNormalization as GroupNormalization
 from kerasish.layers.normalization import LayerNormalization as LayerNormalization
+from kerasish.layers.normalization import RMSNormalization as RMSNormalization
+from kerasish.layers.normalization import UnitNormalization as UnitNormalization
 from kerasish.layers.pooling import AveragePooling1D as AveragePooling1D
 from kerasish.layers.pooling import AveragePooling1D as AvgPool1D
 from kerasish.layers.pooling import AveragePooling2D as AveragePooling2D
@@ -90,6 +97,8 @@ from kerasish.layers.recurrent.lstm import LSTM as LSTM
 from kerasish.layers.recurrent.lstm import LSTMCell as LSTMCell
 from kerasish.layers.recurrent.simple import SimpleRNN as SimpleRNN
 from kerasish.layers.recurrent.simple import SimpleRNNCell as SimpleRNNCell
+from kerasish.layers.regularization import ActivityRegularization as ActivityRegularization
+from kerasish.layers.regularization import AlphaDropout as AlphaDropout
 from kerasish.layers.regularization import Dropout as Dropout
 from kerasish.layers.regularization import GaussianDropout as GaussianDropout
 from kerasish.layers.regularization import GaussianNoise as GaussianNoise

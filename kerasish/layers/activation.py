@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerasish import activations, ops
+from kerasish import activations, constraints, initializers, ops, regularizers
+from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 
 
@@ -85,6 +86,71 @@ class LeakyReLU(Layer):
     def call(self, inputs: Any) -> Any:
         """Apply it."""
         return ops.leaky_relu(inputs, negative_slope=self.negative_slope)
+
+
+class PReLU(Layer):
+    """x where x >= 0, alpha * x elsewhere, with a learnt alpha for each feature.
+
+    Args:
+        shared_axes: the axes (counted from 1) along which alpha is one number.
+
+    Source: He et al., ICCV 2015.
+    """
+
+    example = {"args": {"shared_axes": [1]}, "shape": (2, 3, 4)}
+
+    def __init__(
+        self,
+        alpha_initializer: Any = "Zeros",
+        alpha_regularizer: Any = None,
+        alpha_constraint: Any = None,
+        shared_axes: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.alpha_initializer = initializers.get(alpha_initializer)
+        self.alpha_regularizer = regularizers.get(alpha_regularizer)
+        self.alpha_constraint = constraints.get(alpha_constraint)
+        many = shared_axes if isinstance(shared_axes, (list, tuple)) else [shared_axes]
+        self.shared_axes = None if shared_axes is None else list(many)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Make alpha, of the shape of an example but for 1 along the shared axes."""
+        shared = {a % len(input_shape) for a in self.shared_axes or ()}
+        sizes = {i: s for i, s in enumerate(input_shape) if i and i not in shared}
+        self.alpha = self.add_weight(
+            name="alpha", shape=tuple(sizes.get(i, 1) for i in range(1, len(input_shape))),
+            initializer=self.alpha_initializer, regularizer=self.alpha_regularizer,
+            constraint=self.alpha_constraint,
+        )  # fmt: skip
+        self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
+
+    def call(self, inputs: Any) -> Any:
+        """Apply it."""
+        below = ops.multiply(ops.minimum(inputs, 0), self.alpha)
+        return ops.add(ops.relu(inputs), below)
+
+
+class ELU(Layer):
+    """x where x >= 0, alpha * (exp(x) - 1) elsewhere.
+
+    Args:
+        alpha: minus the limit for large negative x.
+
+    Source: Clevert et al., ICLR 2016.
+    """
+
+    example = {"args": {"alpha": 0.5}, "shape": (2, 3)}
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.alpha = alpha
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Apply it."""
+        return activations.elu(inputs, self.alpha)
 
 
 class Softmax(Layer):

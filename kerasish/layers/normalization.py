@@ -1,4 +1,4 @@
-"""Layers that normalise: BatchNormalization, LayerNormalization."""
+"""Layers that normalise: over the batch, an example, groups of features, or by length."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
 from kerasish.ops.op import normalize_axes
 
 
@@ -211,3 +212,153 @@ class LayerNormalization(Layer):
         if self.beta is not None:
             y = ops.add(y, ops.reshape(self.beta, shape))
         return ops.cast(y, inputs.dtype)
+
+
+class GroupNormalization(Layer):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of groups of features.
+
+    Args:
+        groups: their number, a divisor of the number of features; -1: each feature is one.
+        axis: the axis of the features.
+        epsilon: added to the variance.
+        center, scale: whether there are beta and gamma.
+
+    Source: Wu & He, ECCV 2018.
+    """
+
+    example = {"args": {"groups": 2}, "shape": (2, 3, 4)}
+
+    def __init__(
+        self,
+        groups: int = 32,
+        axis: int = -1,
+        epsilon: float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        beta_regularizer: Any = None,
+        gamma_regularizer: Any = None,
+        beta_constraint: Any = None,
+        gamma_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.groups, self.axis, self.epsilon = groups, axis, float(epsilon)
+        self.center, self.scale = center, scale
+        self.beta_initializer = initializers.get(beta_initializer)
+        self.gamma_initializer = initializers.get(gamma_initializer)
+        self.beta_regularizer = regularizers.get(beta_regularizer)
+        self.gamma_regularizer = regularizers.get(gamma_regularizer)
+        self.beta_constraint = constraints.get(beta_constraint)
+        self.gamma_constraint = constraints.get(gamma_constraint)
+        self.supports_masking = True
+        self.gamma = self.beta = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make gamma and beta, one number for each feature."""
+        size = input_shape[self.axis]
+        if size is None:
+            raise ShapeError(
+                f"{self._who()}: the size of axis {self.axis} must be known, got {input_shape}."
+            )
+        self.groups = size if self.groups == -1 else self.groups
+        if size % self.groups:
+            raise ShapeError(
+                f"{self._who()}: {self.groups} groups do not divide {size} features, axis "
+                f"{self.axis} of {tuple(input_shape)}."
+            )
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape=(size,), name="gamma", initializer=self.gamma_initializer,
+                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
+                autocast=False,
+            )  # fmt: skip
+        if self.center:
+            self.beta = self.add_weight(
+                shape=(size,), name="beta", initializer=self.beta_initializer,
+                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
+                autocast=False,
+            )  # fmt: skip
+        self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        shape = tuple(x.shape)
+        axis = self.axis % len(shape)
+        size = shape[axis] // self.groups
+        x = ops.reshape(x, (*shape[:axis], self.groups, size, *shape[axis + 1 :]))
+        axes = tuple(i for i in range(1, len(x.shape)) if i != axis)
+        centred = ops.subtract(x, ops.mean(x, axes, keepdims=True))
+        variance = ops.mean(ops.square(centred), axes, keepdims=True)
+        y = ops.multiply(centred, ops.rsqrt(ops.add(variance, self.epsilon)))
+        y = ops.reshape(y, shape)
+        wide = [s if i == axis else 1 for i, s in enumerate(shape)]
+        if self.gamma is not None:
+            y = ops.multiply(y, ops.reshape(self.gamma, wide))
+        if self.beta is not None:
+            y = ops.add(y, ops.reshape(self.beta, wide))
+        return ops.cast(y, inputs.dtype)
+
+
+class UnitNormalization(Layer):
+    """x / sqrt(sum x^2), the sum over an axis or several.
+
+    Args:
+        axis: the axis or axes along which the length becomes 1.
+    """
+
+    example = {"args": {}, "shape": (2, 3)}
+
+    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(axis, (int, list, tuple)):
+            raise TypeError(f"{self._who()}: axis is a number or a list of them, got {axis!r}.")
+        self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        axes = normalize_axes(self.axis, len(inputs.shape), self._who())
+        square = ops.sum(ops.square(inputs), axes, keepdims=True)
+        # float16 knows no number as small as 1e-12.
+        least = 1e-7 if inputs.dtype == "float16" else 1e-12
+        return ops.multiply(inputs, ops.rsqrt(ops.maximum(square, least)))
+
+
+class RMSNormalization(Layer):
+    """x / sqrt(mean x^2 + epsilon) * scale, the mean of each example.
+
+    Args:
+        axis: the axis or axes over which the mean is taken.
+        epsilon: added to the mean square.
+
+    Source: Zhang & Sennrich, NeurIPS 2019.
+    """
+
+    example = {"args": {}, "shape": (2, 3, 4)}
+
+    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
+        self.epsilon = float(epsilon)
+        self.supports_masking = True
+
+    def build(self, input_shape: Any) -> None:
+        """Make scale, of the sizes of the axes."""
+        axes = normalize_axes(self.axis, len(input_shape), self._who())
+        self.scale = self.add_weight(
+            name="scale", shape=tuple(input_shape[a] for a in axes), initializer="ones",
+            autocast=False,
+        )  # fmt: skip
+
+    def call(self, inputs: Any) -> Any:
+        """Normalise."""
+        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        axes = normalize_axes(self.axis, len(x.shape), self._who())
+        square = ops.mean(ops.square(x), axes, keepdims=True)
+        y = ops.multiply(x, ops.rsqrt(ops.add(square, self.epsilon)))
+        shape = [s if i in axes else 1 for i, s in enumerate(x.shape)]
+        return ops.cast(ops.multiply(y, ops.reshape(self.scale, shape)), inputs.dtype)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kerasish import ops, random
+from kerasish import ops, random, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.random import SeedGenerator
+
+# selu(x) for x towards minus infinity: -scale * alpha.
+_SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772
 
 
 def _share(rate: float, who: str) -> float:
@@ -164,3 +167,69 @@ class GaussianDropout(Layer):
             inputs.shape, 1.0, deviation, dtype=inputs.dtype, seed=self.seed_generator
         )
         return ops.multiply(inputs, noise)
+
+
+class AlphaDropout(Layer):
+    """In training: elements become selu's lower limit, the rest such that mean and variance stay.
+
+    Args:
+        rate: share of elements dropped, 0 <= rate <= 1.
+        noise_shape: shape of the mask, which broadcasts to the input's; None sizes are the
+            input's.
+        seed: of the masks; None: drawn.
+
+    Source: Klambauer et al., NeurIPS 2017.
+    """
+
+    example = {"args": {"rate": 0.3}, "shape": (2, 3)}
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
+        self.supports_masking = True
+        self.built = True
+        if rate > 0:
+            self.seed_generator = SeedGenerator(seed)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Drop elements in training."""
+        if not training or self.rate == 0:
+            return inputs
+        given = self.noise_shape or (None,) * len(inputs.shape)
+        shape = tuple(s if n is None else n for n, s in zip(given, inputs.shape))
+        kept = ops.greater_equal(random.uniform(shape, seed=self.seed_generator), self.rate)
+        keep = 1 - self.rate
+        if keep == 0:
+            return ops.zeros_like(inputs)
+        factor = (keep * (1 + self.rate * _SELU_FLOOR**2)) ** -0.5
+        shift = -factor * _SELU_FLOOR * self.rate
+        return ops.add(ops.multiply(ops.where(kept, inputs, _SELU_FLOOR), factor), shift)
+
+
+class ActivityRegularization(Layer):
+    """The input as it is; training pays l1 * sum|x| + l2 * sum x^2, divided by the rows.
+
+    Args:
+        l1: factor of the sum of magnitudes, >= 0.
+        l2: factor of the sum of squares, >= 0.
+    """
+
+    example = {"args": {"l1": 0.1, "l2": 0.2}, "shape": (2, 3)}
+
+    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
+        self.l1, self.l2 = l1, l2
+        self.supports_masking = True
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        """Return the input."""
+        return inputs
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        config = super().get_config()
+        config.pop("activity_regularizer", None)
+        return config
