@@ -95,7 +95,7 @@ def main():
     import jax
     import keras
 
-    def record(name, args, shape, call):
+    def record(name, args, shape, call, digits):
         layer = getattr(keras.layers, name)(**args)
         x, options = wave(shape, 0.0), arguments(name, args, call)
         layer(x, **options)
@@ -114,7 +114,9 @@ def main():
         return {
             "layer": name, "args": args, "shape": shape, "call": call,
             "weights": [list(w.shape) for w in weights],
-            "outputs": [np.round(np.asarray(y, "float64"), 6).tolist() for y in run(x, weights)],
+            "outputs": [
+                np.round(np.asarray(y, "float64"), digits).tolist() for y in run(x, weights)
+            ],
             "gradients": [
                 round(float((np.asarray(g, "float64") * wave(g.shape, 4.0)).sum()), 5)
                 for g in (dx, *dw)
@@ -126,7 +128,8 @@ def main():
     for file, cases in (("recurrent", recurrent_cases()), ("windows", window_cases())):
         if file not in chosen:
             continue
-        rows = [json.dumps(record(*case), separators=(",", ":")) for case in cases]
+        digits = 4 if file == "windows" else 6
+        rows = [json.dumps(record(*case, digits), separators=(",", ":")) for case in cases]
         (folder / f"layers_{file}.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
