@@ -2,58 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from kerasish import losses as losses_module
 from kerasish import metrics as metrics_module
-from kerasish import ops
+from kerasish import ops, tree
 from kerasish.engine.step import total
 from kerasish.errors import UnknownNameError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
 
 
-def _names_and_outputs(y_pred: Any, output_names: list[str]) -> list[tuple[Any, str]]:
-    """Return (key, name) of each output: key finds it in y_pred, name stands in reports."""
-    if isinstance(y_pred, dict):
-        return [(k, str(k)) for k in sorted(y_pred)]
-    if isinstance(y_pred, (list, tuple)):
-        count = len(y_pred)
-        names = output_names if len(output_names) == count else [
-            f"output_{i}" for i in range(count)
-        ]  # fmt: skip
-        return list(zip(range(count), names))
-    return [(None, output_names[0] if output_names else "output")]
+class Output(NamedTuple):
+    """One output of a model: where it stands among the results, and what it is called."""
+
+    path: tuple[Any, ...]  # keys and indices that lead to it; () where it is all there is
+    index: int  # its number among all outputs
+    layer: str  # the name of the layer that makes it; "" where that is not known
+    label: str  # what stands before the names of its loss and metrics; "" for nothing
 
 
-def _part(structure: Any, key: Any, name: str, count: int) -> Any:
-    """Return what a structure (a y, weights, losses...) holds for one output; None if nothing."""
-    if structure is None or key is None:
-        return structure[0] if isinstance(structure, (list, tuple)) and len(structure) == 1 else (
-            structure.get(name) if isinstance(structure, dict) and name in structure else
-            next(iter(structure.values())) if isinstance(structure, dict) and len(structure) == 1
-            else structure
-        )  # fmt: skip
-    if isinstance(structure, dict):
-        return structure.get(key, structure.get(name))
-    if isinstance(structure, (list, tuple)) and isinstance(key, int):
-        return structure[key] if key < len(structure) else None
-    if isinstance(structure, (list, tuple)):
-        return None
-    return structure if count == 1 else None
+def list_outputs(y_pred: Any, output_names: Sequence[str]) -> list[Output]:
+    """Return the outputs of a model that gave `y_pred`.
+
+    Args:
+        output_names: the names of the layers that make them, where they are known.
+
+    Example:
+        >>> import numpy as np
+        >>> [o.label for o in list_outputs({"p": np.zeros(2), "q": np.zeros(2)}, [])]
+        ['p', 'q']
+    """
+    found = tree.flatten_with_path(y_pred) if isinstance(y_pred, (dict, list, tuple)) else [((), 0)]
+    known = len(output_names) == len(found)
+    outputs = []
+    for i, (path, _) in enumerate(found):
+        layer = output_names[i] if known else ""
+        words = [layer if isinstance(key, int) else str(key) for key in path]
+        label = "/".join(w for w in words if w) if len(found) > 1 else ""
+        outputs.append(Output(tuple(path), i, layer, label))
+    return outputs
 
 
-def _check_keys(given: Any, outputs: list[tuple[Any, str]], what: str) -> None:
+def at(structure: Any, path: Sequence[Any]) -> Any:
+    """Return the part of a structure at the end of a path."""
+    for key in path:
+        structure = structure[key]
+    return structure
+
+
+def part_for(output: Output, structure: Any, count: int) -> Any:
+    """Return what a structure (targets, weights, losses...) holds for an output; None for nothing.
+
+    A structure is built like the outputs; or it is a dict by their layers' names, or a list in
+    their order. For a single output it may be the thing itself, or hold that alone.
+
+    Args:
+        count: how many outputs there are.
+    """
+    node = structure
+    for depth, key in enumerate(output.path):
+        if isinstance(node, dict):
+            node = node.get(key, node.get(output.layer))
+        elif isinstance(node, (list, tuple)):
+            # A list for outputs that are a dict: in their order.
+            place = key if isinstance(key, int) else output.index if not depth else None
+            node = node[place] if place is not None and place < len(node) else None
+        elif node is None or count > 1:
+            return None
+    if count == 1 and isinstance(node, dict) and "class_name" not in node:
+        return node.get(output.layer, next(iter(node.values())) if len(node) == 1 else None)
+    if not output.path and isinstance(node, (list, tuple)) and len(node) == 1:
+        return node[0]
+    return node
+
+
+def _check_names(given: Any, outputs: list[Output], what: str) -> None:
+    """Raise where a dict or list that `compile` was given does not fit the outputs."""
+    count = len(outputs)
     if isinstance(given, dict):
-        known = {str(k) for k, _ in outputs} | {n for _, n in outputs}
+        keys = {o.path[0] for o in outputs if o.path}
+        names = {k for k in keys if isinstance(k, str)} | {o.layer for o in outputs if o.layer}
         for key in given:
-            if str(key) not in known and len(outputs) > 1:
-                raise UnknownNameError.of(f"output in {what}", key, [n for _, n in outputs])
-    elif isinstance(given, (list, tuple)) and len(outputs) > 1 and len(given) != len(outputs):
-        raise ValueError(
-            f"{what}: {len(given)} entries for {len(outputs)} outputs {[n for _, n in outputs]}."
-        )
+            if names and key not in keys and key not in names:
+                raise UnknownNameError.of(f"output in {what}", key, names)
+    elif isinstance(given, (list, tuple)) and count > 1:
+        top = len({o.path[0] for o in outputs})
+        if len(given) not in (count, top):
+            names = [o.label or o.layer or f"number {o.index}" for o in outputs]
+            raise ValueError(f"{what}: {len(given)} entries for {count} outputs {names}.")
+
+
+def _sample_weights(output: Output, sample_weight: Any, count: int) -> Any:
+    """Return an output's sample weights; one array is for all outputs."""
+    if hasattr(sample_weight, "shape"):
+        return sample_weight
+    return part_for(output, sample_weight, count)
+
+
+class _LossPart(NamedTuple):
+    output: Output
+    loss: Loss
+    weight: float
 
 
 class CompiledLoss:
@@ -65,49 +116,56 @@ class CompiledLoss:
         ):
             raise TypeError(f"loss_weights: expected a number, list or dict, got {loss_weights!r}.")
         self.loss, self.loss_weights, self.output_names = loss, loss_weights, output_names
-        self.parts: list[tuple[Any, str, Loss, float]] | None = None
+        self.parts: list[_LossPart] | None = None
         self.trackers: list[Metric] = []
 
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match losses to outputs."""
-        outputs = _names_and_outputs(y_pred, self.output_names)
-        _check_keys(self.loss, outputs, "loss")
-        _check_keys(self.loss_weights, outputs, "loss_weights")
+        outputs = list_outputs(y_pred, self.output_names)
         shared = not isinstance(self.loss, (list, tuple)) and not (
             isinstance(self.loss, dict) and "class_name" not in self.loss
         )
-        self.parts = []
-        for key, name in outputs:
-            one = self.loss if shared else _part(self.loss, key, name, len(outputs))
+        if not shared:
+            _check_names(self.loss, outputs, "loss")
+        _check_names(self.loss_weights, outputs, "loss_weights")
+        parts, names = [], []
+        for output in outputs:
+            one = self.loss if shared else part_for(output, self.loss, len(outputs))
             if one is None:
                 continue
-            weight = self.loss_weights
-            if not isinstance(weight, (int, float)):
-                weight = _part(weight, key, name, len(outputs))
-            self.parts.append((key, name, find_loss(one), 1.0 if weight is None else float(weight)))
-        if not self.parts:
+            target = part_for(output, y_true, len(outputs))
+            made = find_loss(one, target, at(y_pred, output.path))
+            parts.append(_LossPart(output, made, self._weight(output, len(outputs))))
+            own = one if isinstance(one, str) else made.name
+            names.append(f"{output.label or own}_loss")
+        if not parts:
             raise ValueError("compile: no output has a loss.")
-        if len(outputs) > 1:
-            self.trackers = [
-                metrics_module.Mean(name=f"{name}_loss") for _, name, _, _ in self.parts
-            ]
+        if len(parts) > 1:
+            self.trackers = [metrics_module.Mean(name=n) for n in _distinct(names)]
+        self.parts = parts
+
+    def _weight(self, output: Output, count: int) -> float:
+        weights = self.loss_weights
+        if not isinstance(weights, (int, float)):
+            weights = part_for(output, weights, count)
+        return 1.0 if weights is None else float(weights)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Return the weighted sum of the losses of all outputs."""
         if self.parts is None:
             self.build(y_true, y_pred)
-        parts = self.parts or []
-        outputs = _names_and_outputs(y_pred, self.output_names)
-        if len(parts) > 1 and isinstance(y_true, (list, tuple)) and len(y_true) != len(outputs):
-            raise ValueError(f"The model has {len(outputs)} outputs, y has {len(y_true)} parts.")
+        count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
         found = []
-        for i, (key, name, loss, weight) in enumerate(parts):
-            prediction = y_pred if key is None else y_pred[key]
-            target = _part(y_true, key, name, len(outputs))
-            weights = _part(sample_weight, key, name, len(outputs))
-            if weights is None and len(outputs) > 1 and hasattr(sample_weight, "shape"):
-                weights = sample_weight
-            if target is None:
-                raise ValueError(f"The output {name!r} has a loss but no target in y.")
+        for i, (output, loss, weight) in enumerate(self.parts or []):
+            prediction = at(y_pred, output.path)
+            target = part_for(output, y_true, count)
+            if target is None and y_true is not None:
+                name = output.label or output.layer or f"number {output.index}"
+                raise ValueError(
+                    f"The output {name!r} has a loss but no target in y, which has "
+                    f"{_described(y_true)} for {count} outputs."
+                )
+            weights = _sample_weights(output, sample_weight, count)
             value = loss(target, prediction, sample_weight=weights)
             if self.trackers:
                 rows = float(prediction.shape[0]) if prediction.shape else 1.0
@@ -116,51 +174,86 @@ class CompiledLoss:
         return total(found)
 
 
-def find_loss(identifier: Any) -> Loss:
-    """Return the loss for a name, config, function or object."""
+def _described(y: Any) -> str:
+    if isinstance(y, dict):
+        return f"parts {sorted(map(str, y))}"
+    return f"{len(y)} parts" if isinstance(y, (list, tuple)) else "one part"
+
+
+def _distinct(names: list[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        found.append(_next_free(name, found) if name in found else name)
+    return found
+
+
+def _next_free(name: str, taken: Any) -> str:
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+# Shapes decide which accuracy or cross-entropy a plain name means: binary, categorical, sparse.
+_CROSSENTROPIES = (
+    "BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy",
+)  # fmt: skip
+_ACCURACIES = ("BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy")
+_BY_SHAPE = {
+    "accuracy": _ACCURACIES,
+    "acc": _ACCURACIES,
+    "crossentropy": _CROSSENTROPIES,
+    "ce": _CROSSENTROPIES,
+}
+
+
+def _meant(identifier: Any, y_true: Any, y_pred: Any) -> str | None:
+    """Return the class that "accuracy" or "crossentropy" means for these shapes, or None."""
+    if not isinstance(identifier, str) or identifier.lower() not in _BY_SHAPE:
+        return None
+    binary, categorical, sparse = _BY_SHAPE[identifier.lower()]
+    pred = tuple(y_pred.shape)
+    true = pred if y_true is None else tuple(y_true.shape)
+    if not pred or pred[-1] == 1:
+        return binary
+    if len(true) < len(pred) or (true[-1] == 1 and pred[-1] > 1):
+        return sparse
+    return categorical
+
+
+def find_loss(identifier: Any, y_true: Any = None, y_pred: Any = None) -> Loss:
+    """Return the loss for a name, config, function or object, fit for these shapes."""
+    meant = None if y_pred is None else _meant(identifier, y_true, y_pred)
+    if meant in _CROSSENTROPIES:
+        return getattr(losses_module, meant)(name=identifier)  # type: ignore[no-any-return]
     found = losses_module.get(identifier)
     if isinstance(found, Loss):
         return found
-    name = getattr(found, "__name__", type(found).__name__)
-    return LossFunction(found, name=name)
-
-
-# Shapes decide which accuracy or cross-entropy a plain name means.
-_BY_SHAPE = {
-    "accuracy": ("BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy"),
-    "acc": ("BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy"),
-    "crossentropy": (
-        "BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy",
-    ),
-    "ce": ("BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy"),
-}  # fmt: skip
+    return LossFunction(found, name=_function_name(found))
 
 
 def find_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
     """Return the metric for a name, config, function or object, fit for these shapes."""
-    if isinstance(identifier, str) and identifier.lower() in _BY_SHAPE:
-        binary, categorical, sparse = _BY_SHAPE[identifier.lower()]
-        true, pred = tuple(y_true.shape), tuple(y_pred.shape)
-        if pred and pred[-1] == 1 or not pred:
-            chosen = binary
-        elif len(true) < len(pred) or true[-1] == 1 and pred[-1] > 1:
-            chosen = sparse
-        else:
-            chosen = categorical
-        return getattr(metrics_module, chosen)(name=identifier)  # type: ignore[no-any-return]
-    if isinstance(identifier, type) and issubclass(identifier, Metric):
-        return identifier()
+    meant = _meant(identifier, y_true, y_pred)
+    if meant is not None:
+        return getattr(metrics_module, meant)(name=identifier)  # type: ignore[no-any-return]
     found = metrics_module.get(identifier)
     if isinstance(found, Metric):
         if isinstance(identifier, str):
             found.name = identifier
         return found
-    name = identifier if isinstance(identifier, str) else _function_name(found)
-    return metrics_module.MeanMetricWrapper(found, name=name)
+    return metrics_module.MeanMetricWrapper(found, name=_function_name(found))
 
 
 def _function_name(f: Callable[..., Any]) -> str:
     return getattr(f, "__name__", None) or type(f).__name__
+
+
+class _MetricPart(NamedTuple):
+    output: Output
+    metric: Metric
+    weighted: bool
+    shown: str  # the name in reports
 
 
 class CompiledMetrics:
@@ -169,74 +262,73 @@ class CompiledMetrics:
     def __init__(self, metrics: Any, weighted_metrics: Any, output_names: list[str]) -> None:
         self.given, self.weighted = metrics, weighted_metrics
         self.output_names = output_names
-        self.parts: list[tuple[Any, str, Metric, bool, str]] | None = None
+        self.parts: list[_MetricPart] | None = None
         for which, value in (("metrics", metrics), ("weighted_metrics", weighted_metrics)):
             if value is not None and not isinstance(value, (list, tuple, dict)):
                 raise ValueError(f"compile: {which} must be a list or dict, got {value!r}.")
 
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match metrics to outputs and make them."""
-        outputs = _names_and_outputs(y_pred, self.output_names)
-        self.parts = []
+        outputs = list_outputs(y_pred, self.output_names)
+        parts: list[_MetricPart] = []
         for given, weighted in ((self.given, False), (self.weighted, True)):
             if not given:
                 continue
-            _check_keys(given, outputs, "metrics")
-            nested = isinstance(given, dict) or any(isinstance(m, (list, tuple)) for m in given)
-            per_output = nested or len(outputs) > 1
-            for key, name in outputs:
-                if per_output:
-                    mine = _part(given, key, name, len(outputs))
-                else:
-                    mine = given
-                if mine is None:
-                    continue
-                mine = mine if isinstance(mine, (list, tuple)) else [mine]
-                target = _part(y_true, key, name, len(outputs))
-                prediction = y_pred if key is None else y_pred[key]
-                for identifier in mine:
-                    if identifier is None:
-                        continue
+            if isinstance(given, dict) or len(outputs) > 1:
+                _check_names(given, outputs, "weighted_metrics" if weighted else "metrics")
+            for output in outputs:
+                target = part_for(output, y_true, len(outputs))
+                prediction = at(y_pred, output.path)
+                for identifier in _metrics_for(output, given, len(outputs)):
                     metric = find_metric(identifier, target, prediction)
-                    shown = metric.name if key is None else f"{name}_{metric.name}"
-                    taken = {p[4] for p in self.parts}
-                    if shown in taken:
-                        shown = f"weighted_{shown}" if weighted else _next_free(shown, taken)
-                    self.parts.append((key, name, metric, weighted, shown))
+                    shown = _shown(output, metric.name, weighted, {p.shown for p in parts})
+                    parts.append(_MetricPart(output, metric, weighted, shown))
+        self.parts = parts
 
     @property
     def metrics(self) -> list[Metric]:
         """The metrics, once they are made."""
-        return [p[2] for p in self.parts or []]
+        return [p.metric for p in self.parts or []]
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch."""
         if self.parts is None:
             self.build(y_true, y_pred)
-        parts = self.parts or []
-        count = len(_names_and_outputs(y_pred, self.output_names))
-        for key, name, metric, weighted, _ in parts:
-            prediction = y_pred if key is None else y_pred[key]
-            target = _part(y_true, key, name, count)
-            if not weighted:
+        count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
+        for output, metric, weighted, _ in self.parts or []:
+            prediction = at(y_pred, output.path)
+            target = part_for(output, y_true, count)
+            if weighted:
+                weights = _sample_weights(output, sample_weight, count)
+                metric.update_state(target, prediction, sample_weight=weights)
+            else:
                 metric.update_state(target, prediction)
-                continue
-            weights = _part(sample_weight, key, name, count)
-            if weights is None and hasattr(sample_weight, "shape"):
-                weights = sample_weight
-            metric.update_state(target, prediction, sample_weight=weights)
 
     def result(self) -> dict[str, Any]:
         """Return name -> number of all metrics."""
         found: dict[str, Any] = {}
-        for _, _, metric, _, shown in self.parts or []:
+        for _, metric, _, shown in self.parts or []:
             value = metric.result()
             found.update(value if isinstance(value, dict) else {shown: value})
         return found
 
 
-def _next_free(name: str, taken: set[str]) -> str:
-    number = 1
-    while f"{name}_{number}" in taken:
-        number += 1
-    return f"{name}_{number}"
+def _metrics_for(output: Output, given: Any, count: int) -> list[Any]:
+    """Return the metrics given for an output."""
+    if count == 1 and isinstance(given, (list, tuple)):
+        mine = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    else:
+        mine = part_for(output, given, count)
+    many = mine if isinstance(mine, (list, tuple)) else [mine]
+    return [m for m in many if m is not None]
+
+
+def _shown(output: Output, name: str, weighted: bool, taken: set[str]) -> str:
+    """Return the name under which an output's metric is reported, distinct from those taken."""
+    # Inside nested outputs the layer's name says which one it is.
+    label = output.layer if len(output.path) > 1 and output.layer and output.label else output.label
+    prefix = f"{label}_" if label else ""
+    shown = f"{prefix}{name}"
+    if shown in taken and weighted:
+        shown = f"{prefix}weighted_{name}"
+    return _next_free(shown, taken) if shown in taken else shown
