@@ -459,7 +459,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         flat = [convert(r) for r in tree.flatten(result)]
         outputs = [wrap(t.value) for t in flat]
         if recording.on and any(t.tracked for t in tensors):
-            record(_Custom(rule, len(outputs), result), tensors, {}, outputs)
+            record(_Custom(rule, len(outputs), result), tensors, {}, outputs)  # type: ignore[arg-type]
         return tree.pack_sequence_as(result, outputs)
 
     return wrapped

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-DEFAULT_BACKEND = "eager"
+DEFAULT_BACKEND = "static"
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -187,7 +187,7 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
 
 def set_threads(threads: int | None) -> None:
-    """Let the CPU engine use `threads` threads, 1 or more (None: as many as the machine gives us)."""
+    """Let the CPU engine use `threads` threads, 1 or more (None: as many as there are)."""
     if threads is not None and (
         isinstance(threads, bool) or int(threads) != threads or threads < 1
     ):

@@ -160,6 +160,8 @@ def serialize_keras_object(obj: Any) -> Any:
 
 def _serialize_instance(obj: Any) -> dict[str, Any]:
     cls = type(obj)
+    module: str | None
+    registered: str | None
     if cls in _custom_names:
         module, name, registered = cls.__module__, cls.__name__, _custom_names[cls]
     elif cls in _PUBLIC:

@@ -39,7 +39,7 @@ def _rebuild(like: Any, pairs: list[tuple[Any, Any]]) -> Any:
     if isinstance(like, Mapping):
         values = dict(pairs)
         result = {key: values[key] for key in like}
-        return result if type(like) is dict else type(like)(result)
+        return result if type(like) is dict else type(like)(result)  # type: ignore[call-arg]
     values_only = [value for _, value in pairs]
     if _is_namedtuple(like):
         return type(like)(*values_only)
@@ -53,9 +53,9 @@ def flatten(structure: Any) -> list[Any]:
         >>> flatten({"b": [1, (2, None)], "a": 0})
         [0, 1, 2, None]
     """
-    if type(structure) is tuple or type(structure) is list:
-        if not any(isinstance(child, (list, tuple, Mapping)) for child in structure):
-            return list(structure)
+    plain = type(structure) is tuple or type(structure) is list
+    if plain and not any(isinstance(child, (list, tuple, Mapping)) for child in structure):
+        return list(structure)
     if not is_nested(structure):
         return [structure]
     leaves: list[Any] = []

@@ -18,7 +18,7 @@ class Output(NamedTuple):
     """One output of a model: where it stands among the results, and what it is called."""
 
     path: tuple[Any, ...]  # keys and indices that lead to it; () where it is all there is
-    index: int  # its number among all outputs
+    index: int  # type: ignore[assignment] # its number among all outputs
     layer: str  # the name of the layer that makes it; "" where that is not known
     label: str  # what stands before the names of its loss and metrics; "" for nothing
 

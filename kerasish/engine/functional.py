@@ -7,9 +7,9 @@ from typing import Any
 
 from kerasish import registry, tree
 from kerasish.engine.layer import Layer
-from kerasish.naming import unique_name
 from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import ShapeError
+from kerasish.naming import unique_name
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor, convert
 

@@ -18,7 +18,7 @@ _BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "na
 
 def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the constructor's arguments by name, defaults filled in."""
-    signature = _signature(cls)
+    signature = _signature(cls)  # type: ignore[arg-type]
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:

@@ -50,7 +50,7 @@ class Weighted:
     """The part of a layer that owns weights; mixed into `Layer`."""
 
     def add_weight(
-        self,
+        self: Any,
         shape: Any = None,
         initializer: Any = None,
         dtype: Any = None,
@@ -109,25 +109,25 @@ class Weighted:
         self._weights.append(made)
         return made
 
-    def add_variable(self, shape: Any, initializer: Any, **options: Any) -> Variable:
+    def add_variable(self: Any, shape: Any, initializer: Any, **options: Any) -> Variable:
         """Return a new variable of this layer; see `add_weight`."""
         return self.add_weight(shape=shape, initializer=initializer, **options)
 
-    def count_params(self) -> int:
+    def count_params(self: Any) -> int:
         """Return the number of elements of all weights."""
         if not self.built and self._layers == [] and not self._weights:
-            pass_through = not hasattr(type(self).build, "_wrapped")
+            pass_through = not hasattr(type(self: Any).build, "_wrapped")
             if not pass_through:
                 raise ValueError(
                     f"{self._who()} has no weights yet: call it, or build(input_shape), first."
                 )
         return sum(int(np.prod(v.shape)) for v in self.weights)
 
-    def get_weights(self) -> list[Any]:
+    def get_weights(self: Any) -> list[Any]:
         """Return the weights as NumPy arrays, in the order of `weights`."""
         return [np.array(to_numpy(v)) for v in self.weights]
 
-    def set_weights(self, weights: Any) -> None:
+    def set_weights(self: Any, weights: Any) -> None:
         """Set the weights from arrays in the order of `weights`; all or none."""
         own, arrays = self.weights, list(weights)
         if len(own) != len(arrays):
@@ -143,12 +143,12 @@ class Weighted:
         for v, a in zip(own, arrays):
             v.assign(a)
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self: Any, store: Any) -> None:
         """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
         for i, v in enumerate(self._own_variables()):
             store[str(i)] = to_numpy(v)
 
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self: Any, store: Any) -> None:
         """Set the layer's own variables from what `save_own_variables` put into `store`."""
         own = self._own_variables()
         if len(store.keys()) != len(own):

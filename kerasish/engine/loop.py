@@ -144,14 +144,15 @@ def _validates(epoch: int, frequency: Any) -> bool:
 
 
 def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any] | None:
-    """Train for an epoch; return its logs, or None if the data has run dry before its first batch."""
+    """Train for an epoch; return its logs, or None if the data has run dry before it."""
     run = model._function("train")
     updates = _Updates(calls, "train")
     last, shown = _run_rows(model, run, data, epoch, calls.on_train_batch_end, updates)
     own_logs: Any = None
     if not model.stop_training:
-        with data.epoch(epoch, start=last + 1) as batches:
-            for last, (x, y, weights) in enumerate(batches, last + 1):
+        first = last + 1
+        with data.epoch(epoch, start=first) as batches:
+            for last, (x, y, weights) in enumerate(batches, first):
                 if updates.every:
                     calls.on_train_batch_begin(last)
                 own_logs = run(x, y, weights)
@@ -232,8 +233,9 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     calls.on_test_begin()
     own_logs: Any = None
     last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
-    with data.epoch(0, start=last + 1) as batches:
-        for last, (x, y, weights) in enumerate(batches, last + 1):
+    first = last + 1
+    with data.epoch(0, start=first) as batches:
+        for last, (x, y, weights) in enumerate(batches, first):
             if updates.every:
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)

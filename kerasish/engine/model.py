@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kerasish import ops, registry, tree
+from kerasish import registry, tree
 from kerasish.engine.functional import (
     Graph,
     InputLayer,

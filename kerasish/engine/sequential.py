@@ -148,7 +148,8 @@ class Sequential(Model):
 
     @property
     def _graph(self) -> Any:  # type: ignore[override]
-        return self._functional._graph if getattr(self, "_functional", None) else None
+        functional = getattr(self, "_functional", None)
+        return None if functional is None else functional._graph
 
     @property
     def _inputs_struct(self) -> Any:
@@ -193,7 +194,7 @@ class Sequential(Model):
 
     def _build_for(self, args: Any, kwargs: Any) -> None:
         first = args[0] if args else None
-        shape = tuple(first.shape) if hasattr(first, "shape") else None
+        shape = tuple(first.shape) if first is not None and hasattr(first, "shape") else None
         if shape is None:
             shape = tree.map_structure(lambda t: tuple(t.shape), first)
             self.build(shape)

@@ -122,6 +122,6 @@ def numbers(logs: Any) -> dict[str, Any]:
     """Return logs with Python numbers (arrays, where a metric gives more than one number)."""
     if not isinstance(logs, dict):
         raise TypeError(
-            f"A train_step or test_step returns a dict of metric results, got {type(logs).__name__}."
+            f"A train_step or test_step returns a dict of results, got {type(logs).__name__}."
         )
     return {k: as_number(v) for k, v in logs.items()}

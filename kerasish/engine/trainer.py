@@ -42,7 +42,7 @@ class Trainer:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are made again on use."""
-        state = super().__getstate__()  # type: ignore[misc]
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {**state, "_compiled_functions": {}, "_prepared": set(), "_penalised": None}
 
     def compile(
@@ -237,7 +237,7 @@ class Trainer:
         x, _, _ = step.unpack(data)
         return self(x, training=False)  # type: ignore[operator]
 
-    # --- compiled steps -----------------------------------------------------------------------------
+    # --- compiled steps ---------------------------------------------------------------------------
 
     def _backend(self) -> Any:
         return choose_backend("eager" if self.run_eagerly or self.jit_compile is False else None)
@@ -316,7 +316,7 @@ class Trainer:
         """Return the metrics' results as Python numbers."""
         return step.numbers(self.get_metrics_result())
 
-    # --- looking into compiled steps ------------------------------------------------------------------
+    # --- looking into compiled steps --------------------------------------------------------------
 
     def memory_report(self) -> dict[str, dict[str, int]]:
         """Return, for each compiled step, bytes of the shared arena and of one buffer a value.
@@ -346,7 +346,7 @@ class Trainer:
             )
         write_picture(graphs, str(path))
 
-    # --- fit, evaluate, predict ------------------------------------------------------------------------
+    # --- fit, evaluate, predict -------------------------------------------------------------------
 
     def fit(
         self,
@@ -419,10 +419,9 @@ class Trainer:
     ) -> Any:
         """Return the model's results for all rows of the data, as NumPy arrays."""
         rows = batch_size or 32
-        if verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray:
-            # One small array: nothing to set up.
-            if 0 < x.shape[0] <= rows and x.dtype.kind in "f" if x.ndim else False:
-                return self.predict_on_batch(x)
+        plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
+        if plain and x.ndim and 0 < x.shape[0] <= rows and x.dtype.kind == "f":
+            return self.predict_on_batch(x)  # one small array: nothing to set up
         return loop.predict(self, x, batch_size, verbose, steps, callbacks)
 
     def train_on_batch(

@@ -68,7 +68,8 @@ class BatchNormalization(Layer):
         self.beta_constraint = constraints.get(beta_constraint)
         self.gamma_constraint = constraints.get(gamma_constraint)
         self.supports_masking = True
-        self.gamma = self.beta = None
+        self.gamma: Any = None
+        self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
         """Make gamma, beta and the running moments."""
@@ -180,7 +181,8 @@ class LayerNormalization(Layer):
         self.beta_constraint = constraints.get(beta_constraint)
         self.gamma_constraint = constraints.get(gamma_constraint)
         self.supports_masking = True
-        self.gamma = self.beta = None
+        self.gamma: Any = None
+        self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta, of the sizes of the axes."""
@@ -253,7 +255,8 @@ class GroupNormalization(Layer):
         self.beta_constraint = constraints.get(beta_constraint)
         self.gamma_constraint = constraints.get(gamma_constraint)
         self.supports_masking = True
-        self.gamma = self.beta = None
+        self.gamma: Any = None
+        self.beta: Any = None
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta, one number for each feature."""

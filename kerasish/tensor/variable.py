@@ -113,7 +113,7 @@ class Variable(Holder):
 
     def _moved(self) -> None:
         """Note that a compiled step has written into the home."""
-        self._current = None
+        self._current = None  # type: ignore[assignment]
         self._at_home = True
 
     @property

@@ -272,7 +272,9 @@ def test_bad_input_is_one_clear_error(engine, change, message):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("options", [{"optimizer": "adm"}, {"loss": "mze"}, {"metrics": ["acuracy"]}])
+@pytest.mark.parametrize(
+    "options", [{"optimizer": "adm"}, {"loss": "mze"}, {"metrics": ["acuracy"]}]
+)
 def test_unknown_names_list_the_nearest(options):
     x, y = data()
     with pytest.raises(ValueError, match="Did you mean"):

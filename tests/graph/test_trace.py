@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_examples import EXAMPLES, mlp_step
 
 from kerasish import ops
 from kerasish.errors import TraceError
@@ -12,7 +13,6 @@ from kerasish.graph.ir import Graph, GraphError, Node, Value, verify
 from kerasish.graph.trace import Place, trace
 from kerasish.ops.op import REGISTRY
 from kerasish.tensor import Variable
-from graph_examples import EXAMPLES, mlp_step
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -25,7 +25,6 @@ from kerasish.tensor import (
     wrap,
 )
 
-
 # Before NumPy 2 the setting was the thread's, not the context's.
 _CONTEXTUAL = int(np.__version__.split(".")[0]) >= 2
 

@@ -184,7 +184,7 @@ def _each_channel(
                 np.multiply(seen[cuts], spread[place], out=scratch)
                 np.add(total, scratch, out=total)
             y[part][..., j] = total
-    return y.reshape(x.shape[0], *counts, -1)
+    return y.reshape(x.shape[0], *counts, channels * many)
 
 
 def _each_channel_data(

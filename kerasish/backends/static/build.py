@@ -119,7 +119,7 @@ class Builder:
             unit = make_move(node)
             self.units.append(unit or self._python(node))
 
-    # --- updates of many variables ------------------------------------------------------------------
+    # --- updates of many variables ----------------------------------------------------------------
 
     def _merge_segments(self) -> list[Unit]:
         """Join equal, independent loops that only feed the graph's outputs into one record."""

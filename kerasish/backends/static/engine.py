@@ -236,9 +236,7 @@ class CompiledCall:
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None
         leaves = [leaf for a in args for leaf in _leaves(a)]
-        sources = [
-            array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf
-        ]
+        sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
         targets = executable.inputs
         if len(sources) != len(targets) or not can_gather(sources, targets):
             return None

@@ -130,7 +130,7 @@ def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
 
 
 class MatmulUnit(LibraryUnit):
-    """A (batched) product; its operands may be transposed views, a bias and an activation follow."""
+    """A (batched) product of views, which may be transposed; bias and activation follow."""
 
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None = None, post: Sequence[Any] = ()
@@ -184,7 +184,7 @@ class SmallMatmulUnit(Unit):
             self.matmul,
             table=load_runtime().table,
             sizes=self.sizes,
-            a=(locate(self.a.root).address, *self.a.strides),
+            a=(locate(self.a.root).address, self.a.strides[0], self.a.strides[1]),
             b=(locate(self.b.root).address, b_row),
             operands=operands,
             scratch=locate(("scratch", self)).address if self.scratch else 0,
@@ -209,7 +209,7 @@ class BlasUnit(Unit):
              "out": buffer(locate(self.out))}
         )  # fmt: skip
         runtime = load_runtime()
-        made = []
+        made: list[Record] = []
         for block in binding.blocks:
             record = DnnlRecord(runtime.call_blas, block, self.name)
             object.__setattr__(record, "keep", binding)

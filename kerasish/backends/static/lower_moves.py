@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-
 from kerasish.backends.static import native
 from kerasish.backends.static.driver import Record, load_runtime
 from kerasish.backends.static.kernels import compile_one
@@ -281,5 +280,3 @@ def make_indexing(node: Node) -> Unit | None:
     if not node.inputs[1].size or node.inputs[0].dtype == "string":
         return None
     return GatherUnit(node) if node.op.name == "take_rows" else ScatterUnit(node)
-
-

@@ -78,12 +78,12 @@ class Memory:
             if free:
                 unit = self.units[at]  # type: ignore[index]
                 reader = last_read.get(old, -1)
-                if reader < at or (reader == at and _shares(unit, root, old)):  # type: ignore[operator]
-                    if nbytes_of(root) == nbytes_of(old):
-                        if reader == at:
-                            unit.share(root, old)  # type: ignore[attr-defined]
-                        self._fixed[root] = self._homes[old]
-                        continue
+                alone = reader < at or (reader == at and _shares(unit, root, old))  # type: ignore[operator]
+                if alone and nbytes_of(root) == nbytes_of(old):
+                    if reader == at:
+                        unit.share(root, old)  # type: ignore[attr-defined]
+                    self._fixed[root] = self._homes[old]
+                    continue
             self.copies.append((root, old))
         # A copy at the end must not read a home that another copy has overwritten by then.
         overwritten = {old for _, old in self.copies} | {
@@ -172,9 +172,7 @@ class Executable:
         self.units = self.memory.units
         self.graph = graph
         self.parts = self._assemble()
-        self.inputs = [
-            view_of(self.memory.locate(v), v) for v in graph.inputs if v not in homes
-        ]
+        self.inputs = [view_of(self.memory.locate(v), v) for v in graph.inputs if v not in homes]
 
     @property
     def is_native(self) -> bool:

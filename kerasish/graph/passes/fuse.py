@@ -34,7 +34,9 @@ RANDOM = "random_bits"  # a number of its own for each place of the loop
 POSITIONS = frozenset(("argmax", "argmin"))  # along the last axis
 VIEWS = frozenset(("reshape", "broadcast_to"))
 DTYPES = frozenset(
-    "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+    (
+        "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+    ).split()
 )
 LARGEST = 60  # nodes in a group: larger loops spill registers and compile slowly
 
@@ -322,9 +324,9 @@ class _Fuser:
             assert aligned is not None
             dims = tuple(aligned)
             for i, size in enumerate(target):
-                if dims[i] is None and size != 1:
-                    if len(target) != len(group.frame) or group.frame[i] != size:
-                        return False
+                unknown = dims[i] is None and size != 1
+                if unknown and (len(target) != len(group.frame) or group.frame[i] != size):
+                    return False
         after = x in group.after
         self._take(group, number, node, dims, {(number, 0): own}, after)
         return True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graph_examples import EXAMPLES, mlp_step
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import LEVELS, PASSES, optimize
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
-from graph_examples import EXAMPLES, mlp_step
 
 EVERY = [*dict.fromkeys(PASSES), fuse_loops]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from graph_examples import array, batch_moments, mlp_step, normalise
 
 from kerasish import ops
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
-from graph_examples import array, batch_moments, mlp_step, normalise
 
 
 def fused(function, *arguments):

@@ -30,7 +30,7 @@ def names(function, *arguments, run=optimize):
         (lambda x: x / 4.0, ["multiply"]),
         (lambda x: x / 3.0, ["divide"]),
         (lambda x: (x * 2.0) * 3.0, ["multiply"]),
-        (lambda x: -(-x), []),
+        (lambda x: ops.negative(ops.negative(x)), []),
         (lambda x: ops.transpose(ops.transpose(x)), []),
         (lambda x: ops.reshape(ops.reshape(x, (3, 2)), (6,)), ["reshape"]),
         (lambda x: ops.reshape(x, (2, 3)), []),
