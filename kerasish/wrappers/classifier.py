@@ -8,10 +8,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
 
 from kerasish import losses
 from kerasish.errors import UnknownNameError
-from kerasish.wrappers.estimator import KerasEstimator, output_width
+from kerasish.wrappers.estimator import KerasEstimator, float_of, output_width
 
 _SMALLEST = np.finfo(np.float64).tiny
 
@@ -108,7 +109,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
+            y = column_or_1d(y, warn=True)
         if going_on:
             self._known_labels(y)
             return
@@ -133,7 +134,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             self.n_outputs_, self.n_outputs_expected_ = 1, 1 if count <= 2 else count
 
     def _known_labels(self, y: Any) -> None:
-        if self.target_type_ == "multilabel-indicator" if hasattr(self, "target_type_") else False:
+        if getattr(self, "target_type_", None) == "multilabel-indicator":
             if y.ndim != 2 or y.shape[1] != self.n_outputs_:
                 raise ValueError(
                     f"y: expected an indicator matrix of {self.n_outputs_} labels, got shape "
@@ -159,16 +160,16 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return own if weights is None else own * weights
 
     def _default_loss(self, model: Any) -> Any:
-        own = self._own_model()
         widths = self.n_outputs_expected_ if model is None else self._widths(model)
         if isinstance(widths, list):
-            return [self._loss_for(w, own) for w in widths]
-        return self._loss_for(widths, own)
+            return [self._loss_for(w, model) for w in widths]
+        return self._loss_for(widths, model)
 
-    def _loss_for(self, width: int, from_logits: bool) -> Any:
-        if width == 1 or self.target_type_ == "multilabel-indicator":
-            return losses.BinaryCrossentropy(from_logits=from_logits)
-        return losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+    def _loss_for(self, width: int, model: Any) -> Any:
+        single = width == 1 or self.target_type_ == "multilabel-indicator"
+        kind = losses.BinaryCrossentropy if single else losses.SparseCategoricalCrossentropy
+        dtype = None if model is None else float_of(model)
+        return kind(from_logits=self._own_model(), dtype=dtype)
 
     def _widths(self, model: Any) -> Any:
         if getattr(model, "_graph", None) is not None:
@@ -184,9 +185,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         if isinstance(self.classes_, list):
             found = widths if isinstance(widths, list) else [widths]
             if len(found) != len(self.classes_):
-                raise ValueError(
-                    f"y has {len(self.classes_)} outputs, the model has {len(found)}."
-                )
+                raise ValueError(f"y has {len(self.classes_)} outputs, the model has {len(found)}.")
             each = loss if isinstance(loss, (list, tuple)) else [loss] * len(found)
             columns = zip(np.asarray(y).T, self.classes_, found, each)
             return [_encode_column(*column) for column in columns]
@@ -243,7 +242,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     def _logits(self, raw: Any, loss: Any) -> Any:
         raw = np.asarray(raw, np.float64)
         raw = raw.reshape(len(raw), -1)
-        if getattr(loss, "from_logits", False):
+        if from_logits(loss):
             return raw
         binary = raw.shape[1] == 1 or self.target_type_ == "multilabel-indicator"
         positive = np.log(np.maximum(raw, _SMALLEST))
@@ -295,6 +294,17 @@ def name_of_loss(loss: Any) -> str:
         except UnknownNameError:
             return loss
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+
+
+def from_logits(loss: Any) -> bool:
+    """Return whether a loss takes logits.
+
+    Example:
+        >>> from_logits(losses.BinaryCrossentropy(from_logits=True)), from_logits("mse")
+        (True, False)
+    """
+    config = loss.get_config() if hasattr(loss, "get_config") else {}
+    return bool(config.get("from_logits"))
 
 
 def _sigmoid(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from typing import Any
@@ -144,7 +145,7 @@ class KerasEstimator(BaseEstimator):
             model = build_perceptron(self._meta(), **{**own, **wanted})
         elif isinstance(builder, Model):
             check_names(wanted, (), "model", "a ready model, which takes none")
-            model = _copied(builder)
+            model = copy.deepcopy(builder)
         elif callable(builder):
             model, asked = self._call_builder(builder, wanted)
         else:
@@ -166,8 +167,10 @@ class KerasEstimator(BaseEstimator):
         given = {k: v for k, v in self._routed.items() if "__" not in k}
         for name, value in super().get_params(deep=False).items():
             needed = name in names and names[name].default is inspect.Parameter.empty
-            if name in names and name not in ("model", "build_fn") and (
-                value is not None or needed
+            if (
+                name in names
+                and name not in ("model", "build_fn")
+                and (value is not None or needed)
             ):
                 given[name] = value
         special = {
@@ -237,12 +240,28 @@ class KerasEstimator(BaseEstimator):
         }  # fmt: skip
 
     def _inputs(self, X: Any) -> Any:
-        """Return X as models take it."""
+        """Return X as the model takes it."""
         if hasattr(X, "toarray"):
             if np.prod(X.shape) * 4 > _DENSE_BYTES:
                 return X
             X = X.toarray()
-        return _narrow(X)
+        return self._as_model(X)
+
+    def _as_model(self, x: Any) -> Any:
+        """Return float64 as the model's float, anything else as it is."""
+        if x is None or x.dtype != np.float64:
+            return x
+        return _finite(x.astype(float_of(self.model_)))
+
+    def _choose_numbers(self, X: Any, weights: Any) -> None:
+        """Let one batch of float64 data be trained in float64: order and weights then matter to
+        the last digits only. More rows are trained in the default float.
+        """
+        small = X.shape[0] <= BATCH_SIZE and X.dtype == np.float64
+        self.compute_dtype_ = "float64" if small else config.floatx()
+        batch = self._batch_size(X.shape[0])
+        total = X.shape[0] if weights is None else float(weights.sum())
+        self.batch_weight_ = total if batch >= X.shape[0] else batch
 
     def _check_X(self, X: Any) -> Any:
         check_is_fitted(self, "model_")
@@ -281,7 +300,7 @@ class KerasEstimator(BaseEstimator):
         weights = self._weigh(y, weights)
         X, y, weights = _drop_weightless(X, y, weights)
         if not going_on:
-            self.total_weight_ = float(X.shape[0] if weights is None else weights.sum())
+            self._choose_numbers(X, weights)
         if weights is not None:
             weights = weights * (len(weights) / weights.sum())
         if not going_on or not hasattr(self, "_seed"):
@@ -310,7 +329,7 @@ class KerasEstimator(BaseEstimator):
         }  # fmt: skip
         given.update(routed)
         given.update(fit_arguments)
-        history = self.model_.fit(X, y, sample_weight=_narrow(weights), **given)
+        history = self.model_.fit(X, y, sample_weight=self._as_model(weights), **given)
         for name, values in history.history.items():
             self.history_.setdefault(name, []).extend(values)
         self.model_.history = None
@@ -325,7 +344,7 @@ class KerasEstimator(BaseEstimator):
         )  # fmt: skip
 
     def _note_best(self, callbacks: Any, epochs_run: int) -> None:
-        """Keep the epoch (from 0, over all fits) that early stopping, or else the loss, calls best."""
+        """Keep the epoch (from 0, over all fits) that early stopping or the loss calls best."""
         before = self.n_iter_ - epochs_run
         for callback in callbacks or ():
             if isinstance(callback, EarlyStopping) and callback.best is not None:
@@ -371,24 +390,23 @@ class KerasEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = self.random_state is None and False
         return tags
 
 
 _FLOATS = (np.float64, np.float32)
 
 
-def _narrow(x: Any) -> Any:
-    """Return float64 as the default float, anything else as it is."""
-    if x is not None and x.dtype == np.float64 and config.floatx() != "float64":
-        return x.astype(config.floatx())
+def float_of(model: Any) -> str:
+    """Return the dtype of the numbers that a model takes."""
+    graph = getattr(model, "_graph", None)
+    dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
+    return "float64" if dtype == "float64" else config.floatx()
+
+
+def _finite(x: Any) -> Any:
+    if not np.isfinite(x).all():
+        raise ValueError(f"Input X contains a value too large for dtype('{x.dtype}').")
     return x
-
-
-def _copied(model: Any) -> Any:
-    import copy
-
-    return copy.deepcopy(model)
 
 
 def _drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:

@@ -27,7 +27,8 @@ def build_perceptron(
     Args:
         hidden_layer_sizes: units of each hidden layer; None: (100,).
         activation: of the hidden layers, scikit-learn's names included; None: "relu".
-        alpha: strength of the L2 penalty, alpha / 2 |w|² / rows, on all kernels; None: 1e-4.
+        alpha: strength of the L2 penalty on all kernels, alpha / 2 |w|² / (rows of a batch);
+            None: 1e-4.
     """
     sizes = HIDDEN_LAYER_SIZES if hidden_layer_sizes is None else hidden_layer_sizes
     sizes = tuple(sizes) if hasattr(sizes, "__len__") else (sizes,)
@@ -38,23 +39,24 @@ def build_perceptron(
     strength = ALPHA if alpha is None else alpha
     if strength < 0:
         raise ValueError(f"alpha: expected a number of 0 or more, got {alpha!r}.")
+    strength = strength / 2 / meta["batch_weight_"]
     name = ACTIVATION if activation is None else activation
     name = _ACTIVATIONS.get(name, name) if isinstance(name, str) else name
-    rows = max(meta["X_shape_"][0], 1)
+    dtype = meta["compute_dtype_"]
 
     def penalty() -> Any:
-        return regularizers.L2(strength / 2 / rows) if strength else None
+        return regularizers.L2(strength) if strength else None
 
-    x = inputs = engine.Input((meta["n_features_in_"],), name="features")
+    x = inputs = engine.Input((meta["n_features_in_"],), dtype=dtype, name="features")
     for i, size in enumerate(sizes):
         x = layers.Dense(
             int(size), activation=name, kernel_initializer="glorot_uniform",
-            kernel_regularizer=penalty(), name=f"hidden_{i}",
+            kernel_regularizer=penalty(), dtype=dtype, name=f"hidden_{i}",
         )(x)  # fmt: skip
     widths = meta["n_outputs_expected_"]
     heads = widths if isinstance(widths, list) else [widths]
     outputs = [
-        layers.Dense(width, kernel_regularizer=penalty(), name=f"output_{i}")(x)
+        layers.Dense(width, kernel_regularizer=penalty(), dtype=dtype, name=f"output_{i}")(x)
         for i, width in enumerate(heads)
     ]
     return engine.Model(inputs, outputs if isinstance(widths, list) else outputs[0])

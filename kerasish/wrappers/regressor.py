@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from kerasish.wrappers.estimator import KerasEstimator, output_width
+from kerasish import losses
+from kerasish.wrappers.estimator import KerasEstimator, float_of, output_width
 
 
 class KerasRegressor(RegressorMixin, KerasEstimator):
@@ -32,9 +33,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any
-    ) -> Any:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
         """Train for one more epoch; targets stay standardised as in the first call."""
         epochs = fit_arguments.pop("epochs", 1)
         return self._fit(X, y, sample_weight, epochs, True, **fit_arguments)
@@ -65,11 +64,12 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
             self._y_scale = np.where(spread > 1e-12 * np.abs(self._y_mean), spread, 1.0)
 
     def _default_loss(self, model: Any) -> Any:
-        return "mean_squared_error"
+        dtype = None if model is None else float_of(model)
+        return losses.MeanSquaredError(dtype=dtype)
 
     def _encode(self, y: Any, X: Any) -> Any:
         columns = (y.reshape(len(y), -1) - self._y_mean) / self._y_scale
-        columns = columns.astype("float32")
+        columns = columns.astype(float_of(self.model_))
         widths = output_width(self.model_, X)
         if isinstance(widths, list):
             cuts = np.cumsum(widths)[:-1]

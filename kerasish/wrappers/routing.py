@@ -38,9 +38,7 @@ def part(routed: dict[str, Any], destination: str) -> dict[str, Any]:
     return {k[len(prefix) :]: v for k, v in routed.items() if k.startswith(prefix)}
 
 
-def check_names(
-    given: Iterable[str], known: Iterable[str], destination: str, where: str
-) -> None:
+def check_names(given: Iterable[str], known: Iterable[str], destination: str, where: str) -> None:
     """Raise for the first name that the destination does not take, listing the nearest."""
     names = [f"{destination}__{name}" for name in known]
     for name in given:
