@@ -90,8 +90,8 @@ def _check_names(given: Any, outputs: list[Output], what: str) -> None:
     elif isinstance(given, (list, tuple)) and count > 1:
         top = len({o.path[0] for o in outputs})
         if len(given) not in (count, top):
-            names = [o.label or o.layer or f"number {o.index}" for o in outputs]
-            raise ValueError(f"{what}: {len(given)} entries for {count} outputs {names}.")
+            shown = [o.label or o.layer or f"number {o.index}" for o in outputs]
+            raise ValueError(f"{what}: {len(given)} entries for {count} outputs {shown}.")
 
 
 def _sample_weights(output: Output, sample_weight: Any, count: int) -> Any:
