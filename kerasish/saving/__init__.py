@@ -9,6 +9,7 @@ from kerasish.registry import get_registered_name as get_registered_name
 from kerasish.registry import get_registered_object as get_registered_object
 from kerasish.registry import register_keras_serializable as register_keras_serializable
 from kerasish.registry import serialize_keras_object as serialize_keras_object
+from kerasish.saving.editor import KerasFileEditor as KerasFileEditor
 from kerasish.saving.model_file import load_model as load_model
 from kerasish.saving.model_file import load_weights as load_weights
 from kerasish.saving.model_file import model_from_json as model_from_json

@@ -70,7 +70,7 @@ def _from_the_disk(error: BaseException) -> bool:
 def save_error(path: str, error: Any) -> OSError:
     """Return the error that says why `path` could not be saved."""
     number = getattr(error, "errno", None) or _errno_in(str(error))
-    why = _WORDS.get(number, getattr(error, "strerror", None) or str(error))
+    why = _WORDS.get(number or 0) or getattr(error, "strerror", None) or str(error)
     text = f"Could not save {path!r}: {why}. What was there before is unchanged."
     made = type(error) if isinstance(error, OSError) and number else OSError
     return made(number, text) if number else OSError(text)

@@ -108,11 +108,15 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
         text = hdf5.text_attribute(file, "training_config", path)
         if compile and text is not None:
             where = f"{path}: training_config"
-            compiled = modern_training(read_json(text, where), custom_objects, where)
-            restore(lambda: model.compile_from_config(compiled), where)
+            settings = read_json(text, where)
+            restore(lambda: _compile(model, settings, custom_objects, where), where)
             _plan_optimizer(plan, model, file)
         plan.run()
     return model
+
+
+def _compile(model: Any, settings: Any, custom_objects: Any, where: str) -> None:
+    model.compile_from_config(modern_training(settings, custom_objects, where))
 
 
 def modern_training(config: Any, custom_objects: Any, where: str) -> dict[str, Any]:
@@ -128,13 +132,13 @@ def modern_training(config: Any, custom_objects: Any, where: str) -> dict[str, A
     made["optimizer"] = {
         "module": "keras.optimizers",
         "class_name": name,
-        "config": _known_arguments(known.get(name), optimizer.get("config") or {}),
+        "config": _known_arguments(optimizer.get("config") or {}),
     }
     with registry.CustomObjectScope(custom_objects or {}):
         return {k: registry.deserialize_keras_object(v) for k, v in made.items()}
 
 
-def _known_arguments(cls: Any, config: dict[str, Any]) -> dict[str, Any]:
+def _known_arguments(config: dict[str, Any]) -> dict[str, Any]:
     old = {"jit_compile", "is_legacy_optimizer", "decay"}
     return {k: v for k, v in config.items() if k not in old}
 

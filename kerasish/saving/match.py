@@ -175,7 +175,7 @@ def _moved(parts: list[Place], groups: Groups, find: Callable[[Place], str | Non
     for place in parts:
         path = find(place)
         group = groups.get(path) if path else None
-        own = getattr(place.owner, "name", None)
+        own = str(getattr(place.owner, "name", ""))
         if group is None or group.name is None or not place.path.count("/"):
             continue
         parent = place.path.rsplit("/", 1)[0]

@@ -10,6 +10,7 @@ from kerasish.saving import hdf5, legacy
 from kerasish.saving.archive import Archive, load_archive, load_into, save_archive, save_folder
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
+from kerasish.saving.tensors import load_tensors, save_tensors
 from kerasish.saving.weights import file_path, may_write, put_weights, write_weights
 
 _LEGACY = (".h5", ".hdf5")
@@ -104,7 +105,7 @@ def save_weights(
 
     Args:
         model: the model or layer.
-        filepath: "NAME.weights.h5".
+        filepath: "NAME.weights.h5", or "NAME.safetensors" (needs the package safetensors).
         overwrite: whether a file that exists is replaced.
 
     Raises:
@@ -116,12 +117,18 @@ def save_weights(
         raise ValueError(f"save_weights: unexpected argument(s) {sorted(kwargs)}.")
     if max_shard_size is not None:
         raise ValueError("save_weights: max_shard_size is not supported; one file holds all.")
-    if not path.endswith(".weights.h5"):
-        raise ValueError(f"save_weights: the name must end in .weights.h5, got {path!r}.")
+    if not path.endswith((".weights.h5", ".safetensors")):
+        raise ValueError(
+            f"save_weights: the name must end in .weights.h5 (or .safetensors), got {path!r}."
+        )
     _need_built(model, "save_weights")
-    if may_write(path, overwrite):
-        with replacing(path) as temporary:
-            write_weights(model, temporary)
+    if not may_write(path, overwrite):
+        return
+    if path.endswith(".safetensors"):
+        save_tensors(model, path)
+        return
+    with replacing(path) as temporary:
+        write_weights(model, temporary)
 
 
 def load_weights(
@@ -136,7 +143,8 @@ def load_weights(
 
     Args:
         model: the model, built.
-        filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, of kerasish or of Keras.
+        filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, of kerasish or of Keras; or a
+            `.safetensors` file.
         skip_mismatch: load what fits and warn about the rest, instead of an error.
         by: None: by position, and layers whose names stand in another order are an error;
             "position": names do not matter; "name": by the layers' names alone.
@@ -161,6 +169,8 @@ def load_weights(
     elif path.endswith(".weights.h5"):
         with hdf5.opened(path, path) as file:
             put_weights(model, hdf5.read_groups(file, path), path, skip_mismatch, by)
+    elif path.endswith(".safetensors"):
+        load_tensors(model, path, skip_mismatch, by)
     elif path.endswith(_LEGACY):
         legacy.load_legacy_weights(model, path, skip_mismatch, by)
     else:
