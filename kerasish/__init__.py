@@ -41,6 +41,7 @@ from kerasish.engine import Model as Model
 from kerasish.engine import Operation as Operation
 from kerasish.engine import Sequential as Sequential
 from kerasish.engine import StatelessScope as StatelessScope
+from kerasish.engine.function import function as function
 from kerasish.initializers import Initializer as Initializer
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
