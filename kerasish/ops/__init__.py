@@ -115,6 +115,7 @@ from kerasish.ops.crossentropy import (
 )
 from kerasish.ops.ctc import ctc_decode as ctc_decode
 from kerasish.ops.ctc import ctc_loss as ctc_loss
+from kerasish.ops.einsum import einsum as einsum
 from kerasish.ops.elementwise import absolute as abs
 from kerasish.ops.elementwise import absolute as absolute
 from kerasish.ops.elementwise import add as add

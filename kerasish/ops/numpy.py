@@ -49,6 +49,7 @@ from kerasish.ops.creation import ones_like as ones_like
 from kerasish.ops.creation import tri as tri
 from kerasish.ops.creation import zeros as zeros
 from kerasish.ops.creation import zeros_like as zeros_like
+from kerasish.ops.einsum import einsum as einsum
 from kerasish.ops.elementwise import absolute as abs
 from kerasish.ops.elementwise import absolute as absolute
 from kerasish.ops.elementwise import add as add
