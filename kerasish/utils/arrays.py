@@ -54,21 +54,20 @@ def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
     """Return x / |x|, the norm taken along `axis`; where it is 0, x stays as it is.
 
     Args:
-        x: an array or tensor.
+        x: a NumPy array, which gives one again; or a tensor or list, which gives a tensor.
         axis: the axis along which vectors lie.
         order: of the norm: 2 for the Euclidean one.
 
     Example:
-        >>> normalize([[3.0, 4.0]])
+        >>> normalize(np.array([[3.0, 4.0]]))
         array([[0.6, 0.8]])
     """
-    if isinstance(x, (Tensor, Variable)):
-        powers = ops.sum(ops.power(ops.absolute(x), order), axis=axis, keepdims=True)
-        norm = ops.power(powers, 1 / order)
-        return ops.divide(x, ops.where(ops.equal(norm, 0), ops.ones_like(norm), norm))
-    array = np.asarray(x)
-    norm = np.linalg.norm(np.atleast_1d(array), order, axis, keepdims=True)
-    return array / np.where(norm == 0, 1, norm)
+    if isinstance(x, np.ndarray):
+        norms = np.linalg.norm(np.atleast_1d(x), order, axis, keepdims=True)
+        return np.atleast_1d(x) / np.where(norms == 0, 1, norms)
+    powers = ops.sum(ops.power(ops.absolute(x), order), axis=axis, keepdims=True)
+    norm = ops.power(powers, 1 / order)
+    return ops.divide(x, ops.where(ops.equal(norm, 0), ops.ones_like(norm), norm))
 
 
 def pad_sequences(

@@ -78,7 +78,7 @@ def split_dataset(
     rows = np.arange(count)
     if shuffle:
         rows = np.random.default_rng(config.next_seed() if seed is None else seed).permutation(rows)
-    return Samples(data, rows[:left]), Samples(data, rows[left : left + right])
+    return Samples(data, rows[:left]), Samples(data, rows[count - right :])
 
 
 def _arrays(dataset: Any) -> Any:
