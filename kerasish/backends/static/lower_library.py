@@ -178,7 +178,7 @@ class SmallMatmulUnit(Unit):
     def records(self, locate: Locate) -> list[Record]:
         """Return the one record."""
         operands = [] if self.bias is None else [(locate(self.bias).address, 0)]
-        operands.append((locate(self.out).address, self.out.shape[1]))
+        operands.append((locate(self.out).address, self.sizes[1]))
         b_row = self.b.strides[1] if self.transposed else self.b.strides[0]
         block = small.pack(
             self.matmul,
@@ -217,6 +217,16 @@ class BlasUnit(Unit):
         return made
 
 
+def _flattened(a: View, b: View) -> View:
+    """Return a's matrices as one with all their rows, where all meet the one matrix b."""
+    if len(b.shape) != 2 or len(a.shape) == 2:
+        return a
+    rows = contiguous(a.shape[:-1])
+    if any(s > 1 and own != row * a.strides[-2] for s, own, row in zip(a.shape, a.strides, rows)):
+        return a
+    return View(a.root, (math.prod(a.shape[:-1]), a.shape[-1]), a.strides[-2:])
+
+
 def make_matmul(
     a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
 ) -> Unit | None:
@@ -225,6 +235,7 @@ def make_matmul(
         return None
     if out.dtype not in ("float32", "bfloat16", "float64"):
         return None
+    a = _flattened(a, b)
     flops = 2.0 * out.size * a.shape[-1]
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides:
