@@ -96,6 +96,18 @@ def _restart() -> None:
 config.when_seeded(_restart)
 
 
+def _shared_generator() -> SeedGenerator:
+    """Return the process's generator, or inside `config.seeded` that block's own."""
+    stream = config.seed_stream()
+    if stream is not None:
+        if "generator" not in stream.kept:
+            stream.kept["generator"] = SeedGenerator(None, "shared_seed_generator")
+        return stream.kept["generator"]  # type: ignore[no-any-return]
+    if not _shared:
+        _shared.append(SeedGenerator(_shared_seed(), "shared_seed_generator"))
+    return _shared[0]
+
+
 def draw_seed(seed: Any) -> Any:
     """Return the state that `seed` (an int, a SeedGenerator or None) stands for, [seed, draw]."""
     if isinstance(seed, SeedGenerator):
@@ -104,9 +116,7 @@ def draw_seed(seed: Any) -> Any:
         if current_scope() is None:
             return _state_of(config.next_seed())
         # Inside a step: a variable, else a compiled step would draw the same numbers each time.
-        if not _shared:
-            _shared.append(SeedGenerator(_shared_seed(), "shared_seed_generator"))
-        return _shared[0].next()
+        return _shared_generator().next()
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
         if getattr(seed, "shape", None) == (2,):
             return convert(seed, "uint32")

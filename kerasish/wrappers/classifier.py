@@ -12,7 +12,8 @@ from sklearn.utils.validation import column_or_1d
 
 from kerasish import losses
 from kerasish.errors import UnknownNameError
-from kerasish.wrappers.estimator import KerasEstimator, float_of, output_width
+from kerasish.wrappers.arrays import float_of, output_width
+from kerasish.wrappers.estimator import KerasEstimator
 
 _SMALLEST = np.finfo(np.float64).tiny
 
@@ -68,7 +69,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         optimizer: Any = None,
         loss: Any = None,
         metrics: Any = None,
-        batch_size: int | None = None,
+        batch_size: Any = None,
         validation_batch_size: int | None = None,
         verbose: Any = 0,
         callbacks: Any = None,
@@ -125,7 +126,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             self.classes_ = [np.unique(column) for column in y.T]
             self.n_classes_ = [len(c) for c in self.classes_]
             self.n_outputs_ = y.shape[1]
-            self.n_outputs_expected_: Any = [1 if n <= 2 else n for n in self.n_classes_]
+            self.n_outputs_expected_ = [1 if n <= 2 else n for n in self.n_classes_]
         else:
             self.classes_ = np.unique(y if labels is None else labels)
             self._known_labels(y)

@@ -16,10 +16,12 @@ from kerasish import config, losses, optimizers
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
 from kerasish.errors import UnknownNameError
+from kerasish.wrappers.arrays import drop_weightless, finite, float_of
 from kerasish.wrappers.perceptron import build_perceptron
 from kerasish.wrappers.routing import (
     DESTINATIONS,
     check_names,
+    goes_somewhere,
     make,
     make_callbacks,
     named_parameters,
@@ -46,7 +48,7 @@ class KerasEstimator(BaseEstimator):
         optimizer: Any = None,
         loss: Any = None,
         metrics: Any = None,
-        batch_size: int | None = None,
+        batch_size: Any = None,
         validation_batch_size: int | None = None,
         verbose: Any = 0,
         callbacks: Any = None,
@@ -94,7 +96,7 @@ class KerasEstimator(BaseEstimator):
         own = self._get_param_names()
         builder = params.get("model", params.get("build_fn", self._builder()))
         for name in params:
-            if name not in own and not self._is_routable(name, builder):
+            if name not in own and name not in self._routed and not goes_somewhere(name, builder):
                 known = [*own, *(f"{d}__" for d in DESTINATIONS)]
                 known += list(named_parameters(builder)) if callable(builder) else []
                 raise UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
@@ -105,22 +107,12 @@ class KerasEstimator(BaseEstimator):
                 self._routed[name] = value
         return self
 
-    def _is_routable(self, name: str, builder: Any) -> bool:
-        if name.split("__")[0] in DESTINATIONS and "__" in name or name in self._routed:
-            return True
-        if not callable(builder) or isinstance(builder, Model):
-            return False
-        return name in named_parameters(builder) or takes_any(builder)
-
     def _check_routed(self, builder: Any) -> None:
-        own = list(self._get_param_names())
         for name in self._routed:
-            if self._is_routable(name, builder) and (
-                "__" in name or name in named_parameters(builder) or takes_any(builder)
-            ):
-                continue
-            known = [*own, *(named_parameters(builder) if callable(builder) else ())]
-            raise UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
+            if not goes_somewhere(name, builder):
+                known = [*self._get_param_names()]
+                known += list(named_parameters(builder)) if callable(builder) else []
+                raise UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
 
     def _builder(self) -> Any:
         return self.build_fn if self.model is None else self.model
@@ -251,7 +243,7 @@ class KerasEstimator(BaseEstimator):
         """Return float64 as the model's float, anything else as it is."""
         if x is None or x.dtype != np.float64:
             return x
-        return _finite(x.astype(float_of(self.model_)))
+        return finite(x.astype(float_of(self.model_)))
 
     def _choose_numbers(self, X: Any, weights: Any) -> None:
         """Let one batch of float64 data be trained in float64: order and weights then matter to
@@ -298,7 +290,7 @@ class KerasEstimator(BaseEstimator):
             self.X_shape_, self.X_dtype_ = X.shape, X.dtype
         self._learn_targets(y, weights, labels, going_on)
         weights = self._weigh(y, weights)
-        X, y, weights = _drop_weightless(X, y, weights)
+        X, y, weights = drop_weightless(X, y, weights)
         if not going_on:
             self._choose_numbers(X, weights)
         if weights is not None:
@@ -357,7 +349,7 @@ class KerasEstimator(BaseEstimator):
     def _batch_size(self, rows: int) -> int:
         if self.batch_size in (None, "auto"):
             return min(BATCH_SIZE, rows) if self._own_model() else 32
-        return rows if self.batch_size == -1 else self.batch_size  # type: ignore[return-value]
+        return rows if self.batch_size == -1 else self.batch_size
 
     def _epochs(self) -> int:
         if self.epochs is not None:
@@ -394,39 +386,3 @@ class KerasEstimator(BaseEstimator):
 
 
 _FLOATS = (np.float64, np.float32)
-
-
-def float_of(model: Any) -> str:
-    """Return the dtype of the numbers that a model takes."""
-    graph = getattr(model, "_graph", None)
-    dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
-    return "float64" if dtype == "float64" else config.floatx()
-
-
-def _finite(x: Any) -> Any:
-    if not np.isfinite(x).all():
-        raise ValueError(f"Input X contains a value too large for dtype('{x.dtype}').")
-    return x
-
-
-def _drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """Leave out the rows of weight 0: they change nothing but the batches."""
-    if weights is None:
-        return X, y, None
-    kept = weights > 0
-    if not kept.any():
-        raise ValueError("sample_weight: expected at least one positive weight, got only zeros.")
-    return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
-
-
-def output_width(model: Any, X: Any) -> Any:
-    """Return the size of the last axis of the model's output, a list where it has several."""
-    if getattr(model, "_graph", None) is None:
-        shape = model(X[:1], training=False)
-        shapes = [tuple(t.shape) for t in shape] if isinstance(shape, (list, tuple)) else shape
-    else:
-        shapes = model.output_shape
-    if isinstance(shapes, list):
-        return [s[-1] for s in shapes]
-    shape = shapes if isinstance(shapes, tuple) else tuple(shapes.shape)
-    return shape[-1] if len(shape) > 1 else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kerasish import engine, layers, regularizers
@@ -31,7 +31,7 @@ def build_perceptron(
             None: 1e-4.
     """
     sizes = HIDDEN_LAYER_SIZES if hidden_layer_sizes is None else hidden_layer_sizes
-    sizes = tuple(sizes) if hasattr(sizes, "__len__") else (sizes,)
+    sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
     if any(isinstance(s, bool) or int(s) != s or s < 1 for s in sizes):
         raise ValueError(
             f"hidden_layer_sizes: expected whole numbers of 1 or more, got {hidden_layer_sizes!r}."

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from kerasish import losses
-from kerasish.wrappers.estimator import KerasEstimator, float_of, output_width
+from kerasish.wrappers.arrays import float_of, output_width
+from kerasish.wrappers.estimator import KerasEstimator
 
 
 class KerasRegressor(RegressorMixin, KerasEstimator):

@@ -27,6 +27,20 @@ def takes_any(function: Callable[..., Any]) -> bool:
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
 
 
+def goes_somewhere(name: str, builder: Any) -> bool:
+    """Return whether a parameter has a known destination, or is one of the model function's."""
+    destination, _, rest = name.partition("__")
+    if rest and destination in DESTINATIONS:
+        return True
+    is_model = hasattr(builder, "fit") and not isinstance(builder, type)
+    return callable(builder) and not is_model and takes(builder, name)
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a function can be given `name`."""
+    return name in named_parameters(function) or takes_any(function)
+
+
 def part(routed: dict[str, Any], destination: str) -> dict[str, Any]:
     """Return the parameters meant for a destination, its prefix taken off.
 
@@ -77,7 +91,7 @@ def make(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
         inner = direct.get(name, known.get(name))
         direct[name] = make(inner, part(given, name), f"{destination}__{name}", _as_is)
     if known and not isinstance(value, type):
-        return kind.from_config({**known, **direct})
+        return kind.from_config({**known, **direct})  # type: ignore[attr-defined]
     return kind(**direct)
 
 

@@ -1,0 +1,46 @@
+"""Arrays on their way between scikit-learn and a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import config
+
+
+def float_of(model: Any) -> str:
+    """Return the dtype of the numbers that a model takes."""
+    graph = getattr(model, "_graph", None)
+    dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
+    return "float64" if dtype == "float64" else config.floatx()
+
+
+def finite(x: Any) -> Any:
+    """Return x; raise where a float64 was too large for its dtype."""
+    if not np.isfinite(x).all():
+        raise ValueError(f"Input X contains a value too large for dtype('{x.dtype}').")
+    return x
+
+
+def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Leave out the rows of weight 0: they change nothing but the batches."""
+    if weights is None:
+        return X, y, None
+    kept = weights > 0
+    if not kept.any():
+        raise ValueError("sample_weight: expected at least one positive weight, got only zeros.")
+    return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
+
+
+def output_width(model: Any, X: Any) -> Any:
+    """Return the size of the last axis of the model's output, a list where it has several."""
+    if getattr(model, "_graph", None) is None:
+        shape = model(X[:1], training=False)
+        shapes = [tuple(t.shape) for t in shape] if isinstance(shape, (list, tuple)) else shape
+    else:
+        shapes = model.output_shape
+    if isinstance(shapes, list):
+        return [s[-1] for s in shapes]
+    shape = shapes if isinstance(shapes, tuple) else tuple(shapes.shape)
+    return shape[-1] if len(shape) > 1 else 1
