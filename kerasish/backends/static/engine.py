@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from kerasish import config, tree
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
+from kerasish.backends.static.interpreted import Interpreted
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
 from kerasish.graph.ir import Graph, Value
@@ -124,7 +126,7 @@ class CompiledStep:
         call = next(iter(self._made.values()))
         return [(f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph)]
 
-    def executables(self) -> list[Executable]:
+    def executables(self) -> list[Any]:
         """Return the executables made so far."""
         return [c.executable for c in self._made.values()]
 
@@ -132,6 +134,16 @@ class CompiledStep:
 def say(text: str) -> None:
     """Print a line for whoever asked to be told."""
     print(f"kerasish: {text}", file=sys.stderr)
+
+
+_warned: set[str] = set()
+
+
+def warn_once(text: str) -> None:
+    """Warn of what is missing, once a process."""
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def show_pass(name: str, before: Graph, after: Graph) -> None:
@@ -187,6 +199,7 @@ class CompiledCall:
             say(f"{name}: traced\n{traced.graph}")
         self.traced_graph = traced.graph
         graph = run_passes(traced.graph, level, watch)
+        unfused = graph
         self.graph = graph = drop_dead(fuse_loops(graph)) if level == "fast_run" else graph
         self.threads = native.get_threads()
         self.traced = traced
@@ -205,11 +218,26 @@ class CompiledCall:
                 old = _unread(v)
                 homes[old] = v._home.array
             updates.append((old, new))
-        self.executable = Executable(graph, homes, updates, eager.kernel)
+        self.executable = self._make(graph, unfused, homes, updates, eager)
         if watch is not None:
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, Place) and len(self.results) == 1
         self._nothing = traced.structure is None
+
+    def _make(
+        self, graph: Graph, unfused: Graph, homes: Any, updates: Any, eager: Eager
+    ) -> Executable | Interpreted:
+        missing = native.available()
+        if missing:
+            warn_once(f"The static engine multiplies by BLAS and convolves by NumPy: {missing}")
+        try:
+            return Executable(graph, homes, updates, eager.kernel)
+        except ImportError as error:
+            warn_once(
+                f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "
+                "is missing: pip install llvmlite"
+            )
+            return Interpreted(unfused, homes, updates, eager.kernel)
 
     def __call__(self, args: Any) -> Any:
         executable = self.executable

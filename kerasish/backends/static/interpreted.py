@@ -1,0 +1,64 @@
+"""What runs a compiled step's graph where no native code can be made: NumPy, node by node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.graph.ir import Graph, Value
+from kerasish.graph.plan import Plan
+from kerasish.ops import dtypes
+
+
+class Interpreted:
+    """A graph ready to run by NumPy kernels; stands in for `program.Executable`.
+
+    Args: as for `Executable`; the graph must not be fused.
+    """
+
+    is_native = False
+    parts: tuple[Any, ...] = ()
+
+    def __init__(
+        self,
+        graph: Graph,
+        homes: dict[Value, Any],
+        updates: Sequence[tuple[Value, Value]],
+        kernel_of: Callable[[Any], Callable[..., Any]],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.graph, self._homes, self._updates = graph, homes, list(updates)
+        self._steps = [(node, kernel_of(node.op)) for node in graph.nodes]
+        self._free = [v for v in graph.inputs if v not in homes]
+        self.inputs = [np.empty(v.shape, dtypes.array_dtype(v.dtype)) for v in self._free]
+        self._results: dict[Value, Any] = {}
+        size = sum(v.size * dtypes.array_dtype(v.dtype).itemsize for v in self._free)
+        self.memory = _Memory(Plan({}, size, size))
+
+    def run(self) -> None:
+        """Run once on what lies in `inputs` and the homes."""
+        values: dict[Value, Any] = {**self.graph.constants, **self._homes}
+        values.update(zip(self._free, self.inputs))
+        with np.errstate(all="ignore"):
+            for node, kernel in self._steps:
+                out = kernel(*(values[v] for v in node.inputs), **node.attrs)
+                values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
+        self._results = {v: np.array(values[v]) for v in self.graph.outputs}
+        for old, new in self._updates:
+            np.copyto(self._homes[old], self._results[new])
+
+    def output(self, v: Value) -> Any:
+        """Return an output of the last run."""
+        return self._results[v]
+
+    def describe(self) -> str:
+        """Return the ops in order."""
+        return "\n".join(f"  numpy  {node!r}" for node, _ in self._steps)
+
+
+class _Memory:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
