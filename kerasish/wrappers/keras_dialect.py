@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
-from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from kerasish.engine import Model, clone_model
 
@@ -73,7 +72,10 @@ class SKLearnDialect(BaseEstimator):
 
     def _check_data(self, X: Any, y: Any) -> Any:
         if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but it is None.")
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None."
+            )
         return validate_data(
             self, X, y, multi_output=True, accept_sparse=("csr", "csc"), allow_nd=True,
             y_numeric=isinstance(self, RegressorMixin),
@@ -105,6 +107,7 @@ class SKLearnDialect(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.non_deterministic = True  # as Keras has it, there is no random_state
         return tags
 
 
@@ -149,10 +152,10 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
             raise ValueError(
                 "y: SKLearnClassifier takes one class a row; KerasClassifier takes several."
             )
+        y = column_or_1d(y, warn=True)
         if reset:
-            self._encoder = LabelBinarizer().fit(np.ravel(y))
-            self.classes_ = self._encoder.classes_
-        rows = np.searchsorted(self.classes_, np.ravel(y))
+            self.classes_ = np.unique(y)
+        rows = np.searchsorted(self.classes_, y)
         return np.eye(max(len(self.classes_), 2), dtype="float32")[rows]
 
     def _reverse_process_target(self, y: Any) -> Any:

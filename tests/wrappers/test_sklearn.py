@@ -317,13 +317,14 @@ def test_fits_leave_the_seeds_of_the_process_alone(digits):
 
 
 def test_threads_give_the_same_fits(digits):
-    X, y = digits
-    tasks = [
-        joblib.delayed(quick(model=make_classifier, model__rate=r).fit)(X, y) for r in (0, 0.5)
-    ]
-    alone = [f.predict_proba(X) for f in joblib.Parallel(1)(tasks)]
-    beside = [f.predict_proba(X) for f in joblib.Parallel(4, prefer="threads")(tasks * 2)]
-    for found, expected in zip(beside, alone * 2):
+    def run(rate):
+        fitted = quick(model=make_classifier, model__rate=rate).fit(*digits)
+        return fitted.predict_proba(digits[0])
+
+    rates = [0, 0.5, 0, 0.5, 0.2]
+    alone = [run(rate) for rate in rates]
+    beside = joblib.Parallel(4, prefer="threads")(joblib.delayed(run)(rate) for rate in rates)
+    for found, expected in zip(beside, alone):
         np.testing.assert_array_equal(found, expected)
 
 
