@@ -115,6 +115,13 @@ from kerasish.ops.crossentropy import (
 )
 from kerasish.ops.ctc import ctc_decode as ctc_decode
 from kerasish.ops.ctc import ctc_loss as ctc_loss
+from kerasish.ops.decomposition import cholesky as cholesky
+from kerasish.ops.decomposition import cholesky_inverse as cholesky_inverse
+from kerasish.ops.decomposition import eig as eig
+from kerasish.ops.decomposition import eigh as eigh
+from kerasish.ops.decomposition import lu_factor as lu_factor
+from kerasish.ops.decomposition import qr as qr
+from kerasish.ops.decomposition import svd as svd
 from kerasish.ops.einsum import einsum as einsum
 from kerasish.ops.elementwise import absolute as abs
 from kerasish.ops.elementwise import absolute as absolute
@@ -186,7 +193,6 @@ from kerasish.ops.elementwise import tanh as tanh
 from kerasish.ops.elementwise import trunc as trunc
 from kerasish.ops.error_function import erf as erf
 from kerasish.ops.error_function import erfinv as erfinv
-from kerasish.ops.linalg import matmul as matmul
 from kerasish.ops.movement import broadcast_to as broadcast_to
 from kerasish.ops.movement import concatenate as concatenate
 from kerasish.ops.movement import reshape as reshape
@@ -211,6 +217,9 @@ from kerasish.ops.normalization import layer_normalization as layer_normalizatio
 from kerasish.ops.normalization import moments as moments
 from kerasish.ops.normalization import normalize as normalize
 from kerasish.ops.normalization import rms_normalization as rms_normalization
+from kerasish.ops.norms import cdist as cdist
+from kerasish.ops.norms import matrix_rank as matrix_rank
+from kerasish.ops.norms import norm as norm
 from kerasish.ops.patches import depth_to_space as depth_to_space
 from kerasish.ops.patches import fold as fold
 from kerasish.ops.patches import rearrange as rearrange
@@ -220,6 +229,7 @@ from kerasish.ops.pool import adaptive_average_pool as adaptive_average_pool
 from kerasish.ops.pool import adaptive_max_pool as adaptive_max_pool
 from kerasish.ops.pool import average_pool as average_pool
 from kerasish.ops.pool import max_pool as max_pool
+from kerasish.ops.product import matmul as matmul
 from kerasish.ops.recurrent import gru as gru
 from kerasish.ops.recurrent import lstm as lstm
 from kerasish.ops.recurrent import simple_rnn as simple_rnn
@@ -279,6 +289,14 @@ from kerasish.ops.signal import irfft as irfft
 from kerasish.ops.signal import istft as istft
 from kerasish.ops.signal import rfft as rfft
 from kerasish.ops.signal import stft as stft
+from kerasish.ops.solving import det as det
+from kerasish.ops.solving import inv as inv
+from kerasish.ops.solving import logdet as logdet
+from kerasish.ops.solving import lstsq as lstsq
+from kerasish.ops.solving import pinv as pinv
+from kerasish.ops.solving import slogdet as slogdet
+from kerasish.ops.solving import solve as solve
+from kerasish.ops.solving import solve_triangular as solve_triangular
 from kerasish.ops.special import allclose as allclose
 from kerasish.ops.special import array as array
 from kerasish.ops.special import cbrt as cbrt

@@ -8,9 +8,9 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.elementwise import as_tensor, multiply
-from kerasish.ops.linalg import matmul
 from kerasish.ops.movement import reshape, transpose
 from kerasish.ops.op import function
+from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_sum
 from kerasish.ops.shaping import diagonal
 

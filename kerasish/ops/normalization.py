@@ -29,9 +29,9 @@ from kerasish.ops.elementwise import (
     subtract,
     tanh,
 )
-from kerasish.ops.linalg import matmul
 from kerasish.ops.movement import reshape, transpose
 from kerasish.ops.op import function, normalize_axes, normalize_axis
+from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_sum
 
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}

@@ -112,7 +112,6 @@ from kerasish.ops.elementwise import subtract as subtract
 from kerasish.ops.elementwise import tan as tan
 from kerasish.ops.elementwise import tanh as tanh
 from kerasish.ops.elementwise import trunc as trunc
-from kerasish.ops.linalg import matmul as matmul
 from kerasish.ops.movement import broadcast_to as broadcast_to
 from kerasish.ops.movement import concatenate as concatenate
 from kerasish.ops.movement import reshape as reshape
@@ -131,6 +130,7 @@ from kerasish.ops.nans import nanquantile as nanquantile
 from kerasish.ops.nans import nanstd as nanstd
 from kerasish.ops.nans import nansum as nansum
 from kerasish.ops.nans import nanvar as nanvar
+from kerasish.ops.product import matmul as matmul
 from kerasish.ops.reduce import argmax as argmax
 from kerasish.ops.reduce import argmin as argmin
 from kerasish.ops.reduce import argsort as argsort
@@ -171,6 +171,7 @@ from kerasish.ops.shaping import unravel_index as unravel_index
 from kerasish.ops.shaping import vander as vander
 from kerasish.ops.shaping import vsplit as vsplit
 from kerasish.ops.shaping import vstack as vstack
+from kerasish.ops.solving import slogdet as slogdet
 from kerasish.ops.special import allclose as allclose
 from kerasish.ops.special import array as array
 from kerasish.ops.special import cbrt as cbrt

@@ -15,9 +15,9 @@ from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.elementwise import as_tensor, cast
 from kerasish.ops.indexing import take_rows
-from kerasish.ops.linalg import matmul
 from kerasish.ops.movement import transpose
 from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_max
 from kerasish.ops.window import (
     channels_back,

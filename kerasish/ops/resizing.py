@@ -15,9 +15,9 @@ from kerasish.ops.activation import as_float
 from kerasish.ops.array import clip, pad, round
 from kerasish.ops.elementwise import as_tensor, cast
 from kerasish.ops.indexing import take_rows
-from kerasish.ops.linalg import matmul
 from kerasish.ops.movement import reshape, strided_slice
 from kerasish.ops.op import function
+from kerasish.ops.product import matmul
 
 
 def _linear(x: Any) -> Any:

@@ -37,9 +37,9 @@ from kerasish.ops.elementwise import (
     subtract,
 )
 from kerasish.ops.indexing import add_rows, take_rows
-from kerasish.ops.linalg import matmul
 from kerasish.ops.movement import reshape
 from kerasish.ops.op import function, normalize_axes
+from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_any, reduce_prod, reduce_sum
 from kerasish.ops.searching import searchsorted
 from kerasish.ops.shaping import linspace
