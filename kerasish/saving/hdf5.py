@@ -17,7 +17,7 @@ import numpy as np
 from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import Entry, Group, Groups
 
-CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its bytes
+CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
 _DEEPEST = 64
 _MOST_OBJECTS = 1_000_000
 
@@ -40,10 +40,11 @@ def put_array(group: Any, key: str, value: Any) -> None:
 
 
 def checksum(array: Any) -> int:
-    """Return the CRC-32 of an array's bytes."""
+    """Return the CRC-32 of an array's dtype, shape and bytes."""
+    start = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
     if array.nbytes == 0:
-        return 0
-    return zlib.crc32(array.reshape(-1).view(np.uint8).data)
+        return start
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data, start)
 
 
 def put_names(holder: Any, key: str, names: list[str]) -> None:
@@ -214,7 +215,7 @@ def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
         array = dataset[()]
         wanted = dataset.attrs.get(CHECKSUM)
     array = np.asarray(array)
-    if wanted is not None and int(wanted) != checksum(np.ascontiguousarray(array)):
+    if wanted is not None and int(wanted) != checksum(array):
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
     if dtype == "bfloat16":
         import ml_dtypes

@@ -10,6 +10,7 @@ from kerasish.engine.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.paths import Place
 from kerasish.saving.source import Entry, Group, Groups, as_dtype
+from kerasish.tensor import wrap
 
 _LONGEST_TABLE = 60
 
@@ -50,7 +51,7 @@ class Plan:
                 self._load_custom(owner, group, skip_mismatch)
             for (variable, _), array in zip(self.pairs, arrays):
                 done.append((variable, variable.numpy()))
-                variable.assign(array)
+                variable.assign(wrap(array))  # as a tensor: no copy
         except BaseException:
             for variable, old in (*before, *done):
                 variable.assign(old)

@@ -135,6 +135,7 @@ def load_weights(
     model: Any,
     filepath: Any,
     skip_mismatch: bool = False,
+    *,
     by: str | None = None,
     by_name: bool = False,
     **kwargs: Any,

@@ -17,9 +17,8 @@ def _package(path: str) -> Any:
         import safetensors
         import safetensors.numpy
     except ImportError as error:
-        raise ImportError(f"{path}: the format needs the package safetensors: pip install it.") from (
-            error
-        )
+        text = f"{path}: the format needs the package safetensors (pip install safetensors)."
+        raise ImportError(text) from error
     return safetensors
 
 
@@ -42,9 +41,7 @@ def save_tensors(model: Any, path: str) -> None:
         package.numpy.save_file(arrays, temporary, metadata=metadata)
 
 
-def load_tensors(
-    model: Any, path: str, skip_mismatch: bool = False, by: str | None = None
-) -> None:
+def load_tensors(model: Any, path: str, skip_mismatch: bool = False, by: str | None = None) -> None:
     """Put the weights of a `.safetensors` file into a model."""
     package = _package(path)
     try:

@@ -1,4 +1,4 @@
-"""Files that Keras wrote: same predictions, same next steps, and the same again after our saving."""
+"""Files that Keras wrote: the same predictions and next steps, also when saved again by us."""
 
 from __future__ import annotations
 
