@@ -28,7 +28,7 @@ except ImportError:
 from kerasish import layers
 
 GOAL = 0.97
-EPOCHS = 30
+EPOCHS = 40
 KILL_AFTER = 4  # epochs
 
 
@@ -47,7 +47,6 @@ def make_cnn() -> keras.Model:
             keras.Input((8, 8, 1)),
             layers.Rescaling(1 / 16),
             layers.Conv2D(32, 3, padding="same", activation="relu"),
-            layers.BatchNormalization(),
             layers.Conv2D(32, 3, activation="relu"),
             layers.MaxPooling2D(),
             layers.Dropout(0.3),
@@ -58,7 +57,8 @@ def make_cnn() -> keras.Model:
         ],
         name="digits",
     )
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    optimizer = keras.optimizers.Adam(0.003)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 
 
@@ -69,7 +69,7 @@ def train(output: Path) -> None:
     callbacks = [
         keras.callbacks.BackupAndRestore(output / "backup"),
         keras.callbacks.ModelCheckpoint(output / "best.keras", save_best_only=True),
-        keras.callbacks.EarlyStopping(patience=6, verbose=1),
+        keras.callbacks.EarlyStopping(patience=4, verbose=1),
         keras.callbacks.CSVLogger(output / "log.csv", append=True),
     ]
     make_cnn().fit(x, y, batch_size=32, epochs=EPOCHS, validation_split=0.15, callbacks=callbacks)
@@ -113,10 +113,11 @@ def make_mlp(units: int = 32) -> keras.Model:
 
 def search() -> None:
     """Search the width and the learning rate of a small network, scaled inputs before it."""
-    from kerasish.wrappers import KerasClassifier
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+
+    from kerasish.wrappers import KerasClassifier
 
     (x, y), (x_test, y_test) = load_digits()
     network = KerasClassifier(

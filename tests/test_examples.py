@@ -1,0 +1,131 @@
+"""The examples and the README's code, run as a newcomer runs them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kerasish
+
+CHECKOUT = Path(__file__).parent.parent
+EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
+BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text("utf-8"), re.S)
+
+
+def run(script: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Run an example in a process of its own, with the package that is under test."""
+    package = str(Path(kerasish.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": package, "PYTHONUTF8": "1"},
+        capture_output=True, text=True, encoding="utf-8", timeout=300,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def quickstart():
+    path = CHECKOUT / "examples" / "quickstart.py"
+    spec = importlib.util.spec_from_file_location("quickstart", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_has_a_taste():
+    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
+    assert len(lines) <= 10
+    assert "import kerasish" in lines[0]
+
+
+def test_the_taste_learns(capsys):
+    names: dict = {}
+    exec(compile(BLOCKS[0], "README.md", "exec"), names)
+    history = names["model"].history.history
+    assert history["val_accuracy"][-1] > 0.9
+    assert history["loss"][-1] < history["loss"][0] / 4
+    assert "Epoch 20/20" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:])
+def test_the_readme_says_what_its_code_gives(block):
+    """Each line `expression  # value` gives that value."""
+    names = {"keras": kerasish}
+    said = 0
+    for statement in ast.parse(block).body:
+        code = ast.get_source_segment(block, statement)
+        comment = block.splitlines()[statement.end_lineno - 1].partition("  # ")[2]
+        if isinstance(statement, ast.Expr) and comment:
+            assert np.array_equal(eval(code, names), ast.literal_eval(comment)), code
+            said += 1
+        else:
+            exec(code, names)
+    assert said
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_say_what_they_do(path):
+    tree = ast.parse(path.read_text("utf-8"))
+    assert len((ast.get_docstring(tree) or "").splitlines()) > 1
+    assert ast.unparse(tree.body[-1]).startswith("if __name__ == '__main__':")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda path: path.name
+)
+def test_examples_run_without_a_warning(path):
+    done = run(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout
+    assert not done.stderr
+
+
+@pytest.mark.slow
+def test_quickstart_is_killed_resumes_and_recognises_digits(tmp_path):
+    """The main job: its exit status says whether more than 97 % were recognised."""
+    done = run(CHECKOUT / "examples" / "quickstart.py", "--output", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr
+    first, second = done.stdout.split("2. Resume")
+    epochs = [int(n) for n in re.findall(r"^Epoch (\d+)/", first, re.M)]
+    rest = [int(n) for n in re.findall(r"^Epoch (\d+)/", second, re.M)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert rest[0] in (epochs[-1], epochs[-1] + 1), "goes on where the backup stands"
+    assert "stop" in second, "early stopping says so"
+    accuracy = float(re.search(r"([\d.]+)% of 360 held-out", done.stdout)[1])
+    assert accuracy > 97
+    assert "<- best" in done.stdout
+    assert (tmp_path / "quickstart.png").stat().st_size > 20_000
+    assert not (tmp_path / "backup").exists(), "removed once the training has ended"
+    assert max(map(len, done.stdout.splitlines())) < 200
+
+
+def test_quickstart_draws_nothing_without_matplotlib(quickstart, tmp_path, monkeypatch):
+    log = {1: {"loss": 1.0, "val_loss": 1.0, "accuracy": 0.5, "val_accuracy": 0.5}}
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert quickstart.draw(tmp_path, log, np.eye(10, dtype=int)) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_quickstart_reads_each_epoch_of_the_log_once(quickstart, tmp_path):
+    rows = "epoch,loss,val_loss\n0,3,3\n1,2,2\n1,1.5,2.5\n"
+    (tmp_path / "log.csv").write_text(rows)
+    assert quickstart.read_log(tmp_path) == {
+        1: {"loss": 3, "val_loss": 3}, 2: {"loss": 1.5, "val_loss": 2.5}
+    }  # fmt: skip
+    quickstart.clean(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_quickstart_says_when_the_child_ends_too_early(quickstart, tmp_path, monkeypatch):
+    monkeypatch.setattr(quickstart, "__file__", str(CHECKOUT / "tests" / "no_such_script.py"))
+    with pytest.raises(SystemExit, match="ended by itself, with status 2"):
+        quickstart.train_until_killed(tmp_path)
