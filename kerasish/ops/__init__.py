@@ -74,6 +74,11 @@ from kerasish.ops.complexes import real as real
 from kerasish.ops.complexes import view as view
 from kerasish.ops.complexes import view_as_complex as view_as_complex
 from kerasish.ops.complexes import view_as_real as view_as_real
+from kerasish.ops.contraction import cross as cross
+from kerasish.ops.contraction import dot as dot
+from kerasish.ops.contraction import inner as inner
+from kerasish.ops.contraction import tensordot as tensordot
+from kerasish.ops.contraction import vdot as vdot
 from kerasish.ops.control import associative_scan as associative_scan
 from kerasish.ops.control import cond as cond
 from kerasish.ops.control import fori_loop as fori_loop

@@ -419,7 +419,7 @@ def _svd_grad(g, y, x):
     left, right = (..., slice(0, inner)), (..., slice(0, inner), slice(None))
     arriving = (get_item(g[0], left), g[1], get_item(g[2], right))
     made = (get_item(y[0], left), y[1], get_item(y[2], right))
-    return svd_reduced.grad(arriving, made, x)
+    return _reduced_grad(arriving, made, x)
 
 
 @op(

@@ -37,6 +37,11 @@ from kerasish.ops.complexes import imag as imag
 from kerasish.ops.complexes import isreal as isreal
 from kerasish.ops.complexes import real as real
 from kerasish.ops.complexes import view as view
+from kerasish.ops.contraction import cross as cross
+from kerasish.ops.contraction import dot as dot
+from kerasish.ops.contraction import inner as inner
+from kerasish.ops.contraction import tensordot as tensordot
+from kerasish.ops.contraction import vdot as vdot
 from kerasish.ops.creation import arange as arange
 from kerasish.ops.creation import empty as empty
 from kerasish.ops.creation import empty_like as empty_like

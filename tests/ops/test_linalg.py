@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 from scipy.spatial.distance import cdist
 
-from kerasish import ops
+from kerasish import Input, ops
 from kerasish.autodiff import grad
 from kerasish.errors import ShapeError
 from kerasish.ops import linalg
@@ -209,6 +209,78 @@ def test_distances():
         ops.cdist(a, b[:, :2])
 
 
+# --- contractions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "axes"),
+    [
+        ((2, 3), (2, 3), 2),
+        ((2, 3), (3, 4), 1),
+        ((2,), (3,), 0),
+        ((2, 3, 4), (4, 3, 5), ([1, 2], [1, 0])),
+        ((2, 3), (4, 2), (0, -1)),
+        ((3, 2, 2), (2, 3), ([0], [1])),
+        ((0, 3), (3, 2), 1),
+    ],
+)
+def test_tensordot(first, second, axes):
+    a, b = rng.normal(size=first), rng.normal(size=second)
+    close(ops.tensordot(a, b, axes), np.tensordot(a, b, axes))
+    if a.size:
+        gradient_check(lambda x, y: ops.tensordot(x, y, axes), [a, b])
+
+
+SHAPES = [
+    ((), (3,)),
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((2, 3), (3, 4)),
+    ((2, 1, 3), (4, 3, 2)),
+    ((2, 4, 3), (3,)),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), SHAPES)
+def test_dot_and_inner(first, second):
+    a, b = rng.normal(size=first), rng.normal(size=second)
+    close(ops.dot(a, b), np.dot(a, b))
+    turned = np.moveaxis(b, -2, -1) if b.ndim > 1 else b
+    close(ops.inner(a, turned), np.inner(a, turned))
+    gradient_check(ops.dot, [a, b])
+    close(ops.vdot(b, b), np.vdot(b, b))
+
+
+VECTORS = [
+    ((3,), (3,)),
+    ((4, 3), (3,)),
+    ((2, 1, 3), (5, 3)),
+    ((2,), (4, 3)),
+    ((4, 3), (2,)),
+    ((4, 2), (2,)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
+@pytest.mark.parametrize(("first", "second"), VECTORS)
+def test_cross(first, second):
+    a, b = rng.normal(size=first), rng.normal(size=second)
+    close(ops.cross(a, b), np.cross(a, b))
+    gradient_check(ops.cross, [a, b])
+
+
+def test_cross_axes_and_contraction_errors():
+    a, b = rng.normal(size=(3, 4)), rng.normal(size=(4, 3))
+    close(ops.cross(a, b, 0, 1, 0), np.cross(a, b, 0, 1, 0))
+    close(ops.cross(a, a + 1, axis=0), np.cross(a, a + 1, axis=0))
+    with pytest.raises(ShapeError, match="2 or 3 elements"):
+        ops.cross(a, a)
+    with pytest.raises(ShapeError, match="same sizes"):
+        ops.tensordot(a, a, 1)
+    with pytest.raises(ShapeError, match="3 axes of tensors"):
+        ops.tensordot(a, a, 3)
+
+
 # --- what holds for all -----------------------------------------------------------------------
 
 
@@ -239,6 +311,12 @@ def test_half_precision_goes_through_single(dtype):
     for made in (ops.cholesky(x), ops.inv(x), ops.det(x), ops.solve(x, x), ops.svd(x)[1]):
         assert made.dtype == dtype
     close(ops.cast(ops.cholesky(x), "float64"), np.linalg.cholesky(POSITIVE), 0.05)
+
+
+def test_tensordot_of_an_unknown_batch():
+    x = Input((4, 3))
+    assert ops.tensordot(x, np.ones((3, 5), "float32"), 1).shape == (None, 4, 5)
+    assert ops.einsum("bij,jk->bik", x, np.ones((3, 5), "float32")).shape == (None, 4, 5)
 
 
 def test_public_names():
