@@ -31,6 +31,7 @@ SIZES, RATES, BATCHES = [32, 64], [1e-3, 3e-3, 1e-2], [32, 128]
 
 
 def make_model(meta: dict[str, Any], units: int = 32) -> keras.Model:
+    """Return an uncompiled classifier with one hidden layer."""
     return keras.Sequential(
         [
             keras.Input((meta["n_features_in_"],)),
@@ -63,6 +64,7 @@ def search(estimator: Any, grid: dict[str, list[Any]]) -> tuple[float, float]:
 
 
 def main(rounds: int = 3) -> None:
+    """Time the sides by turns and print what they took."""
     warnings.filterwarnings("ignore", category=sklearn.exceptions.ConvergenceWarning)
     print(
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ",

@@ -286,7 +286,7 @@ def name_of_loss(loss: Any) -> str:
     """Return a loss's name in snake case.
 
     Example:
-        >>> name_of_loss("SparseCategoricalCrossentropy"), name_of_loss(losses.mse)
+        >>> name_of_loss("SparseCategoricalCrossentropy"), name_of_loss(losses.mean_squared_error)
         ('sparse_categorical_crossentropy', 'mean_squared_error')
     """
     if isinstance(loss, str):
