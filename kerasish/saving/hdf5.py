@@ -6,6 +6,7 @@ and declared sizes that the file cannot hold are refused, before memory is taken
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -213,7 +214,7 @@ def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
         array = dataset[()]
-        wanted = dataset.attrs.get(CHECKSUM)
+        wanted = attribute(dataset, CHECKSUM, where)
     array = np.asarray(array)
     if wanted is not None and int(wanted) != checksum(array):
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
@@ -227,9 +228,7 @@ def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
 def text_attribute(holder: Any, key: str, where: str) -> str | None:
     """Return an attribute that holds text, or None."""
     with clear_errors(where):
-        if key not in holder.attrs:
-            return None
-        value = holder.attrs[key]
+        value = attribute(holder, key, where)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
@@ -238,14 +237,31 @@ def text_attribute(holder: Any, key: str, where: str) -> str | None:
 def get_names(holder: Any, key: str, where: str) -> list[str] | None:
     """Return a list of names stored by `put_names`, or by Keras; None if there is none."""
     with clear_errors(where):
-        if key in holder.attrs:
-            return [_text(x) for x in np.asarray(holder.attrs[key]).reshape(-1)]
+        whole = attribute(holder, key, where)
+        if whole is not None:
+            return [_text(x) for x in np.asarray(whole).reshape(-1)]
         names: list[str] = []
         part = 0
-        while f"{key}{part}" in holder.attrs:
-            names.extend(_text(x) for x in np.asarray(holder.attrs[f"{key}{part}"]).reshape(-1))
+        while (some := attribute(holder, f"{key}{part}", where)) is not None:
+            names.extend(_text(x) for x in np.asarray(some).reshape(-1))
             part += 1
     return names if part else None
+
+
+def attribute(holder: Any, key: str, where: str) -> Any:
+    """Return an attribute that holds text or numbers, None if there is none.
+
+    Other types are refused unread: the library itself crashes on some that are damaged.
+    """
+    import h5py
+
+    if key not in holder.attrs:
+        return None
+    found = holder.attrs.get_id(key)
+    plain = (h5py.h5t.TypeStringID, h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID)
+    if not isinstance(found.get_type(), plain) or math.prod(found.shape) > _MOST_OBJECTS:
+        raise ValueError(f"{where}: the attribute {key!r} of {holder.name!r} is damaged.")
+    return holder.attrs[key]
 
 
 def _text(x: Any) -> str:

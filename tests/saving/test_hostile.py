@@ -333,3 +333,14 @@ def test_no_zip_and_no_hdf5_are_named(tmp_path: Path) -> None:
         refused(tmp_path / name, "not a whole")
         (tmp_path / name).write_bytes(b"")
         refused(tmp_path / name, "not a whole")
+
+
+def test_attributes_of_other_types_are_refused_unread(tmp_path: Path) -> None:
+    # A flipped bit makes a list of texts one of sequences, and HDF5 itself crashes reading it.
+    path = tmp_path / "model.h5"
+    make().save(path)
+    with h5py.File(path, "a") as file:
+        names = np.empty(2, dtype=object)
+        names[:] = [np.zeros(3, "int8"), np.zeros(2, "int8")]
+        file["model_weights"].attrs.create("layer_names", names, dtype=h5py.vlen_dtype("int8"))
+    refused(path, "layer_names")
