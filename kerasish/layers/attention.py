@@ -91,13 +91,13 @@ class MultiHeadAttention(Layer):
         self._axes = self.attention_axes or tuple(range(1, rank - 1))
         self.query_dense = self._project("query", rank, self.key_dim)
         self.key_dense = self._project("key", rank, self.key_dim)
+        if self.use_gate:  # its place among the weights is after the key's
+            self._gate_dense = self._project("gate", rank, self.value_dim, "sigmoid")
+            self._gate_dense.build(query_shape)
         self.value_dense = self._project("value", rank, self.value_dim)
         self.query_dense.build(query_shape)
         self.key_dense.build(key_shape)
         self.value_dense.build(value_shape)
-        if self.use_gate:
-            self._gate_dense = self._project("gate", rank, self.value_dim, "sigmoid")
-            self._gate_dense.build(query_shape)
         self._softmax = Softmax(axis=-1, dtype=self.dtype_policy)
         self._dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy, seed=self.seed)
         sizes = self.output_sizes or (query_shape[-1],)
@@ -200,7 +200,8 @@ class MultiHeadAttention(Layer):
             if causal:
                 parts.append(ops.expand_dims(ops.greater_equal(rows, columns), 0))
             if self.sliding_window:
-                near = ops.less(ops.subtract(rows, columns), self.sliding_window)
+                away = ops.abs(ops.subtract(rows, columns))
+                near = ops.less(away, self.sliding_window)
                 parts.append(ops.expand_dims(near, 0))
         for part in parts:
             found = part if found is None else ops.logical_and(found, part)

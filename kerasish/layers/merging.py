@@ -45,14 +45,11 @@ class _Merge(Layer):
         raise NotImplementedError(f"{type(self).__name__} defines no merge.")
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the places at which every input that has a mask is real."""
-        masks = [m for m in mask or [] if m is not None]
-        if not masks:
+        """Return the places at which any input is real; None if one has no mask."""
+        masks = mask or [None]
+        if any(m is None for m in masks):
             return None
-        joined = masks[0]
-        for m in masks[1:]:
-            joined = ops.logical_and(joined, m)
-        return joined
+        return _folded(ops.logical_or, masks)
 
 
 def _folded(meet: Any, inputs: list[Any]) -> Any:
@@ -150,7 +147,7 @@ class Concatenate(_Merge):
             elif len(m.shape) < len(x.shape):
                 m = ops.logical_or(ops.expand_dims(m, -1), ops.cast(ops.zeros_like(x), "bool"))
             full.append(m)
-        return ops.all(ops.concatenate(full, axis=self.axis), axis=-1)
+        return ops.any(ops.concatenate(full, axis=self.axis), axis=-1)
 
 
 class Dot(_Merge):

@@ -1,0 +1,226 @@
+"""The cases in which the everyday layers meet Keras's numbers; no framework in here."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+M23 = [[1, 1, 0], [0, 1, 1]]
+M24 = [[1, 1, 1, 0], [0, 1, 1, 1]]
+M25 = [[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]]
+
+
+def wave(shape: Any, start: float, size: float = 1.0) -> np.ndarray:
+    """Return numbers that anyone can make again: size * sin(start + 0.7 k)."""
+    count = math.prod(shape)
+    return (size * np.sin(start + 0.7 * np.arange(count))).reshape(shape).astype("float32")
+
+
+def _core() -> Any:
+    l2 = {"class_name": "L2", "config": {"l2": 0.1}}
+    yield "Dense", {"units": 4, "activation": "relu"}, [2, 3], {}
+    yield "Dense", {"units": 2, "use_bias": False, "activation": "softmax"}, [2, 3, 4], {}
+    yield "Dense", {"units": 2, "kernel_regularizer": l2, "activity_regularizer": l2}, [3, 4], {}
+    for equation, sizes, bias, shape in (
+        ("abc,cd->abd", [None, 4], "d", [2, 3, 5]), ("ab,bc->ac", 4, "c", [3, 2]),
+        ("...x,xy->...y", 3, "y", [2, 2, 4]), ("abc,dc->adb", [4, 3], "db", [2, 3, 5]),
+        ("abhv,hvo->abo", [None, 3], None, [2, 3, 2, 4]),
+        ("abc,cde->abde", [3, 2, 4], "e", [2, 3, 5]),
+        ("abc,cde->abde", [3, 2, 4], "de", [2, 3, 5]),
+    ):  # fmt: skip
+        args = {"equation": equation, "output_shape": sizes, "bias_axes": bias}
+        yield "EinsumDense", {**args, "activation": "tanh"}, shape, {}
+    yield "Embedding", {"input_dim": 6, "output_dim": 3}, [2, 4], {"high": 6}
+    yield "Embedding", {"input_dim": 6, "output_dim": 2, "mask_zero": True}, [2, 4], {
+        "high": 3, "out_mask": True,
+    }  # fmt: skip
+    yield "Masking", {"mask_value": 0.0}, [2, 3, 2], {"zeros": True, "out_mask": True}
+
+
+def _activation() -> Any:
+    for name in (
+        "elu", "relu", "selu", "gelu", "silu", "softplus", "softsign", "exponential", "sigmoid",
+        "hard_sigmoid", "hard_silu", "tanh", "softmax", "log_softmax", "leaky_relu", "relu6",
+        "celu", "glu", "hard_tanh", "hard_shrink", "soft_shrink", "tanh_shrink", "squareplus",
+        "mish", "log_sigmoid", "sparse_plus", "sparse_sigmoid",
+    ):  # fmt: skip
+        yield "Activation", {"activation": name}, [2, 4], {"size": 3.0}
+    yield "ReLU", {}, [2, 5], {}
+    yield "ReLU", {"max_value": 0.8, "negative_slope": 0.2, "threshold": 0.3}, [2, 8], {}
+    yield "LeakyReLU", {}, [2, 4], {}
+    yield "PReLU", {}, [2, 4], {}
+    yield "PReLU", {"shared_axes": [1, 2]}, [2, 2, 3, 2], {}
+    yield "ELU", {"alpha": 0.7}, [2, 4], {}
+    yield "Softmax", {}, [2, 3], {"mask": M23}
+    yield "Softmax", {"axis": [1, 2]}, [2, 3, 2], {}
+    yield "Softmax", {"axis": 1}, [2, 3, 2], {}
+
+
+def _reshaping() -> Any:
+    yield "Flatten", {}, [2, 3, 2], {}
+    yield "Flatten", {"data_format": "channels_first"}, [2, 3, 2, 2], {}
+    yield "Flatten", {}, [3], {}
+    yield "Reshape", {"target_shape": [4, -1]}, [2, 2, 6], {}
+    yield "Permute", {"dims": [3, 1, 2]}, [2, 2, 3, 2], {}
+    yield "RepeatVector", {"n": 3}, [2, 2], {}
+    yield "ZeroPadding1D", {"padding": [1, 2]}, [2, 2, 2], {}
+    yield "ZeroPadding2D", {"padding": [[1, 0], [2, 1]]}, [1, 2, 2, 2], {}
+    yield "ZeroPadding2D", {"padding": [1, 2], "data_format": "channels_first"}, [1, 2, 2, 1], {}
+    yield "ZeroPadding3D", {"padding": 1}, [1, 1, 2, 1, 1], {}
+    yield "Cropping1D", {"cropping": [1, 0]}, [2, 3, 2], {}
+    yield "Cropping2D", {"cropping": [[1, 0], [1, 1]]}, [1, 3, 4, 2], {}
+    yield "Cropping2D", {"cropping": 1, "data_format": "channels_first"}, [1, 2, 3, 4], {}
+    yield "Cropping3D", {"cropping": [[0, 1], [1, 0], [1, 1]]}, [1, 2, 3, 4, 1], {}
+    yield "UpSampling1D", {"size": 3}, [2, 2, 2], {}
+    yield "UpSampling2D", {"size": [2, 3]}, [1, 2, 2, 2], {}
+    yield "UpSampling2D", {"size": 2, "data_format": "channels_first"}, [1, 2, 2, 2], {}
+    yield "UpSampling2D", {"size": [2, 3], "interpolation": "bilinear"}, [1, 3, 2, 2], {}
+    yield "UpSampling2D", {"size": 2, "interpolation": "bicubic"}, [1, 3, 4, 1], {}
+    yield "UpSampling3D", {"size": [1, 2, 2]}, [1, 2, 1, 2, 2], {}
+    yield "Rescaling", {"scale": 0.5, "offset": 1.5}, [2, 3], {}
+    yield "Rescaling", {"scale": [0.5, 2.0], "offset": [0.0, 1.0]}, [2, 2], {}
+    yield "Normalization", {"mean": 0.5, "variance": 4.0, "axis": None}, [2, 3], {}
+    yield "Normalization", {"mean": [0.5, 1.0, 2.0], "variance": [1.0, 2.0, 0.0]}, [2, 3], {}
+    yield "Normalization", {"mean": [1.0, 2.0], "variance": [4.0, 2.0], "axis": 1}, [2, 2, 3], {}
+    yield "Normalization", {"mean": 1.0, "variance": 4.0, "invert": True, "axis": None}, [2, 3], {}
+
+
+def _merging() -> Any:
+    for name in ("Add", "Multiply", "Average", "Maximum", "Minimum"):
+        yield name, {}, [[2, 3], [2, 3], [2, 3]], {}
+        yield name, {}, [[2, 3], [2, 2, 3]], {}
+        yield name, {}, [[2, 1, 3], [2, 2, 1]], {}
+    yield "Add", {}, [[2, 3, 2], [2, 3, 2]], {"masks": [M23, [[1, 0, 1], [1, 1, 1]]]}
+    yield "Add", {}, [[2, 3, 2], [2, 3, 2]], {"masks": [M23, None]}
+    yield "Subtract", {}, [[2, 3], [2, 3]], {}
+    yield "Concatenate", {}, [[2, 3], [2, 1], [2, 2]], {}
+    yield "Concatenate", {"axis": 1}, [[2, 3, 2], [2, 1, 2]], {}
+    yield "Concatenate", {"axis": 1}, [[2, 3, 2], [2, 4, 2]], {"masks": [M23, M24]}
+    yield "Concatenate", {"axis": 1}, [[2, 3, 2], [2, 4, 2]], {"masks": [None, M24]}
+    yield "Concatenate", {}, [[2, 3, 2], [2, 3, 4]], {"masks": [M23, None]}
+    yield "Dot", {"axes": 1}, [[2, 3], [2, 3]], {}
+    yield "Dot", {"axes": [1, 2]}, [[2, 3, 2], [2, 4, 3]], {}
+    yield "Dot", {"axes": -1, "normalize": True}, [[2, 3, 2], [2, 4, 2]], {}
+    yield "Dot", {"axes": [2, 1]}, [[2, 3, 4], [2, 4]], {}
+
+
+def _normalization() -> Any:
+    for training in (False, True):
+        yield "BatchNormalization", {}, [4, 3], {"training": training}
+        yield "BatchNormalization", {"axis": 1, "momentum": 0.9}, [2, 3, 2, 2], {
+            "training": training,
+        }  # fmt: skip
+        yield "BatchNormalization", {"scale": False, "epsilon": 0.1}, [2, 3, 2], {
+            "training": training, "mask": M23,
+        }  # fmt: skip
+    yield "BatchNormalization", {"center": False}, [2, 2, 2, 3], {"training": True}
+    yield "BatchNormalization", {"trainable": False}, [4, 3], {"training": True}
+    yield "LayerNormalization", {}, [2, 3, 4], {}
+    yield "LayerNormalization", {"axis": [1, 2], "scale": False}, [2, 3, 4], {}
+    yield "LayerNormalization", {"axis": 1, "center": False, "epsilon": 0.1}, [2, 3, 4], {}
+    yield "GroupNormalization", {"groups": 2}, [2, 3, 4], {}
+    yield "GroupNormalization", {"groups": 1, "scale": False}, [2, 3, 2, 4], {}
+    yield "GroupNormalization", {"groups": -1, "center": False}, [2, 5, 3], {}
+    yield "GroupNormalization", {"groups": 2, "axis": 1, "epsilon": 0.1}, [2, 4, 3], {}
+    yield "GroupNormalization", {"groups": 2}, [3, 4], {}
+    yield "UnitNormalization", {}, [2, 3], {}
+    yield "UnitNormalization", {"axis": [1, 2]}, [2, 3, 2], {}
+    yield "RMSNormalization", {}, [2, 3, 4], {}
+    yield "RMSNormalization", {"axis": [1, 2], "epsilon": 0.1}, [2, 3, 4], {}
+    yield "ActivityRegularization", {"l1": 0.1, "l2": 0.2}, [2, 3], {}
+
+
+def _attention() -> Any:
+    two, three = [[2, 3, 2], [2, 4, 2]], [[2, 3, 2], [2, 4, 3], [2, 4, 2]]
+    for args in ({}, {"use_scale": True}, {"score_mode": "concat"},
+                 {"score_mode": "concat", "use_scale": True}):  # fmt: skip
+        yield "Attention", args, two, {}
+        yield "Attention", args, three, {"mask": [M23, M24, M24]}
+    yield "Attention", {}, two, {"call": {"use_causal_mask": True}, "mask": [None, M24]}
+    yield "Attention", {}, two, {"call": {"return_attention_scores": True}, "mask": [M23, None]}
+    for args in ({}, {"use_scale": False}):
+        yield "AdditiveAttention", args, two, {}
+        yield "AdditiveAttention", args, three, {"mask": [M23, M24, M24]}
+    heads = {"num_heads": 2, "key_dim": 3}
+    query = {"spread": True}
+    for args in (
+        {}, {"output_shape": 5}, {"output_shape": [2, 3]}, {"use_bias": False},
+        {"use_gate": True}, {"sliding_window": 2},
+    ):  # fmt: skip
+        yield "MultiHeadAttention", {**heads, **args}, [[2, 4, 3], [2, 4, 2]], query
+    for call in (
+        {"use_causal_mask": True}, {"return_attention_scores": True},
+        {"value_mask": M25}, {"key_mask": M25},
+        {"attention_mask": [[[1, 1, 0, 1, 0]] * 4] * 2, "value_mask": M25},
+    ):  # fmt: skip
+        yield "MultiHeadAttention", heads, [[2, 4, 3], [2, 5, 2]], {**query, "call": call}
+    yield "MultiHeadAttention", heads, [[2, 4, 3], [2, 5, 2], [2, 5, 4]], query
+    yield "MultiHeadAttention", {**heads, "attention_axes": 2}, [[2, 2, 3, 4], [2, 2, 2, 4]], query
+    yield "MultiHeadAttention", heads, [[2, 2, 3, 4], [2, 3, 2, 4]], query
+    yield "MultiHeadAttention", heads, [[2, 2, 3, 4], [2, 3, 2, 4]], {
+        **query, "call": {"return_attention_scores": True},
+    }  # fmt: skip
+    yield "TimeDistributed", {"layer": ["Dense", {"units": 2}]}, [2, 3, 4], {}
+    yield "TimeDistributed", {"layer": ["LayerNormalization", {}]}, [2, 3, 2, 2], {}
+
+
+CASES = [
+    case
+    for family in (_core, _activation, _reshaping, _merging, _normalization, _attention)
+    for case in family()
+]
+
+
+def name_of(case: Any) -> str:
+    """Return the words under which a case's facts are kept."""
+    name, args, shape, options = case
+    return f"{name} {json.dumps([args, shape, options])}"
+
+
+def inputs_of(case: Any) -> list[np.ndarray]:
+    """Return the inputs of a case."""
+    _, _, shape, options = case
+    many = shape if isinstance(shape[0], list) else [shape]
+    if "high" in options:
+        return [(np.arange(math.prod(s)) * 7 % options["high"]).reshape(s) for s in many]
+    found = [wave(s, 1.0 + i, options.get("size", 1.0)) for i, s in enumerate(many)]
+    if options.get("zeros"):
+        found[0][0, 1] = found[0][1, 2] = 0
+    return found
+
+
+def weight_of(name: str, shape: Any, number: int) -> np.ndarray:
+    """Return what a weight is set to; variances are positive."""
+    value = wave(shape, 0.3 + number, 0.8)
+    return np.abs(value) + np.float32(0.2) if "variance" in name else value
+
+
+def arguments(case: Any, layers: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the layer of `layers` that a case is about, and the arguments of its call."""
+    name, args, _, options = case
+    args = {
+        k: tuple(v) if isinstance(v, list) and name == "Softmax" else v for k, v in args.items()
+    }
+    if "layer" in args:
+        inner, given = args["layer"]
+        args = {"layer": getattr(layers, inner)(**given)}
+    layer = getattr(layers, name)(**args)
+    call = {k: np.array(v) == 1 if isinstance(v, list) else v
+            for k, v in options.get("call", {}).items()}  # fmt: skip
+    if "training" in options:
+        call["training"] = options["training"]
+    if "mask" in options:
+        call["mask"] = masks_of(options["mask"])
+    return layer, call
+
+
+def masks_of(masks: Any) -> Any:
+    """Return a mask, or a list of masks and None, as arrays."""
+    if masks is None:
+        return None
+    if masks[0] is not None and isinstance(masks[0][0], int):
+        return np.array(masks) == 1
+    return [masks_of(m) for m in masks]
