@@ -273,9 +273,13 @@ class CompiledCall:
 
     def _before(self) -> None:
         self.executable.lock.acquire()
-        for v in self.variables:
-            if not v._at_home:
-                v._go_home()
+        try:
+            for v in self.variables:
+                if not v._at_home:
+                    v._go_home()
+        except BaseException:
+            self.executable.lock.release()
+            raise
 
     def _after(self) -> None:
         for v in self.traced.updated:
