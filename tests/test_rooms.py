@@ -48,13 +48,14 @@ print(json.dumps({"modules": modules, "touched": touched, "seconds": seconds}))
 """
 
 
-def import_in_fresh_process(home: Path) -> dict:
+def import_in_fresh_process(home: Path, **more: str) -> dict:
     environment = {
         **os.environ,
         "HOME": str(home),
         "PYTHONPATH": str(PACKAGE.parent),
         "PYTHONDONTWRITEBYTECODE": "1",
         "XDG_CACHE_HOME": str(home / "cache"),
+        **more,
     }
     report = subprocess.run(
         [sys.executable, "-c", IMPORT_AND_REPORT],
@@ -132,8 +133,10 @@ def test_import_brings_nothing_heavy_and_leaves_no_trace(tmp_path):
 
 def test_import_time_is_told(tmp_path):
     """The time is printed (`pytest -s`), not judged: machines differ."""
-    seconds = [import_in_fresh_process(tmp_path)["seconds"] for _ in range(5)]
-    print(f"\nimport kerasish: best of 5 {min(seconds):.3f} s, worst {max(seconds):.3f} s")
+    kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    import_in_fresh_process(tmp_path, **kept)  # compiles to byte code, as the first import does
+    seconds = [import_in_fresh_process(tmp_path, **kept)["seconds"] for _ in range(3)]
+    print(f"\nimport kerasish: best of 3 {min(seconds):.3f} s, worst {max(seconds):.3f} s")
     assert min(seconds) > 0
 
 

@@ -924,7 +924,9 @@ def test_memory_does_not_grow_over_epochs():
 def test_closing_twice_and_warnings_are_clean():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        data = make_data(make_generator(2))
+        generator = make_generator(2)
+        data = make_data(generator)
         data.peek()
         data.close()
         data.close()
+        assert [int(y[0]) for _, y in generator] == [1], "closing reads no further"
