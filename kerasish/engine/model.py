@@ -236,9 +236,12 @@ class Model(Trainer, Layer):
         """Return the architecture as JSON."""
         return saving("model_to_json")(self, **kwargs)  # type: ignore[no-any-return]
 
-    def export(self, filepath: Any, format: str = "archive", **kwargs: Any) -> Any:
-        """Write a file for serving the model without training."""
-        return saving("export_model")(self, filepath, format=format, **kwargs)
+    def export(self, filepath: Any, format: str = "tf_saved_model", **kwargs: Any) -> Any:
+        """Not there: raises, and says what to use instead."""
+        raise RuntimeError(
+            f"export: kerasish writes no {format!r}; use save('model.keras'), which Keras reads, "
+            "and export from there."
+        )
 
     # --- config ---------------------------------------------------------------------------------
 
