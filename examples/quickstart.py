@@ -83,6 +83,7 @@ def train_until_killed(output: Path) -> None:
             print(line, end="", flush=True)
             if line.startswith(f"Epoch {KILL_AFTER}/"):
                 child.kill()
+                print("(killed)")
                 return
     sys.exit(f"The training process ended by itself, with status {child.returncode}.")
 
@@ -136,7 +137,7 @@ def search() -> None:
     ):
         named = ", ".join(f"{k.rpartition('__')[2]} {v}" for k, v in settings.items())
         mark = "  <- best" if settings == found.best_params_ else ""
-        print(f"  {named:<28} {mean:.3f} ± {spread:.3f}{mark}")
+        print(f"  {named:<31} {mean:.3f} ± {spread:.3f}{mark}")
     print(
         f"  the best one on the held-out digits: {found.score(x_test.reshape(-1, 64), y_test):.3f}"
     )
