@@ -62,5 +62,8 @@ EXAMPLES = {
     "whole": (lambda x: ops.sum(ops.square(x)) / ops.max(x), (array(3, 4),)),
     "nothing": (lambda x: ops.sum(x, 0), (array(0, 3),)),
     "argmax": (lambda x: ops.argmax(x, -1), (array(4, 5),)),
+    "rows then groups": (lambda x: ops.mean(ops.softmax(x), 1), (array(4, 7, 8),)),
+    "rows then columns": (lambda x: ops.sum(ops.softmax(x), (0, 1)), (array(4, 7, 8),)),
+    "one row": (lambda x: ops.softmax(x), (array(1, 6),)),
     "twice": (lambda x: ops.softmax(ops.softmax(x), axis=0), (array(4, 5),)),
 }

@@ -78,6 +78,7 @@ class _Group:
         self.number, self.frame = number, frame
         self.split: int | None = None
         self.groups = 0
+        self.sums_rows = False
         self.nodes: list[int] = []
         self.dims: dict[Value, Dims] = {}
         self.after: set[Value] = set()
@@ -357,12 +358,13 @@ class _Fuser:
             return False
         kind, first, last = _kind(frame, axes)
         if kind == "row":
-            if group.split not in (None, first):
+            # Loops do not take sums of rows and sums of groups of rows together.
+            if group.split not in (None, first) or group.groups:
                 return False
-            group.split = first
+            group.split, group.sums_rows = first, True
         elif kind == "column":
             grouped = any(s != 1 for s in frame[:first])
-            if group.split not in (None, last):
+            if group.split not in (None, last) or (grouped and group.sums_rows):
                 return False
             if group.after and group.groups != (first if grouped else 0):
                 return False
@@ -390,6 +392,8 @@ class _Fuser:
             return
         if first.groups != second.groups and (first.groups and second.split is not None):
             return
+        if (first.groups or second.groups) and (first.sums_rows or second.sums_rows):
+            return
         between = self.deps[a] & ~(1 << b) | self.deps[b] & ~(1 << a)
         for other in range(self.count):
             if between >> other & 1 and self.deps[other] & (1 << a | 1 << b):
@@ -408,6 +412,7 @@ class _Fuser:
         first.nodes = sorted([*first.nodes, *second.nodes])
         first.split = second.split if first.split is None else first.split
         first.groups = first.groups or second.groups
+        first.sums_rows = first.sums_rows or second.sums_rows
         first.dims.update(second.dims)
         first.after |= second.after
         first.reads.update(second.reads)
