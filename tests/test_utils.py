@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import weakref
 
 import numpy as np
@@ -328,10 +329,84 @@ def test_a_dropped_model_is_freed_without_clear_session():
     assert [w() for w in weights] == [None, None]
 
 
+def test_settings_can_be_frozen():
+    settings = utils.Config(units=4)
+    settings.update(rate=0.1)
+    settings["seed"] = 1
+    del settings["seed"]
+    assert dict(settings.items()) == {"units": 4, "rate": 0.1}
+    settings.freeze()
+    for change in (lambda: settings.pop("units"), lambda: setattr(settings, "rate", 1)):
+        with pytest.raises(ValueError, match="frozen"):
+            change()
+    assert settings.unfreeze().pop("rate") == 0.1
+    with pytest.raises(AttributeError, match="unitz.*units"):
+        settings.unitz  # noqa: B018 (asking is the test)
+    assert settings.to_json() == '{"units": 4}'
+
+
 def test_source_inputs():
     a, b = keras.Input((3,)), keras.Input((3,))
     y = keras.layers.Dense(2)(keras.ops.add(a, keras.ops.square(b)))
     assert {id(t) for t in utils.get_source_inputs(y)} == {id(a), id(b)}
+
+
+# ---------------------------------------------------------------------------------------- drawings
+
+
+def two_branches():
+    x = keras.Input((4,), name="x")
+    inner = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="deep")], name="inner")
+    left = inner(x)
+    right = keras.layers.Dense(3, "relu", name="right")(x)
+    return keras.Model(x, keras.layers.Add(name="sum")([left, right]))
+
+
+def edges(dot):
+    names = dict(re.findall(r"(\d+) \[label=<.*?<b>(\w+)", dot.to_string()))
+    return {(names[a], names[b]) for a, b in re.findall(r"(\d+) -> (\d+);", dot.to_string())}
+
+
+def test_a_model_becomes_a_graph():
+    dot = utils.model_to_dot(two_branches(), show_shapes=True, show_layer_activations=True)
+    assert edges(dot) == {("x", "inner"), ("x", "right"), ("inner", "sum"), ("right", "sum")}
+    assert "Output shape: <b>(None, 3)" in dot.to_string()
+    assert "Activation: <b>relu" in dot.to_string()
+    assert dot.to_string().count("{") == dot.to_string().count("}")
+
+
+def test_nested_models_are_expanded():
+    dot = utils.model_to_dot(two_branches(), expand_nested=True, show_trainable=True)
+    assert 'subgraph "cluster_inner"' in dot.to_string()
+    assert edges(dot) == {("x", "deep"), ("x", "right"), ("deep", "sum"), ("right", "sum")}
+
+
+def test_a_part_of_a_sequential_model():
+    layers = [keras.layers.Dense(2, name=f"d{i}") for i in range(4)]
+    model = keras.Sequential([keras.Input((2,)), *layers])
+    assert edges(utils.model_to_dot(model)) == {("d0", "d1"), ("d1", "d2"), ("d2", "d3")}
+    assert edges(utils.model_to_dot(model, layer_range=["d1", "d2"])) == {("d1", "d2")}
+    with pytest.raises(ValueError, match="expected two of the layers"):
+        utils.model_to_dot(model, layer_range=["d1", "d9"])
+
+
+def test_drawings_need_graphviz_for_pictures_only(tmp_path, monkeypatch):
+    model = two_branches()
+    utils.plot_model(model, tmp_path / "model.dot")
+    assert (tmp_path / "model.dot").read_text().startswith('digraph "model" {')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ImportError, match="apt install graphviz"):
+        utils.plot_model(model, tmp_path / "model.png")
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\necho "$@" > "$3"\n')
+    program.chmod(0o755)
+    utils.plot_model(model, tmp_path / "model.png")
+    assert (tmp_path / "model.png").read_text().startswith("-Tpng -o")
+
+
+def test_only_built_models_are_drawn():
+    with pytest.raises(ValueError, match="build"):
+        utils.model_to_dot(keras.Sequential([keras.layers.Dense(1)]))
 
 
 # --------------------------------------------------------------------------------- config, policies
