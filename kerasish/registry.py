@@ -224,6 +224,7 @@ def deserialize_keras_object(
     config: Any,
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
+    *,
     module_objects: Mapping[str, Any] | None = None,
     printable_module_name: str = "object",
 ) -> Any:

@@ -52,7 +52,7 @@ def _legacy_shape(layer: Any, kwargs: dict[str, Any]) -> Any:
     if kwargs:
         raise TypeError(
             f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes "
-            f"{[n for n in _signature(type(layer)).parameters if n not in ('self', 'kwargs')]} "
+            f"{[n for n in _signature(layer.__class__).parameters if n not in ('self', 'kwargs')]} "
             f"and {list(_BASE_ARGUMENTS)}."
         )
     return None if shape is None else tuple(shape)
