@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from estimator_cases import parametrize_with_checks
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kerasish as keras
 from kerasish.wrappers import SKLearnClassifier, SKLearnRegressor, SKLearnTransformer

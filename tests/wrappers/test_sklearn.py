@@ -6,13 +6,13 @@ import pickle
 import joblib
 import numpy as np
 import pytest
+from estimator_cases import parametrize_with_checks
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kerasish as keras
 from kerasish.callbacks import EarlyStopping
