@@ -85,6 +85,7 @@ def test_a_second_process_compiles_nothing_and_needs_no_code_generator(tmp_path)
     assert imported is (machine_code.host_target().level == "generic")
 
 
+@pytest.mark.slow
 def test_many_processes_at_once(tmp_path):
     results = [finish(process) for process in [start(tmp_path) for _ in range(4)]]
     assert len({compiled + read for compiled, read, _ in results}) == 1

@@ -549,6 +549,7 @@ def _python(code, **environment):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_omp_num_threads_and_set_threads_and_limits_are_obeyed():
     code = "from kerasish.backends.static import native as n; print(n.get_threads())"
     assert _python(code, OMP_NUM_THREADS="1") == ["1"]
