@@ -10,7 +10,7 @@ from kerasish.backends.eager import Eager
 from kerasish.testing import check_backend
 
 
-@pytest.mark.parametrize("name", ["eager", "static"])
+@pytest.mark.parametrize("name", ["eager", pytest.param("static", marks=pytest.mark.slow)])
 def test_our_backends_conform(name):
     passed = check_backend(name)
     assert "trains a line" in passed
