@@ -221,7 +221,8 @@ def in_terminal(case, tmp_path, columns=100):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     path = os.pathsep.join(p for p in sys.path if p)
-    env = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+    plain = {"PYTHONIOENCODING": "utf-8", "PYTHON_COLORS": "0"}  # Python 3.13 paints tracebacks
+    env = {**os.environ, "PYTHONPATH": path, **plain}
     with subprocess.Popen(
         [sys.executable, str(script), case], stdout=slave, stderr=subprocess.STDOUT, env=env
     ) as process:

@@ -261,11 +261,17 @@ VECTORS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
+def in_space(vectors):
+    """Return vectors of a plane as vectors of space; NumPy 2.5 crosses no others."""
+    return np.concatenate([vectors, np.zeros((*vectors.shape[:-1], 3 - vectors.shape[-1]))], -1)
+
+
 @pytest.mark.parametrize(("first", "second"), VECTORS)
 def test_cross(first, second):
     a, b = rng.normal(size=first), rng.normal(size=second)
-    close(ops.cross(a, b), np.cross(a, b))
+    expected = np.cross(in_space(a), in_space(b))
+    plane = first[-1] == second[-1] == 2
+    close(ops.cross(a, b), expected[..., 2] if plane else expected)
     gradient_check(ops.cross, [a, b])
 
 
