@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -241,13 +242,12 @@ def make_matmul(
     if plain and flops <= SMALL_FLOPS and 1 in b.strides:
         return SmallMatmulUnit(a, b, out, bias, activation)
     if out.dtype != "float64" and not native.available():
-        try:
-            post = [(activation, 0.0)] if activation == "relu" else (
-                [({"sigmoid": "logistic"}.get(activation, activation),)] if activation else []
-            )  # fmt: skip
+        post = [(activation, 0.0)] if activation == "relu" else (
+            [({"sigmoid": "logistic"}.get(activation, activation),)] if activation else []
+        )  # fmt: skip
+        # What oneDNN refuses on this processor, BLAS below may still do.
+        with contextlib.suppress(onednn.OneDnnError, ValueError):
             return MatmulUnit(a, b, out, bias, post)
-        except (onednn.OneDnnError, ValueError):
-            pass
     if bias is None and not activation and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)
