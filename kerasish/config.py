@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import itertools
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 DEFAULT_BACKEND = "static"
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+class _Draws:
+    """Numbers from 0 on, for any thread; `at` is the next one, and may be set."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.at = at
+        self._guard = threading.Lock()
+
+    def take(self) -> int:
+        """Return the next number."""
+        with self._guard:
+            self.at += 1
+            return self.at - 1
+
+    def __getstate__(self) -> int:
+        return self.at
+
+    def __setstate__(self, at: int) -> None:
+        _Draws.__init__(self, at)
 
 
 class _Settings:
@@ -26,7 +46,7 @@ class _Settings:
     seed: int | None = None
     explain = False
     threads: int | None = None
-    draws = itertools.count()
+    draws = _Draws()
     seeded: list[Callable[[], None]] = []
     read_policy: Callable[[], Any]
     write_policy: Callable[[Any], None]
@@ -218,7 +238,7 @@ def is_debugging() -> bool:
 def set_seed(seed: int | None) -> None:
     """Make the seeds that `next_seed` hands out a function of `seed` and their order."""
     _Settings.seed = seed
-    _Settings.draws = itertools.count()
+    _Settings.draws = _Draws()
     for restart in _Settings.seeded:
         restart()
 
@@ -238,12 +258,12 @@ class SeedStream:
 
     def __init__(self, seed: int) -> None:
         self.seed = int(seed)
-        self.draws = itertools.count()
+        self.draws = _Draws()
         self.kept: dict[str, Any] = {}  # random states that live as long as the block
 
     def next_seed(self) -> int:
         """Return the next seed in [0, 2**31)."""
-        return _mix(self.seed, next(self.draws))
+        return _mix(self.seed, self.draws.take())
 
 
 _stream: contextvars.ContextVar[SeedStream | None] = contextvars.ContextVar("stream", default=None)
@@ -284,7 +304,25 @@ def next_seed() -> int:
         return stream.next_seed()
     if _Settings.seed is None:
         return int.from_bytes(os.urandom(4), "little") >> 1
-    return _mix(_Settings.seed, next(_Settings.draws))
+    return _mix(_Settings.seed, _Settings.draws.take())
+
+
+def random_state() -> list[int | None]:
+    """Return [seed, seeds handed out so far] of this thread's `seeded` block, or the process."""
+    stream = _stream.get()
+    if stream is not None:
+        return [stream.seed, stream.draws.at]
+    return [_Settings.seed, _Settings.draws.at]
+
+
+def set_random_state(state: Sequence[int | None]) -> None:
+    """Let `next_seed` go on where `random_state` found it."""
+    seed, draws = state
+    stream = _stream.get()
+    if stream is None:
+        _Settings.seed, _Settings.draws = seed, _Draws(draws or 0)
+    elif seed is not None:
+        stream.seed, stream.draws = seed, _Draws(draws or 0)
 
 
 def _mix(seed: int, draw: int) -> int:
