@@ -1,5 +1,6 @@
 """What happens around training: stopping, saving, rates, progress, records. Handed the model."""
 
+from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
 from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
 from kerasish.callbacks.callback import Callback as Callback
 from kerasish.callbacks.callback_list import CallbackList as CallbackList
@@ -8,6 +9,8 @@ from kerasish.callbacks.history import History as History
 from kerasish.callbacks.logs import CSVLogger as CSVLogger
 from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
 from kerasish.callbacks.progress import ProgbarLogger as ProgbarLogger
+from kerasish.callbacks.remote import RemoteMonitor as RemoteMonitor
+from kerasish.callbacks.resume import Resume as Resume
 from kerasish.callbacks.schedule import LearningRateScheduler as LearningRateScheduler
 from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
 from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping

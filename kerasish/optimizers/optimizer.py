@@ -44,6 +44,9 @@ class Optimizer:
         gradient_accumulation_steps: update once for so many steps, by the mean gradient; >= 2.
         name: the first part of its variables' paths.
 
+    Attributes:
+        averages_swapped: whether `swap_averages` has put the averages into the variables.
+
     Example:
         >>> class Plain(Optimizer):
         ...     def update(self, value, gradient, slots, c):
@@ -89,6 +92,7 @@ class Optimizer:
         self._places: dict[Variable, int] = {}
         self._slots: list[list[Variable]] = []
         self._averages: list[Variable] = []
+        self.averages_swapped = False  # whether the variables hold their averages
         self._accumulators: list[Variable] = []
         self._undecayed: set[Variable] = set()
         self._undecayed_names: list[str] = []
@@ -582,8 +586,34 @@ class Optimizer:
         if not self.use_ema or not self.built:
             return
         for v in var_list:
+            if v not in self._places:
+                continue
+            average = self._averages[self._places[v]]
+            if (
+                self.averages_swapped
+            ):  # they are there already; what training moved, nobody needs again
+                average.assign(v.value)
+            else:
+                v.assign(average.value)
+        self.averages_swapped = False
+
+    def swap_averages(self, var_list: Sequence[Variable]) -> None:
+        """Exchange the variables with their running averages (use_ema); twice: as it was.
+
+        Raises:
+            ValueError: the optimizer keeps no averages.
+        """
+        if not self.use_ema:
+            raise ValueError(
+                f"{type(self).__name__} keeps no averages to swap in; make it with use_ema=True."
+            )
+        for v in var_list:
             if v in self._places:
-                v.assign(self._averages[self._places[v]].value)
+                average = self._averages[self._places[v]]
+                kept = v.numpy().copy()
+                v.assign(average.value)
+                average.assign(kept)
+        self.averages_swapped = not self.averages_swapped
 
     # --- saving -------------------------------------------------------------------------------
 

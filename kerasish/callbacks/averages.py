@@ -1,0 +1,86 @@
+"""SwapEMAWeights: lets a model be judged with its averaged weights while it goes on training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.callbacks.callback import Callback, Logs
+
+
+class SwapEMAWeights(Callback):
+    """Puts the optimizer's running averages of the weights into the model while it is evaluated.
+
+    average = momentum * average + (1 - momentum) * weight, kept by an optimizer made with
+    `use_ema=True`. Before `evaluate`, `predict` or a validation the two change places, afterwards
+    they change back: no further copy of the weights is kept.
+
+    Args:
+        swap_on_epoch: hold the averages from each epoch's end to the next one's beginning, too, so
+            that callbacks listed after this one (ModelCheckpoint) save them.
+
+    Raises:
+        ValueError: the optimizer was made without `use_ema=True`.
+
+    Source: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992.
+
+    Example:
+        >>> import kerasish as keras
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile(keras.optimizers.SGD(use_ema=True, ema_momentum=0.9), "mse")
+        >>> history = model.fit([[1.0]], [[2.0]], verbose=0, callbacks=[SwapEMAWeights()])
+    """
+
+    def __init__(self, swap_on_epoch: bool = False) -> None:
+        super().__init__()
+        self.swap_on_epoch = swap_on_epoch
+
+    def _optimizer(self) -> Any:
+        optimizer = self.model.optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        if not getattr(optimizer, "use_ema", False):
+            raise ValueError(
+                f"SwapEMAWeights: the optimizer {type(optimizer).__name__} keeps no averages; "
+                "compile the model with one made with use_ema=True"
+            )
+        return optimizer
+
+    def _swap(self, averages_in: bool) -> None:
+        """Exchange weights and averages, unless the model holds what it should already."""
+        optimizer = self._optimizer()
+        if optimizer.built and optimizer.averages_swapped != averages_in:
+            optimizer.swap_averages(self.model.trainable_variables)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return whether the model holds the averages."""
+        return {"averages_swapped": self._optimizer().averages_swapped}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._optimizer().averages_swapped = bool(state["averages_swapped"])
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._optimizer()  # a wrong one shows now, not after an epoch
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.swap_on_epoch:
+            self._swap(averages_in=False)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.swap_on_epoch:
+            self._swap(averages_in=True)
+
+    def on_test_begin(self, logs: Logs | None = None) -> None:
+        self._swap(averages_in=True)
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        self._swap(averages_in=False)
+
+    def on_predict_begin(self, logs: Logs | None = None) -> None:
+        self._swap(averages_in=True)
+
+    def on_predict_end(self, logs: Logs | None = None) -> None:
+        self._swap(averages_in=False)
+
+    def _release(self) -> None:
+        optimizer = getattr(self.model, "optimizer", None)
+        if getattr(getattr(optimizer, "inner_optimizer", optimizer), "averages_swapped", False):
+            self._swap(averages_in=False)

@@ -1,0 +1,74 @@
+"""RemoteMonitor: sends each epoch's logs to a web server."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.values import plain
+
+_SECONDS_TO_WAIT = 10.0
+
+
+class RemoteMonitor(Callback):
+    """Posts {"epoch": number, "loss": ..., ...} to `root + path` after each epoch.
+
+    A server that cannot be reached costs a warning, never the training.
+
+    Args:
+        root: the server, "http://host:port".
+        path: where on the server.
+        field: the form's field that holds the JSON; not used with `send_as_json`.
+        headers: further headers of the request.
+        send_as_json: whether the JSON is the body itself ("application/json") instead of a form.
+
+    Example:
+        >>> RemoteMonitor("http://localhost:9000").root
+        'http://localhost:9000'
+    """
+
+    def __init__(
+        self,
+        root: str = "http://localhost:9000",
+        path: str = "/publish/epoch/end/",
+        field: str = "data",
+        headers: dict[str, str] | None = None,
+        send_as_json: bool = False,
+    ) -> None:
+        super().__init__()
+        self.root, self.path, self.field = root, path, field
+        self.headers, self.send_as_json = headers, send_as_json
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        event = {"epoch": epoch, **{k: _for_json(v) for k, v in (logs or {}).items()}}
+        request = self._request(json.dumps(event))
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS_TO_WAIT) as answer:
+                answer.read()
+        except (urllib.error.URLError, OSError) as error:
+            warnings.warn(
+                f"RemoteMonitor: could not hand epoch {epoch + 1} to {request.full_url}: {error}",
+                stacklevel=2,
+            )
+
+    def _request(self, text: str) -> urllib.request.Request:
+        url = self.root + self.path
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"RemoteMonitor: root must be an http(s) address, got {self.root!r}")
+        kind = "application/json" if self.send_as_json else "application/x-www-form-urlencoded"
+        body = text if self.send_as_json else urllib.parse.urlencode({self.field: text})
+        headers = {"Content-Type": kind, **(self.headers or {})}
+        return urllib.request.Request(url, body.encode(), headers, method="POST")
+
+
+def _for_json(value: Any) -> Any:
+    """Return a value of the logs as JSON can hold it."""
+    value = plain(value)
+    return value.tolist() if isinstance(value, np.ndarray) else value
