@@ -30,6 +30,7 @@ from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad
 from kerasish.autodiff import value_and_grad as value_and_grad
+from kerasish.devices import device as device
 from kerasish.dtype_policies import DTypePolicy as DTypePolicy
 from kerasish.dtype_policies import FloatDTypePolicy as FloatDTypePolicy
 from kerasish.engine import Function as Function

@@ -1,4 +1,4 @@
-"""Settings of the process: default float, epsilon, image layout, backend's name, random seed."""
+"""Settings of the process: default float, epsilon, image layout, backend, device, random seed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from kerasish.devices import set_device as set_device
+from kerasish.devices import set_memory_limit as set_memory_limit
 
 DEFAULT_BACKEND = "static"
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -216,8 +219,27 @@ def set_threads(threads: int | None) -> None:
 
 
 def threads() -> int | None:
-    """Return the number of `set_threads`, or None where it was left to the machine."""
-    return _Settings.threads
+    """Return the number of `using_threads` or `set_threads`, None where it is left to the machine."""
+    return _threads_here.get() or _Settings.threads
+
+
+_threads_here: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
+
+
+@contextlib.contextmanager
+def using_threads(threads: int | None) -> Iterator[None]:
+    """Let the CPU engine use `threads` threads in this block and this thread (None: as before).
+
+    Example:
+        >>> with using_threads(1):
+        ...     print(threads())
+        1
+    """
+    token = _threads_here.set(threads or _threads_here.get())
+    try:
+        yield
+    finally:
+        _threads_here.reset(token)
 
 
 def explain_compiles(enabled: bool = True) -> None:

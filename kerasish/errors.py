@@ -28,3 +28,11 @@ class UnknownNameError(ValueError):
         near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known: {names}."
         return cls(f"Unknown {what}: {name!r}. {hint}")
+
+
+class DeviceError(RuntimeError):
+    """A device cannot be used; the message says why, and what would help."""
+
+
+class DeviceMemoryError(MemoryError):
+    """A device has no room; the message says how much was asked for, is used and is free."""

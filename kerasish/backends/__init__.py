@@ -14,13 +14,14 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.backend import Backend as Backend
-from kerasish.backends.eager import Eager
+from kerasish.backends.eager import make as make_eager
+from kerasish.devices import current as current_device
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import set_default_engine
 
 # A backend is named by its class, or by where that is found: what it needs is imported on use.
 _factories: dict[str, Callable[[], Backend] | str] = {
-    "eager": Eager,
+    "eager": make_eager,
     "static": "kerasish.backends.static:Static",
 }
 _made: dict[str, Backend] = {}
@@ -66,8 +67,12 @@ def _find_factory(name: str) -> Callable[[], Any]:
 
 
 def choose(name: str | None = None) -> Backend:
-    """Return the backend called `name`, or the one that the settings name, or the default."""
-    return get(name or config.backend())
+    """Return the backend called `name`, or the one that the settings name, or the default.
+
+    It is the one for the current device; where it has none for that, the eager engine has.
+    """
+    found, device = get(name or config.backend()), current_device()
+    return found.on(device) or get("eager").on(device) or found
 
 
 # Single ops outside of any step are applied at once, whatever the backend for steps is.

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kerasish.devices import Device
 from kerasish.ops.op import Op
 
 
@@ -52,6 +53,10 @@ class Backend(ABC):
             function: the pure step.
             options: hints a backend may use or ignore: `name` for messages, `optimize`.
         """
+
+    def on(self, device: Device) -> Backend | None:
+        """Return the backend that does this one's work on `device`; None if it has no such."""
+        return self
 
     def synchronize(self) -> None:  # noqa: B027 (most backends have nothing to wait for)
         """Wait until all work handed in so far is done."""

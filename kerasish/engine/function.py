@@ -6,7 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from kerasish import tree
 from kerasish.backends import choose
+from kerasish.tensor import convert
 
 
 def function(
@@ -36,18 +40,24 @@ def function(
     """
     if f is None:
         return functools.partial(function, backend=backend, optimize=optimize)
-    made: dict[str, Callable[..., Any]] = {}
+    made: dict[int, Callable[..., Any]] = {}
 
     def whole(args: Any, kwargs: Any) -> Any:
+        args, kwargs = tree.map_structure(_as_tensor, (args, kwargs))
         return f(*args, **kwargs)
 
     @functools.wraps(f)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         chosen = choose(backend)
-        step = made.get(chosen.name)
+        step = made.get(id(chosen))
         if step is None:
             name = getattr(f, "__name__", "function")
-            step = made[chosen.name] = chosen.compile(whole, name=name, optimize=optimize)
+            step = made[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
         return step(args, kwargs)
 
     return compiled
+
+
+def _as_tensor(x: Any) -> Any:
+    on_gpu = hasattr(x, "__cuda_array_interface__")
+    return convert(x) if on_gpu or isinstance(x, np.ndarray) and x.dtype.kind not in "OUS" else x

@@ -55,6 +55,11 @@ def set_default_engine(engine: Engine) -> None:
     _default[:] = [engine]
 
 
+def has_chosen_engine() -> bool:
+    """Return whether an engine was put in charge in this thread: a trace, or a step's own."""
+    return _slot.engine is not None
+
+
 @contextmanager
 def using_engine(engine: Engine | None) -> Iterator[None]:
     """Put `engine` (None: the default one) in charge in this thread, for the `with` block."""

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import config, ops
+from kerasish import config, devices, ops
+from kerasish.devices import _State as _devices
 from kerasish.errors import DTypeError, ShapeError, TraceError
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
@@ -88,6 +89,8 @@ class Tensor(Operators):
     def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:
         made = convert(value, dtype)
         self.value = made.value
+        if _devices.accelerated and not is_traced(made):
+            self.value = _on_current(made.value)
         self.maker: Record | None = None
         self.index = 0
         self.key: Any = None
@@ -126,9 +129,7 @@ class Tensor(Operators):
     @property
     def device(self) -> str:
         """Where the numbers lie: "cpu" or "gpu:0" and so on."""
-        device = getattr(self.value, "device", None)
-        number = getattr(device, "id", None)
-        return "cpu" if number is None else f"gpu:{number}"
+        return str(devices.place_of(self.value))
 
     @property
     def requires_grad(self) -> bool:
@@ -230,20 +231,11 @@ class Tensor(Operators):
         """Return this tensor on `device`: "cpu", "gpu" or "gpu:1".
 
         Raises:
-            RuntimeError: CuPy, or the device, is not there.
+            ValueError: no device has such a name.
+            DeviceError: the device cannot be used; the message says why.
         """
-        kind, _, number = device.partition(":")
-        if kind == "cpu":
-            return wrap(to_numpy(self))
-        if kind not in ("gpu", "cuda"):
-            raise ValueError(f"to: a device is 'cpu', 'gpu' or 'gpu:0', got {device!r}.")
-        try:
-            import cupy
-
-            with cupy.cuda.Device(int(number or 0)):
-                return wrap(cupy.asarray(concrete(self)))
-        except Exception as error:
-            raise RuntimeError(f"to: the device {device!r} cannot be used: {error}") from error
+        wanted = devices.parse(device)
+        return wrap(devices.place(concrete(self), wanted))
 
     # --- derivatives ------------------------------------------------------------------------
 
@@ -383,8 +375,10 @@ def _convert_array(x: Any, name: str | None) -> Tensor:
         if isinstance(array, Tensor):
             return array if name is None else convert(array, name)
         foreign = None
-    elif hasattr(x, "__cuda_array_interface__") or isinstance(x, (np.ndarray, np.generic)):
+    elif isinstance(x, (np.ndarray, np.generic)):
         array = x
+    elif hasattr(x, "__cuda_array_interface__"):
+        array, foreign = devices.adopt(x), None
     elif hasattr(x, "__array__"):
         array = np.asarray(x)
     elif hasattr(x, "__dlpack__"):
@@ -398,10 +392,21 @@ def _convert_array(x: Any, name: str | None) -> Tensor:
     if name is not None and array.dtype != dtypes.array_dtype(name):
         array, foreign = array.astype(dtypes.array_dtype(name)), None
     dtypes.name_of(array.dtype)
+    if _devices.accelerated and array.nbytes > devices.SMALL:
+        # Smaller ones are brought to a device by the engine there, which keeps such constants.
+        moved = _on_current(array)
+        array, foreign = moved, foreign if moved is array else None
     made = wrap(array)
     if isinstance(foreign, np.ndarray) and (foreign.flags.writeable or id(foreign) in _locked):
         made.source = foreign
     return made
+
+
+def _on_current(array: Any) -> Any:
+    """Return an array of NumPy's on the current device; one on a GPU stays there."""
+    wanted = devices.current()
+    lies_here = devices.place_of(array).kind != "cpu" or wanted.kind == "cpu"
+    return array if lies_here else devices.place(array, wanted)
 
 
 def _convert_list(x: Any, name: str | None) -> tuple[Any, str | None]:

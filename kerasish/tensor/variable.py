@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, ops
+from kerasish.devices import _State as _devices
+from kerasish.devices import place, place_of
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
@@ -167,13 +169,17 @@ class Variable(Holder):
         own = self._leaf
         if not isinstance(value, (Tensor, Variable)):
             # The user's array stays the user's: later changes to it must not reach us.
-            value = np.array(value)
+            on_gpu = hasattr(value, "__cuda_array_interface__")
+            value = value.copy() if on_gpu else np.array(value)
         with autocast(None):
             new = convert(value, own.dtype)
         if new.shape != own.shape:
             raise ShapeError(
                 f"Variable {self.path!r}: the shape is {own.shape}, cannot assign {new.shape}."
             )
+        if _devices.accelerated and not is_traced(new):
+            # A variable stays where it lies.
+            new = wrap(place(new.value, place_of(own.value)))
         scope = _scopes.top
         if scope is not None:
             scope.write(self, new)
@@ -279,6 +285,8 @@ def _own(tensor: Tensor, name: str) -> Tensor:
             f"Variable {name!r} is made while a step is traced; make it in build() or __init__()."
         )
     value = tensor.value
+    if _devices.accelerated:
+        value = Tensor(tensor).value  # on the current device
     if tensor.source is not None or not hasattr(value, "flags") or not value.flags.owndata:
         value = value.copy() if hasattr(value, "copy") else np.asarray(value)
     return wrap(np.asarray(value) if isinstance(value, np.generic) else value)

@@ -13,7 +13,7 @@ from kerasish import autodiff, backends, ops, random, tree
 from kerasish.backends import Backend
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op
-from kerasish.tensor import Tensor, Variable, prepare, wrap
+from kerasish.tensor import Tensor, Variable, prepare, to_numpy, wrap
 
 
 def check_backend(name: str, rtol: float = 1e-4, atol: float = 1e-5) -> list[str]:
@@ -112,7 +112,7 @@ class _Case:
         """Return what the op's own kernel gives on NumPy arrays."""
         tensors, attrs = self.bound()
         with np.errstate(all="ignore"):
-            return self.op.kernel(np, *[t.value for t in tensors], **attrs)
+            return self.op.kernel(np, *[to_numpy(t) for t in tensors], **attrs)
 
 
 def _made(part: Any, rng: Any) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.step import Journal
-from kerasish.ops.op import Op, Spec
+from kerasish.devices import Device, _State, current, place_of
+from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
 from kerasish.tensor import (
     Tensor,
     is_traced,
@@ -55,13 +56,18 @@ class Eager(Backend):
     Args:
         xp: the array module, NumPy or CuPy.
         overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference.
+        elsewhere: device -> the engine that takes over ops whose data lies there; None: none does.
     """
 
     def __init__(
-        self, xp: Any = np, overrides: dict[str, Callable[..., Any]] | None = None
+        self,
+        xp: Any = np,
+        overrides: dict[str, Callable[..., Any]] | None = None,
+        elsewhere: Callable[[Device], Eager] | None = None,
     ) -> None:
         self.xp = xp
         self.name = "eager"
+        self.elsewhere = elsewhere
         self._overrides = KERNELS if overrides is None else overrides
         self._kernels: dict[Op, Callable[..., Any]] = {}
         self._quiet = _Quiet()
@@ -75,6 +81,28 @@ class Eager(Backend):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """Compute `op` now; record it if a gradient may be asked for."""
         tensors, attrs = prepare(op, args, attrs)
+        if _State.accelerated and self.elsewhere is not None:
+            return self._where_it_lies(tensors).run(op, tensors, attrs)
+        return self.run(op, tensors, attrs)
+
+    def _where_it_lies(self, tensors: Sequence[Tensor]) -> Eager:
+        """Return the engine of the first GPU that an input lies on, else of the current device."""
+        for t in tensors:
+            place = place_of(t.value)
+            if place.kind != "cpu":
+                break
+        else:
+            place = current()
+        return self.on(place)
+
+    def on(self, device: Device) -> Eager:
+        """Return the engine of `device`."""
+        if device.kind == "cpu" or self.elsewhere is None:
+            return self
+        return self.elsewhere(device)
+
+    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
+        """Compute `op` of prepared inputs now; record it if a gradient may be asked for."""
         kernel = self._kernels.get(op) or self.kernel(op)
         run = self._quiet.run
         try:
@@ -127,14 +155,25 @@ class Eager(Backend):
         """Return `function` as a step whose assignments are made together at its end."""
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            journal = Journal()
-            before, self._quiet.run = self._quiet.run, None
-            try:
-                with np.errstate(all="ignore"), using_scope(journal):
-                    result = function(*args, **kwargs)
-            finally:
-                self._quiet.run = before
-            journal.commit()
-            return result
+            # Inside a trace, or another engine's step, that engine stays in charge.
+            if has_chosen_engine():
+                return self._in_one(function, args, kwargs)
+            with using_engine(self):
+                return self._in_one(function, args, kwargs)
 
         return step
+
+    def _in_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call the function; make its assignments together when it has returned."""
+        journal = self._journal()
+        before, self._quiet.run = self._quiet.run, None
+        try:
+            with np.errstate(all="ignore"), using_scope(journal):
+                result = function(*args, **kwargs)
+        finally:
+            self._quiet.run = before
+        journal.commit()
+        return result
+
+    def _journal(self) -> Journal:
+        return Journal()

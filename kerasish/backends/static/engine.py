@@ -17,6 +17,7 @@ from kerasish.backends.static import native
 from kerasish.backends.static.interpreted import Interpreted
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
+from kerasish.devices import Device
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
@@ -46,6 +47,10 @@ class Static(Backend):
     def __init__(self) -> None:
         self.name = "static"
         self.eager = Eager()
+
+    def on(self, device: Device) -> Static | None:
+        """Return this engine for the CPU: it compiles for no GPU yet."""
+        return self if device.kind == "cpu" else None
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """Apply one op at once."""

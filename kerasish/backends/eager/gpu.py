@@ -1,0 +1,152 @@
+"""The eager engine of a GPU: the same ops through CuPy, with inputs brought to the device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import devices, tree
+from kerasish.backends.eager.engine import Eager
+from kerasish.backends.eager.feeding import Feeder
+from kerasish.backends.step import Journal
+from kerasish.devices import Device, place_of
+from kerasish.errors import DeviceMemoryError
+from kerasish.ops.op import Op
+from kerasish.tensor import Tensor, Variable, prepare, wrap
+
+
+class _NoNeed:
+    """CuPy says nothing about NaN and infinity: kernels run as they are."""
+
+    run = None
+
+
+class EagerOnGPU(Eager):
+    """Runs ops on one GPU; inputs that lie elsewhere are copied there, constants once.
+
+    Args:
+        device: the GPU.
+        overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference.
+
+    Raises:
+        DeviceError: the device cannot be used.
+    """
+
+    def __init__(
+        self, device: Device, overrides: dict[str, Callable[..., Any]] | None = None
+    ) -> None:
+        super().__init__(devices.array_module(device), overrides or {})
+        self.device = device
+        self._quiet = _NoNeed()  # type: ignore[assignment]
+        self._constants: dict[Any, Any] = {}
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Compute `op` here; record it if a gradient may be asked for."""
+        tensors, attrs = prepare(op, args, attrs)
+        return self.run(op, tensors, attrs)
+
+    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
+        """Compute `op` of prepared inputs here, on this engine's device."""
+        here = [self._brought(t) for t in tensors]
+        with self.xp.cuda.Device(self.device.index):
+            return super().run(op, here, attrs)
+
+    def _brought(self, tensor: Tensor) -> Tensor:
+        """Return the tensor if it lies here, else one that does, of the same origin."""
+        value = tensor.value
+        if type(value.dtype) is str or place_of(value) == self.device:
+            return tensor
+        moved = wrap(self._constant(value) if value.nbytes <= devices.SMALL else self.array(value))
+        moved.maker, moved.index = tensor.maker, tensor.index
+        moved.key, moved.tracked = tensor.key, tensor.tracked
+        return moved
+
+    def _constant(self, value: Any) -> Any:
+        """Return a small array on the device, kept: such constants come back every step."""
+        if not isinstance(value, (np.ndarray, np.generic)):
+            return self.array(value)
+        key = (value.tobytes(), value.dtype, value.shape)
+        found = self._constants.get(key)
+        if found is None:
+            if len(self._constants) >= 2000:
+                self._constants.clear()
+            found = self._constants[key] = self.array(value)
+        return found
+
+    def _explain(
+        self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
+    ) -> None:
+        if type(error).__name__ == "OutOfMemoryError":
+            raise DeviceMemoryError(self._no_room(op, tensors, error)) from error
+        super()._explain(op, tensors, attrs, error)
+
+    def _no_room(self, op: Op, tensors: Sequence[Tensor], error: Exception) -> str:
+        known = devices.memory(self.device)
+        shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+        numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
+        return (
+            f"{op.name}({shapes}): no room on {self.device} ({numbers}): {error} "
+            "Use smaller batches, free models and tensors, or raise "
+            "kerasish.config.set_memory_limit."
+        )
+
+    def array(self, value: Any) -> Any:
+        """Return the numbers as an array on this device."""
+        return devices.place(value, self.device)
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Return `function` as a step whose data and variables are brought to this device."""
+        step = super().compile(function, **options)
+        feeder = Feeder(self.xp, self.device)
+
+        def on_device(*args: Any, **kwargs: Any) -> Any:
+            with devices.device(self.device):
+                args, kwargs = tree.map_structure(feeder.feed, (args, kwargs))
+                return step(*args, **kwargs)
+
+        return on_device
+
+    def _journal(self) -> Journal:
+        return _MovingJournal(self)
+
+    def synchronize(self) -> None:
+        """Wait until all work handed in so far is done."""
+        with self.xp.cuda.Device(self.device.index):
+            self.xp.cuda.get_current_stream().synchronize()
+
+    def memory_report(self) -> dict[str, int]:
+        """Return the bytes used, kept for new tensors, free and in all."""
+        return devices.memory(self.device)
+
+
+class _MovingJournal(Journal):
+    """A journal whose variables move to the engine's device when they are first read."""
+
+    def __init__(self, engine: EagerOnGPU) -> None:
+        super().__init__()
+        self.engine = engine
+
+    def read(self, variable: Variable) -> Tensor:
+        if variable not in self.written:
+            leaf = variable._leaf
+            if place_of(leaf.value) != self.engine.device:
+                variable._leaf = self.engine._brought(leaf)
+        return super().read(variable)
+
+
+_made: dict[tuple[Device, Any], EagerOnGPU] = {}
+_guard = threading.Lock()
+
+
+def engine_of(device: Device) -> EagerOnGPU:
+    """Return the engine of a GPU; it is made when first asked for."""
+    xp = devices.array_module(device)
+    key = (device, xp)
+    found = _made.get(key)
+    if found is None:
+        with _guard:
+            found = _made.setdefault(key, EagerOnGPU(device))
+    return found

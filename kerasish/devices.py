@@ -1,0 +1,270 @@
+"""Devices: where numbers lie, which device is current, and how arrays get there.
+
+An op runs where its data lies: on the GPU of the first input that lies on one, else on the current
+device. The current device is that of the innermost `device` block, else that of `set_device`, else
+KERASISH_DEVICE's, else a GPU that works, else the CPU.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kerasish.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CPU, or a GPU by its number.
+
+    Example:
+        >>> str(Device("gpu", 1)), str(CPU)
+        ('gpu:1', 'cpu')
+    """
+
+    kind: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+
+
+CPU = Device("cpu")
+SMALL = 64  # bytes: arrays up to this size are taken for constants
+
+
+class _State:
+    chosen: Device | None = None  # by set_device
+    automatic: Device | None = None  # found when first asked for
+    accelerated = False  # whether anything may lie on a GPU; until then nobody looks
+
+
+_block: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device", default=None)
+_guard = threading.Lock()
+
+
+def parse(name: Any) -> Device:
+    """Return the device called `name`: "cpu", "gpu", "gpu:1" ("cuda:1" is the same), or a Device.
+
+    Raises:
+        ValueError: no such name.
+
+    Example:
+        >>> parse("gpu"), parse("cpu:0")
+        (Device(kind='gpu', index=0), Device(kind='cpu', index=0))
+    """
+    if isinstance(name, Device):
+        return name
+    found = re.fullmatch(r"(cpu|gpu|cuda)(?::(\d+))?", name.lower()) if type(name) is str else None
+    if found is None:
+        raise ValueError(f"A device is 'cpu', 'gpu' or 'gpu:1', got {name!r}.")
+    kind, number = found.groups()
+    if kind == "cpu":
+        return CPU
+    return Device("gpu", int(number or 0))
+
+
+def current() -> Device:
+    """Return the device that new tensors are made on."""
+    return _block.get() or _State.chosen or _State.automatic or _find_automatic()
+
+
+def set_device(name: Any) -> None:
+    """Make `name` the current device of the process: "cpu", "gpu:0"; None: choose by itself again.
+
+    Variables that lie elsewhere move when a step next needs them.
+
+    Raises:
+        ValueError: no device has such a name.
+        DeviceError: the device cannot be used; the message says why.
+    """
+    _State.chosen = None if name is None else _usable(parse(name))
+
+
+@contextmanager
+def device(device_name: Any) -> Iterator[Device]:
+    """Make `device_name` the current device inside the `with` block, in this thread.
+
+    Raises:
+        ValueError: no device has such a name.
+        DeviceError: the device cannot be used; the message says why.
+
+    Example:
+        >>> with device("cpu") as chosen:
+        ...     print(chosen)
+        cpu
+    """
+    token = _block.set(_usable(parse(device_name)))
+    try:
+        yield _block.get()  # type: ignore[misc]
+    finally:
+        _block.reset(token)
+
+
+def is_accelerated() -> bool:
+    """Return whether anything may lie on a GPU."""
+    return _State.accelerated
+
+
+def _usable(wanted: Device) -> Device:
+    if wanted.kind != "cpu":
+        array_module(wanted)
+        _State.accelerated = True
+    return wanted
+
+
+def _find_automatic() -> Device:
+    with _guard:
+        if _State.automatic is None:
+            named = os.environ.get("KERASISH_DEVICE", "auto")
+            _State.automatic = _first_gpu() if named == "auto" else _usable(parse(named))
+        return _State.automatic
+
+
+def _first_gpu() -> Device:
+    """Return the first GPU if it works, else the CPU; say why one that is there does not work."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if hidden or not _has_driver() or importlib.util.find_spec("cupy") is None:
+        return CPU
+    try:
+        return _usable(Device("gpu"))
+    except DeviceError as error:
+        warnings.warn(f"{error} The CPU is used instead.", stacklevel=4)
+        return CPU
+
+
+_DRIVERS = (
+    "/dev/nvidiactl",
+    "/dev/dxg",
+    "/dev/nvhost-ctrl-gpu",
+    r"C:\Windows\System32\nvcuda.dll",
+)
+
+
+def _has_driver() -> bool:
+    """Return whether a driver is there: looking costs nothing, importing CuPy does."""
+    return any(os.path.exists(path) for path in _DRIVERS)
+
+
+_working: set[tuple[Any, int]] = set()  # (module, number) of the devices that have been tried
+
+
+def array_module(wanted: Device) -> Any:
+    """Return NumPy for the CPU, CuPy for a GPU.
+
+    Raises:
+        DeviceError: the device cannot be used; the message says why.
+    """
+    if wanted.kind == "cpu":
+        return importlib.import_module("numpy")
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise DeviceError(
+            f"{wanted} needs CuPy, which cannot be imported ({error}): install the extra gpu13 or "
+            "gpu12, for CUDA 13 or 12."
+        ) from error
+    if (cupy, wanted.index) not in _working:
+        _try_out(cupy, wanted)
+        _working.add((cupy, wanted.index))
+    return cupy
+
+
+def _try_out(cupy: Any, wanted: Device) -> None:
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+        if wanted.index >= count:
+            raise DeviceError(f"{wanted} does not exist: {count} GPUs are visible to CUDA.")
+        with cupy.cuda.Device(wanted.index):
+            cupy.zeros(1, "float32")
+    except DeviceError:
+        raise
+    except Exception as error:
+        raise DeviceError(f"{wanted} cannot be used: {error}") from error
+
+
+def place_of(array: Any) -> Device:
+    """Return the device on which an array of NumPy or CuPy lies.
+
+    Example:
+        >>> import numpy
+        >>> place_of(numpy.zeros(2))
+        Device(kind='cpu', index=0)
+    """
+    number = getattr(getattr(array, "device", None), "id", None)
+    return CPU if number is None else Device("gpu", number)
+
+
+def place(array: Any, wanted: Device) -> Any:
+    """Return the array's numbers on a device: the array itself if it lies there already."""
+    if place_of(array) == wanted:
+        return array
+    if wanted.kind == "cpu":
+        return array.get()
+    cupy = array_module(wanted)
+    _State.accelerated = True
+    with cupy.cuda.Device(wanted.index):
+        return cupy.asarray(array)
+
+
+def adopt(array: Any) -> Any:
+    """Return another library's array on a GPU as CuPy's, without a copy."""
+    _State.accelerated = True
+    return importlib.import_module("cupy").asarray(array)
+
+
+def set_memory_limit(limit: Any, name: Any = None) -> None:
+    """Let tensors take at most `limit` of a GPU's memory: bytes (int), or a fraction in (0, 1].
+
+    Args:
+        limit: bytes as an int >= 1, a fraction as a float, or None for no limit.
+        name: the device; None: the current one.
+
+    Raises:
+        ValueError: the limit is neither, or the device is the CPU.
+        DeviceError: the device cannot be used.
+    """
+    whole = isinstance(limit, int)
+    if isinstance(limit, bool) or (
+        limit is not None and not (limit >= 1 if whole else 0 < float(limit) <= 1)
+    ):
+        raise ValueError(
+            "set_memory_limit: expected bytes as an int, a fraction in (0, 1] or None, "
+            f"got {limit!r}."
+        )
+    wanted = current() if name is None else parse(name)
+    if wanted.kind == "cpu":
+        raise ValueError("set_memory_limit: the CPU's memory has no limit here; name a GPU.")
+    cupy = array_module(wanted)
+    with cupy.cuda.Device(wanted.index):
+        pool = cupy.get_default_memory_pool()
+        if limit is None:
+            pool.set_limit(size=0)
+        elif whole:
+            pool.set_limit(size=limit)
+        else:
+            pool.set_limit(fraction=float(limit))
+
+
+def memory(wanted: Device) -> dict[str, int]:
+    """Return a GPU's memory in bytes: `used` by tensors, `kept` for new ones, `free`, `total`."""
+    if wanted.kind == "cpu" or "cupy" not in sys.modules:
+        return {}
+    cupy = array_module(wanted)
+    with cupy.cuda.Device(wanted.index):
+        free, total = cupy.cuda.runtime.memGetInfo()
+        pool = cupy.get_default_memory_pool()
+        return {
+            "used": pool.used_bytes(), "kept": pool.total_bytes() - pool.used_bytes(),
+            "free": free, "total": total,
+        }  # fmt: skip

@@ -1,0 +1,337 @@
+"""Devices: choice, movement, and the eager engine on a stand-in for CuPy."""
+
+import gc
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import stand_in_cupy as stand_in
+
+import kerasish
+from kerasish import backends, devices, layers, ops
+from kerasish.backends.eager import engine_of
+from kerasish.devices import CPU, Device
+from kerasish.errors import DeviceError, DeviceMemoryError
+from kerasish.testing import check_backend
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    with stand_in.installed(monkeypatch) as module:
+        yield module
+
+
+@pytest.fixture
+def gpu(cupy):
+    with kerasish.device("gpu") as device:
+        yield device
+
+
+def test_names():
+    assert devices.parse("GPU:3") == devices.parse("cuda:3") == Device("gpu", 3)
+    assert devices.parse("cpu:0") is CPU
+    for wrong in ("tpu", "gpu:x", "", None, 3):
+        with pytest.raises(ValueError, match="'cpu', 'gpu' or 'gpu:1'"):
+            devices.parse(wrong)
+
+
+def test_the_innermost_choice_counts(cupy, monkeypatch):
+    assert devices.current() == CPU
+    kerasish.config.set_device("gpu:0")
+    assert str(devices.current()) == "gpu:0"
+    with kerasish.device("cpu"):
+        assert devices.current() == CPU
+        assert kerasish.Tensor([1.0]).device == "cpu"
+    assert kerasish.Tensor([1.0]).device == "gpu:0"
+    kerasish.config.set_device(None)
+    monkeypatch.setattr(devices._State, "automatic", None)
+    monkeypatch.setenv("KERASISH_DEVICE", "gpu")
+    assert str(devices.current()) == "gpu:0"
+
+
+def test_a_missing_device_is_an_error_that_changes_nothing(cupy):
+    with pytest.raises(DeviceError, match="gpu:7 does not exist: 1 GPUs"):
+        kerasish.config.set_device("gpu:7")
+    with pytest.raises(DeviceError, match="gpu:1"):
+        kerasish.Tensor(1.0).to("gpu:1")
+    assert devices.current() == CPU
+
+
+def test_without_cupy_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    with pytest.raises(DeviceError, match="gpu13"), kerasish.device("gpu"):
+        pass
+
+
+def _found_automatically(monkeypatch, **environment):
+    monkeypatch.setattr(devices, "_has_driver", lambda: True)
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.delenv("KERASISH_DEVICE", raising=False)
+    for name in ("CUDA_VISIBLE_DEVICES",):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return devices.current()
+
+
+def test_a_gpu_that_works_is_found(cupy, monkeypatch):
+    assert _found_automatically(monkeypatch) == Device("gpu")
+
+
+def test_hidden_gpus_are_left_alone(cupy, monkeypatch):
+    assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES="") == CPU
+
+
+def test_a_broken_driver_is_named_once(cupy, monkeypatch):
+    def broken():
+        raise RuntimeError("cudaErrorInsufficientDriver")
+
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", broken)
+    with pytest.warns(UserWarning, match=r"cudaErrorInsufficientDriver The CPU is used"):
+        assert _found_automatically(monkeypatch) == CPU
+    assert devices.current() == CPU  # said once: a second warning would be an error
+
+
+def test_conformance(gpu, monkeypatch):
+    monkeypatch.setattr(engine_of(gpu), "name", "stand-in")
+    backends.register("stand-in", lambda: engine_of(gpu))
+    try:
+        check_backend("stand-in")
+    finally:
+        del backends._factories["stand-in"]
+        del backends._made["stand-in"]
+
+
+def test_ops_run_where_their_data_lies(cupy):
+    x = kerasish.Tensor([1.0, 2.0]).to("gpu")
+    y = x * 2 + np.float32([1, 1])
+    assert (x.device, y.device) == ("gpu:0", "gpu:0")
+    assert y.tolist() == [3.0, 5.0]
+    assert ops.ones(3).device == "cpu"
+    assert (kerasish.Tensor([1.0, 1.0]) + y).device == "gpu:0"
+    assert y.to("cpu").device == "cpu"
+    again = pickle.loads(pickle.dumps(y))
+    assert again.device == "cpu"
+    assert again.tolist() == [3.0, 5.0]
+
+
+def test_gradients_stay_on_the_device(gpu):
+    x = kerasish.Tensor([1.0, 2.0], requires_grad=True)
+    ops.sum(x**3).backward()
+    assert x.grad.device == "gpu:0"
+    assert x.grad.tolist() == [3.0, 12.0]
+
+
+MODELS = {
+    "mlp": (
+        lambda: [layers.Dense(8, activation="relu"), layers.Dropout(0.3), layers.Dense(3)],
+        lambda rng: rng.normal(size=(40, 5)).astype("float32"),
+    ),
+    "cnn": (
+        lambda: [layers.Conv2D(4, 3), layers.BatchNormalization(), layers.MaxPooling2D(),
+                 layers.Flatten(), layers.Dense(3)],
+        lambda rng: rng.normal(size=(40, 8, 8, 2)).astype("float32"),
+    ),
+    "lstm": (
+        lambda: [layers.Embedding(10, 4), layers.LSTM(5), layers.LayerNormalization(),
+                 layers.Dense(3)],
+        lambda rng: rng.integers(0, 10, (40, 6)),
+    ),
+}  # fmt: skip
+
+
+def _model(name):
+    kerasish.utils.set_random_seed(3)
+    make, data = MODELS[name]
+    x = data(np.random.default_rng(0))
+    model = kerasish.Sequential([kerasish.Input(x.shape[1:], dtype=str(x.dtype)), *make()])
+    loss = kerasish.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"], run_eagerly=True)
+    return model, x, np.arange(40) % 3
+
+
+def _places(model):
+    return {v.value.device for v in [*model.variables, *model.optimizer.variables]}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_gives_the_cpus_numbers(name, cupy):
+    model, x, y = _model(name)
+    want = model.fit(x, y, batch_size=10, epochs=3, verbose=0).history
+    with kerasish.device("gpu"):
+        model, x, y = _model(name)
+        got = model.fit(x, y, batch_size=10, epochs=3, verbose=0).history
+        assert _places(model) == {"gpu:0"}
+    np.testing.assert_allclose(got["loss"], want["loss"], rtol=1e-4)
+    assert got["accuracy"] == want["accuracy"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_copies_its_batch_and_nothing_else(name, gpu):
+    model, x, y = _model(name)
+    model.fit(x, y, batch_size=10, verbose=0)
+    before = dict(stand_in.counts)
+    model.fit(x, y, batch_size=10, epochs=1, verbose=0)
+    once = {k: n - before.get(k, 0) for k, n in stand_in.counts.items()}
+    model.fit(x, y, batch_size=5, epochs=1, verbose=0)
+    before = dict(stand_in.counts)
+    model.fit(x, y, batch_size=5, epochs=1, verbose=0)
+    twice = {k: n - before.get(k, 0) for k, n in stand_in.counts.items()}
+    # Loss and accuracy are read at the epoch's end, whatever the number of steps is.
+    assert once["to host"] == twice["to host"] == 2
+    assert not stand_in.counts["synchronisations"]
+    assert (once["to device"], twice["to device"]) == (8, 16)  # batches times (x, y)
+
+
+def test_the_next_batch_travels_beside_this_ones_work(gpu):
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    del stand_in.log[:]
+    model.fit(x, y, batch_size=10, verbose=0)
+    one = [
+        "record in the computing stream",  # what the batch after this one must wait for
+        "wait in the copying stream",
+        "copy in the copying stream",
+        "record in the copying stream",
+        "wait in the computing stream",
+    ]
+    copies = [entry for entry in stand_in.log if "host" not in entry]
+    assert copies == one * 8
+
+
+def test_models_and_optimizers_move(cupy):
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    assert _places(model) == {"cpu"}
+    with kerasish.device("gpu"):
+        model.fit(x, y, batch_size=10, verbose=0)
+        assert _places(model) == {"gpu:0"}
+        there = model.predict(x, verbose=0)
+    here = model.predict(x, verbose=0)
+    assert type(there) is np.ndarray
+    np.testing.assert_allclose(here, there, rtol=1e-6)
+    model.fit(x, y, batch_size=10, verbose=0)
+
+
+def test_the_static_engine_takes_a_model_back(cupy):
+    model, x, y = _model("mlp")
+    with kerasish.device("gpu"):
+        model.fit(x, y, batch_size=10, verbose=0)
+        there = model.predict(x, verbose=0)
+    model.compile(model.optimizer, model.loss)
+    np.testing.assert_allclose(model.predict(x, verbose=0), there, rtol=1e-5, atol=1e-6)
+    assert np.isfinite(model.train_on_batch(x, y))
+
+
+@pytest.mark.parametrize("ending", [".keras", ".weights.h5"])
+def test_checkpoints_move_between_devices(cupy, tmp_path, ending):
+    path = str(tmp_path / f"model{ending}")
+    with kerasish.device("gpu"):
+        model, x, y = _model("mlp")
+        model.fit(x, y, batch_size=10, verbose=0)
+        (model.save if ending == ".keras" else model.save_weights)(path)
+        want = model.predict(x, verbose=0)
+    if ending == ".keras":
+        again = kerasish.models.load_model(path)
+    else:
+        again = _model("mlp")[0]
+        again.load_weights(path)
+    np.testing.assert_allclose(again.predict(x, verbose=0), want, rtol=1e-6)
+    with kerasish.device("gpu"):
+        again.load_weights(path) if ending != ".keras" else None
+        np.testing.assert_allclose(again.predict(x, verbose=0), want, rtol=1e-6)
+
+
+def test_out_of_memory_leaves_the_model_usable(gpu):
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    before = model.get_weights()
+    kerasish.config.set_memory_limit(stand_in.pool.used + 20_000)
+    big = np.zeros((4000, 5), "float32")
+    with pytest.raises(MemoryError, match="20000|Out of memory|no room") as caught:
+        model.fit(big, np.zeros(4000), batch_size=4000, verbose=0)
+    caught.value.__traceback__ = None
+    kerasish.config.set_memory_limit(None)
+    for old, new in zip(before, model.get_weights()):
+        np.testing.assert_array_equal(old, new)
+    model.fit(x, y, batch_size=10, verbose=0)
+
+
+def test_out_of_memory_in_an_op_says_what_is_used(gpu):
+    kerasish.config.set_memory_limit(stand_in.pool.used + 1000)
+    x = kerasish.Tensor(np.ones(200, "float32"))
+    with pytest.raises(DeviceMemoryError, match=r"add\(float32\[200\].* no room on gpu:0.*used"):
+        x + x
+
+
+def test_memory_limits(cupy):
+    with pytest.raises(ValueError, match="name a GPU"):
+        kerasish.config.set_memory_limit(1000)
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="bytes as an int"):
+            kerasish.config.set_memory_limit(wrong, "gpu")
+    kerasish.config.set_memory_limit(0.5, "gpu")
+    assert stand_in.pool.limit == stand_in.TOTAL // 2
+    assert devices.memory(Device("gpu"))["total"] == stand_in.TOTAL
+    assert devices.memory(CPU) == {}
+
+
+def test_nothing_is_kept_of_a_dropped_model(gpu):
+    def cycle():
+        model, x, y = _model("mlp")
+        model.fit(x, y, batch_size=10, verbose=0)
+
+    cycle()
+    gc.collect()
+    before = stand_in.pool.used
+    for _ in range(3):
+        cycle()
+        gc.collect()
+    assert stand_in.pool.used <= before
+
+
+def test_other_libraries_arrays_are_taken_as_they_are(cupy):
+    theirs = cupy.asarray(np.arange(3.0, dtype="float32"))
+    x = kerasish.Tensor(theirs)
+    assert x.value is theirs
+    assert x.__dlpack_device__() == (2, 0)
+    np.testing.assert_array_equal(np.from_dlpack(theirs._a), [0, 1, 2])
+    v = kerasish.Variable(np.zeros(3, "float32"))
+    v.assign(theirs)
+    assert v.value.device == "cpu"
+    assert v.numpy().tolist() == [0, 1, 2]
+
+
+def test_variables_stay_where_they_lie(gpu):
+    v = kerasish.Variable(np.zeros(3, "float32"))
+    assert v.value.device == "gpu:0"
+    with kerasish.device("cpu"):
+        v.assign([1.0, 2.0, 3.0])
+    assert v.value.device == "gpu:0"
+    v.assign_add(np.ones(3))
+    assert v.numpy().tolist() == [2.0, 3.0, 4.0]
+
+
+def test_random_numbers_are_the_cpus(gpu):
+    got = kerasish.random.normal((5, 7), seed=3)
+    with kerasish.device("cpu"):
+        want = kerasish.random.normal((5, 7), seed=3)
+    assert (got.device, want.device) == ("gpu:0", "cpu")
+    np.testing.assert_array_equal(got, want)
+
+
+def test_functions_follow_the_device(cupy):
+    @kerasish.function
+    def double(x):
+        return x * 2
+
+    assert double(np.ones(2, "float32")).device == "cpu"
+    with kerasish.device("gpu"):
+        assert double(np.ones(2, "float32")).device == "gpu:0"
+
+
+def test_a_machine_without_gpus_hears_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert devices._first_gpu() == CPU or devices._has_driver()
