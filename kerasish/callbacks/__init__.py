@@ -15,3 +15,4 @@ from kerasish.callbacks.schedule import LearningRateScheduler as LearningRateSch
 from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
 from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
 from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
+from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard

@@ -1,0 +1,93 @@
+"""Event files, which TensorBoard reads: what tensorboardX does not offer for models like ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kerasish.callbacks.layer_graph import LayerNode
+
+
+def open_writer(folder: str) -> Any:
+    """Return a tensorboardX writer into `folder`.
+
+    Raises:
+        ImportError: tensorboardX is not installed; the message says what to install.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise ImportError(
+            "TensorBoard's event files are written by the package tensorboardX: "
+            "pip install tensorboardX (or kerasish[tensorboard])"
+        ) from error
+    return SummaryWriter(folder)
+
+
+def add_graph(writer: Any, nodes: Iterable[LayerNode]) -> None:
+    """Write the layers as the run's graph."""
+    from tensorboardX.proto.attr_value_pb2 import AttrValue
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.graph_pb2 import GraphDef
+    from tensorboardX.proto.node_def_pb2 import NodeDef
+    from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
+    from tensorboardX.proto.versions_pb2 import VersionDef
+
+    made = []
+    for node in nodes:
+        shapes = [
+            TensorShapeProto(
+                dim=[TensorShapeProto.Dim(size=-1 if size is None else size) for size in shape]
+            )
+            for shape in node.shapes
+        ]
+        attrs = {"_output_shapes": AttrValue(list=AttrValue.ListValue(shape=shapes))}
+        made.append(NodeDef(name=node.name, op=node.kind, input=node.inputs, attr=attrs))
+    graph = GraphDef(node=made, versions=VersionDef(producer=22))
+    writer.file_writer.add_event(Event(graph_def=graph.SerializeToString()))
+
+
+def add_settings(writer: Any, settings: Mapping[str, Any], results: Mapping[str, float]) -> None:
+    """Write hyper-parameters, and the names and numbers by which the page compares runs."""
+    from tensorboardX.summary import hparams
+
+    plain = {
+        k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in settings.items()
+    }
+    for summary in hparams(plain, dict(results)):
+        writer.file_writer.add_summary(summary)
+    for name, value in results.items():
+        writer.add_scalar(name, value)
+
+
+def add_weight_picture(writer: Any, tag: str, weight: Any, step: int) -> None:
+    """Write a weight as grey pictures: a vector or matrix as one, a kernel's channels side by side.
+
+    Weights with more than four axes are left out.
+    """
+    w = np.atleast_1d(np.squeeze(np.asarray(weight, "float32")))
+    if w.ndim > 4:
+        return
+    if w.ndim == 1:
+        w = w[None]
+    if w.ndim == 2:
+        tiles = w[None] if w.shape[0] <= w.shape[1] else w.T[None]
+    elif w.ndim == 3:
+        tiles = np.moveaxis(w, -1, 0)
+    else:
+        tiles = w.reshape(*w.shape[:2], -1).transpose(2, 0, 1)
+    low, high = float(tiles.min()), float(tiles.max())
+    scaled = (tiles - low) / (high - low or 1.0)
+    writer.add_image(tag, np.hstack([*scaled[:64]])[None], step)
+
+
+def add_config(writer: Any, model: Any) -> None:
+    """Write the model's own description as text."""
+    try:
+        described = json.dumps(json.loads(model.to_json()), indent=2)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        described = f"(no config: {error})"
+    writer.add_text("keras", f"```\n{described}\n```", 0)

@@ -1,0 +1,94 @@
+"""A model's layers as nodes with names and arrows, the way TensorBoard draws graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from kerasish import tree
+
+
+class LayerNode(NamedTuple):
+    """One call of a layer.
+
+    Attributes:
+        name: "model/part/layer", each name once; TensorBoard folds up what shares a beginning.
+        kind: the layer's class.
+        inputs: the names of the nodes whose results it takes.
+        shapes: of its results, None for unknown sizes; empty where they are not known.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    shapes: tuple[tuple[Any, ...], ...]
+
+
+def list_nodes(model: Any) -> list[LayerNode]:
+    """Return the calls of a model's layers, those of models inside it too, in order.
+
+    A subclassed model does not know its own wiring: its layers then stand without arrows.
+
+    Example:
+        >>> import kerasish as keras
+        >>> parts = [keras.Input((2,), name="x"), keras.layers.Dense(1, name="y")]
+        >>> [(node.name, node.inputs) for node in list_nodes(keras.Sequential(parts, name="m"))]
+        [('m/x', ()), ('m/y', ('m/x',))]
+    """
+    found: dict[str, LayerNode] = {}
+    graph = getattr(model, "_graph", None)
+    if graph is None:
+        _add_parts(found, model, model.name)
+    else:
+        _add_graph(found, graph, model.name, None)
+    return list(found.values())
+
+
+def _add(
+    found: dict[str, LayerNode], name: str, layer: Any, inputs: Iterable[str], shapes: Any
+) -> str:
+    free, number = name, 1
+    while free in found:
+        free, number = f"{name}_{number}", number + 1
+    found[free] = LayerNode(free, type(layer).__name__, tuple(inputs), tuple(shapes))
+    return free
+
+
+def _add_parts(found: dict[str, LayerNode], layer: Any, name: str) -> None:
+    parts = list(getattr(layer, "_layers", None) or getattr(layer, "layers", []))
+    if not parts:
+        _add(found, name, layer, (), ())
+    for part in parts:
+        _add_parts(found, part, f"{name}/{part.name}")
+
+
+def _add_graph(
+    found: dict[str, LayerNode], graph: Any, prefix: str, feeds: Sequence[str] | None
+) -> list[str]:
+    """Add a functional model's calls; return the names of the nodes that make its outputs.
+
+    Args:
+        feeds: the nodes that make its inputs, for a model inside another one.
+    """
+    maker: dict[int, str] = {}
+    for i, t in enumerate(graph.inputs):
+        layer = t._keras_history.operation
+        maker[id(t)] = (
+            _add(found, f"{prefix}/{layer.name}", layer, (), [t.shape])
+            if feeds is None
+            else feeds[i]
+        )
+    for node in graph.nodes:
+        outputs = tree.flatten(node.outputs)
+        if all(id(t) in maker for t in outputs):
+            continue  # the call of an input layer
+        inputs = [maker[id(t)] for t in node.inputs if id(t) in maker]
+        name = f"{prefix}/{node.operation.name}"
+        inner = getattr(node.operation, "_graph", None)
+        if inner is not None and len(inner.inputs) == len(inputs):
+            names = _add_graph(found, inner, name, inputs)
+        else:
+            shapes = [t.shape for t in outputs]
+            names = [_add(found, name, node.operation, inputs, shapes)] * len(outputs)
+        maker.update((id(t), n) for t, n in zip(outputs, names))
+    return [maker[id(t)] for t in graph.outputs]

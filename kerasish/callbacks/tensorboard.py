@@ -1,0 +1,217 @@
+"""TensorBoard: writes event files, which the program of that name shows while training goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasish.callbacks import event_files
+from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.layer_graph import list_nodes
+from kerasish.callbacks.values import get_rate, plain
+
+
+class TensorBoard(Callback):
+    """Writes losses, metrics, weights and the model's graph for `tensorboard --logdir=log_dir`.
+
+    Training goes to `log_dir/train`, validation and `evaluate` to `log_dir/validation`: curves
+    `epoch_<name>` over epochs, `batch_<name>` over batches, `evaluation_<name>_vs_iterations` over
+    the optimizer's updates. Needs the package tensorboardX (`pip install kerasish[tensorboard]`).
+
+    Args:
+        log_dir: the folder; one run each, so that runs can be compared.
+        histogram_freq: epochs between histograms of the weights; 0: none.
+        write_graph: whether to write the model's layers as a graph.
+        write_images: whether to write the weights as pictures, with the histograms.
+        write_steps_per_second: whether to write the speed.
+        update_freq: "epoch", "batch", or every so many batches, >= 1. Batches cost time: the
+            engine then cannot run many in one go.
+        profile_batch: accepted, and told to have no effect; see `python -m benchmarks` and
+            `KERASISH_DEBUG`.
+        embeddings_freq: epochs between copies of embedding tables for the projector; 0: none.
+        embeddings_metadata: a file with a label a row, or {layer name: file}.
+        hparams: settings of this run, {name: number, text or truth value}: TensorBoard's page
+            HPARAMS compares runs by them. Not in Keras.
+
+    Raises:
+        ImportError: tensorboardX is missing (when training begins).
+
+    Example:
+        >>> TensorBoard("logs/run1", hparams={"units": 64}).log_dir
+        'logs/run1'
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "logs",
+        histogram_freq: int = 0,
+        write_graph: bool = True,
+        write_images: bool = False,
+        write_steps_per_second: bool = False,
+        update_freq: Any = "epoch",
+        profile_batch: Any = 0,
+        embeddings_freq: int = 0,
+        embeddings_metadata: Any = None,
+        hparams: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.log_dir = os.fspath(log_dir)
+        self.histogram_freq, self.write_graph = histogram_freq, write_graph
+        self.write_images, self.write_steps_per_second = write_images, write_steps_per_second
+        self.update_freq = 1 if update_freq == "batch" else update_freq
+        if self.update_freq != "epoch" and not (
+            isinstance(self.update_freq, int) and self.update_freq >= 1
+        ):
+            raise ValueError(
+                f"TensorBoard: update_freq is 'epoch', 'batch' or a number of batches >= 1, "
+                f"got {update_freq!r}"
+            )
+        if profile_batch:
+            warnings.warn(
+                "TensorBoard: profile_batch has no effect here; nothing is profiled", stacklevel=2
+            )
+        self.profile_batch = profile_batch
+        self.embeddings_freq, self.embeddings_metadata = embeddings_freq, embeddings_metadata
+        self.hparams = dict(hparams or {})
+        self._writers: dict[str, Any] = {}
+        self._batches = 0
+        self._start = (0.0, 0)
+        self._training = False
+
+    _state = ("_batches",)
+
+    def _idle(self) -> tuple[str, ...]:
+        return ("on_train_batch_end",) if self.update_freq == "epoch" else ()
+
+    def _writer(self, run: str) -> Any:
+        if run not in self._writers:
+            self._writers[run] = event_files.open_writer(str(Path(self.log_dir, run)))
+        return self._writers[run]
+
+    def _iterations(self) -> int:
+        return int(np.asarray(self.model.optimizer.iterations))
+
+    # --- training ---------------------------------------------------------------------------------
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._release()
+        self._training, self._batches = True, 0
+        writer = self._writer("train")
+        if self.write_graph:
+            event_files.add_graph(writer, list_nodes(self.model))
+            event_files.add_config(writer, self.model)
+        self._check_metadata()
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._batches += 1
+        if (self._batches - 1) % self.update_freq:
+            return
+        writer = self._writer("train")
+        for name, value in (logs or {}).items():
+            writer.add_scalar(f"batch_{name}", plain(value), self._batches - 1)
+        if self.write_steps_per_second:
+            before, self._batch_start = self._batch_start, (time.perf_counter(), self._batches)
+            speed = (self._batches - before[1]) / max(time.perf_counter() - before[0], 1e-9)
+            writer.add_scalar("batch_steps_per_second", speed, self._batches - 1)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._start = (time.perf_counter(), self._iterations())
+        self._batch_start = (time.perf_counter(), self._batches)
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        logs = dict(logs or {})
+        writer = self._writer("train")
+        if "learning_rate" not in logs and hasattr(self.model.optimizer, "learning_rate"):
+            logs["learning_rate"] = get_rate(self.model.optimizer)
+        for name, value in logs.items():
+            run = "validation" if name.startswith("val_") else "train"
+            number = plain(value)
+            if np.ndim(number) == 0:
+                self._writer(run).add_scalar(f"epoch_{name.removeprefix('val_')}", number, epoch)
+        if self.write_steps_per_second:
+            seconds = max(time.perf_counter() - self._start[0], 1e-9)
+            steps = self._iterations() - self._start[1]
+            writer.add_scalar("epoch_steps_per_second", steps / seconds, epoch)
+        if self.histogram_freq and epoch % self.histogram_freq == 0:
+            self._write_weights(epoch)
+        if self.embeddings_freq and epoch % self.embeddings_freq == 0:
+            self._write_embeddings(epoch)
+        for each in self._writers.values():
+            each.flush()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.hparams:
+            numbers = {f"final_{k}": plain(v) for k, v in (logs or {}).items()}
+            numbers = {k: float(v) for k, v in numbers.items() if np.ndim(v) == 0}
+            event_files.add_settings(self._writer("train"), self.hparams, numbers)
+        self._training = False
+        self._release()
+
+    # --- evaluation -------------------------------------------------------------------------------
+
+    def on_test_end(self, logs: Logs | None = None) -> None:
+        writer = self._writer("validation")
+        step = self._iterations()
+        for name, value in (logs or {}).items():
+            if np.ndim(plain(value)) == 0:
+                writer.add_scalar(f"evaluation_{name}_vs_iterations", plain(value), step)
+        if not self._training:
+            self._release()
+
+    # --- weights ----------------------------------------------------------------------------------
+
+    def _write_weights(self, epoch: int) -> None:
+        writer = self._writer("train")
+        for weight in self.model.weights:
+            values = np.asarray(weight.numpy(), "float32")
+            finite = values[np.isfinite(values)]
+            if finite.size:
+                writer.add_histogram(f"{weight.path}/histogram", finite, epoch)
+            if self.write_images and finite.size == values.size:
+                event_files.add_weight_picture(writer, f"{weight.path}/image", values, epoch)
+
+    def _embeddings(self) -> dict[str, Any]:
+        """Return layer name -> table of the embedding layers."""
+        layers = self.model._flatten_layers()
+        return {la.name: la.embeddings for la in layers if hasattr(la, "embeddings")}
+
+    def _metadata_of(self, name: str) -> str | None:
+        given = self.embeddings_metadata
+        return given.get(name) if isinstance(given, Mapping) else given
+
+    def _check_metadata(self) -> None:
+        given = self.embeddings_metadata
+        if isinstance(given, Mapping):
+            known = set(self._embeddings())
+            strange = sorted(set(given) - known)
+            if strange:
+                raise ValueError(
+                    f"TensorBoard: embeddings_metadata names {strange}, but the embedding layers "
+                    f"are {sorted(known)}"
+                )
+
+    def _write_embeddings(self, epoch: int) -> None:
+        for name, table in self._embeddings().items():
+            path = self._metadata_of(name)
+            labels = Path(path).read_text("utf-8").splitlines() if path else None
+            values = np.asarray(table.numpy(), "float32")
+            if labels is not None and len(labels) != len(values):
+                raise ValueError(
+                    f"TensorBoard: {path!r} has {len(labels)} lines for the {len(values)} rows of "
+                    f"the embedding layer {name!r}"
+                )
+            self._writer("train").add_embedding(values, labels, global_step=epoch, tag=name)
+
+    def _release(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        self._writers = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_writers": {}}
