@@ -15,7 +15,14 @@ from kerasish import config, ops
 from kerasish.ops import random as drawn
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins
-from kerasish.tensor import Variable, convert, current_scope, name_scope, using_scope
+from kerasish.tensor import (
+    Variable,
+    convert,
+    current_scope,
+    name_scope,
+    to_numpy,
+    using_scope,
+)
 
 _ONE_DRAW = np.array([0, 1], "uint32")
 
@@ -106,6 +113,20 @@ def _shared_generator() -> SeedGenerator:
     if not _shared:
         _shared.append(SeedGenerator(_shared_seed(), "shared_seed_generator"))
     return _shared[0]
+
+
+def shared_state() -> np.ndarray | None:
+    """Return the state of the process's generator, None as long as no step has used it."""
+    stream = config.seed_stream()
+    made = stream.kept.get("generator") if stream is not None else next(iter(_shared), None)
+    return None if made is None else np.asarray(to_numpy(made.state))
+
+
+def set_shared_state(state: np.ndarray | None) -> None:
+    """Let the process's generator go on where `shared_state` found it."""
+    if state is not None:
+        with using_scope(None):
+            _shared_generator().state.assign(state)
 
 
 def draw_seed(seed: Any) -> Any:

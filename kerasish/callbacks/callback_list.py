@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -88,12 +89,13 @@ class CallbackList(Callback):
         return any(callback.wants_updates(mode) for callback in self.callbacks)
 
     def get_state(self) -> dict[str, Any]:
-        """Return {"0:History": state, ...}: each callback's state by its place and class."""
-        return {key: callback.get_state() for key, callback in self._keyed().items()}
+        """Return {"History:0": state, ...}, by class and number; callbacks without one are out."""
+        states = {key: callback.get_state() for key, callback in self._keyed().items()}
+        return {key: state for key, state in states.items() if state}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Give each callback its state back; the callbacks must be those it was taken from."""
-        keyed = self._keyed()
+        keyed = {key: c for key, c in self._keyed().items() if key in state or c.get_state()}
         if set(state) != set(keyed):
             raise ValueError(
                 f"the state is of the callbacks {sorted(state)}, but these are {sorted(keyed)}"
@@ -113,7 +115,13 @@ class CallbackList(Callback):
         self.release()
 
     def _keyed(self) -> dict[str, Callback]:
-        return {f"{i}:{type(c).__name__}": c for i, c in enumerate(self.callbacks)}
+        found: dict[str, Callback] = {}
+        counts: Counter[str] = Counter()
+        for callback in self.callbacks:
+            name = type(callback).__name__
+            found[f"{name}:{counts[name]}"] = callback
+            counts[name] += 1
+        return found
 
     def _has(self, kind: type[Callback]) -> bool:
         return any(isinstance(callback, kind) for callback in self.callbacks)

@@ -94,6 +94,7 @@ def made():
         ModelCheckpoint("a.keras"),
         callbacks.ProgbarLogger(),
         callbacks.ReduceLROnPlateau(),
+        callbacks.Resume("c"),
         callbacks.TerminateOnNaN(),
     ]
 

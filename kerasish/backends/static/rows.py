@@ -87,11 +87,20 @@ class RowSteps:
         self._program = Program([*gather.records, *program.records])
         self._steps = Steps(self._program, gather.advances)
 
-    def run(self, seconds: float) -> int:
-        """Do batches for about `seconds`, at least one; return how many were done."""
+    def interrupt(self) -> None:
+        """Make `run` return after its current batch; may be called by any thread."""
+        self._steps.interrupt()
+
+    def run(self, seconds: float, most: int | None = None) -> int:
+        """Do batches for about `seconds`, at least one; return how many were done.
+
+        Args:
+            seconds: no batch begins later than this.
+            most: batches to do at most, >= 1; None for all that are left.
+        """
         self._before()
         try:
-            count = self._steps.run(self.left, seconds)
+            count = self._steps.run(self.left if most is None else min(most, self.left), seconds)
         finally:
             self._after()
         self.left -= count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import numpy as np
@@ -68,7 +68,7 @@ class Data:
     def __init__(self, steps_per_epoch: int | None = None, training: bool = True) -> None:
         self._steps = steps_per_epoch
         self._steps_name = "steps_per_epoch" if training else "steps"
-        self._held: tuple[int, Epoch] | None = None
+        self._held: tuple[int, int, Epoch] | None = None  # epoch, batches left out, opened
         # Weak: reading threads know this object, which must not keep a dropped epoch alive.
         self._open: weakref.ref[Epoch] | None = None
         self._warned = False
@@ -86,15 +86,24 @@ class Data:
         """
         held, self._held = self._held, None
         if held is not None:
-            number, opened = held
-            if not self._numbered or (number == epoch and start == 0):
-                for _ in range(start):
+            number, left_out, opened = held
+            if not self._numbered or (number, left_out) == (epoch, start):
+                for _ in range(left_out, start):
                     next(opened, None)
                 return opened
             opened.close()
-        opened = Epoch(self._batches(epoch, start))
+        return self._watched(self._batches(epoch, start))
+
+    def _watched(self, batches: Iterator[Batch]) -> Epoch:
+        opened = Epoch(batches)
         self._open = weakref.ref(opened)
         return opened
+
+    def _drop_held(self) -> None:
+        """Forget what `peek` has opened."""
+        held, self._held = self._held, None
+        if held is not None:
+            held[2].close()
 
     def peek(self, epoch: int = 0) -> Batch:
         """Return the first batch of an epoch; `epoch(epoch)` gives it again.
@@ -108,8 +117,21 @@ class Data:
         except StopIteration:
             raise ValueError("x: expected at least one batch of data, got none.") from None
         batches.push_back(first)
-        self._held = (epoch, batches)
+        self._held = (epoch, 0, batches)
         return first
+
+    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+        """Make `epoch(epoch, batch)` give what it would have given, had all before been read.
+
+        Nothing to do where each batch is a function of its number.
+
+        Args:
+            first: the epoch that the run began with, which `peek` has opened.
+            epoch: the epoch to go on with.
+            batch: batches of it that are done.
+            redraw: sets the process's random sequences to where they were when `epoch` began; to be
+                called before the epoch is opened.
+        """
 
     def close(self) -> None:
         """Stop whatever still reads: threads, iterators."""

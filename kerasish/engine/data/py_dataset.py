@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -129,9 +130,44 @@ class PyDatasetData(Data):
             return random_order(total, self._seed, whole)[first:stop].tolist()
         return range(first, stop)
 
-    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+        """Batches have numbers; a dataset that does something between epochs does it again."""
+        if (epoch, batch) == (first, 0) or not self._has_hooks():
+            return
         dataset = self._dataset
-        dataset.on_epoch_begin()
+        for number in range(first, epoch):
+            if number > first:  # in the first epoch `peek` has called it
+                dataset.on_epoch_begin()
+            dataset.on_epoch_end()
+        if epoch > first:
+            self._drop_held()
+            redraw()
+            if batch:
+                self._held = (epoch, batch, self._watched(self._batches(epoch, batch)))
+            self._warn_called(epoch - first)
+        else:
+            self._drop_held()
+            self._held = (epoch, batch, self._watched(self._rest(epoch, batch)))
+
+    def _has_hooks(self) -> bool:
+        kind = type(self._dataset)
+        hooks = ("on_epoch_begin", "on_epoch_end")
+        return any(getattr(kind, h, None) is not getattr(PyDataset, h) for h in hooks)
+
+    def _warn_called(self, epochs: int) -> None:
+        warnings.warn(
+            f"fit resumes: on_epoch_begin and on_epoch_end of {self._what} were called again for "
+            f"the {epochs} epochs done. The training goes on exactly if they do the same as "
+            "before.",
+            stacklevel=2,
+        )
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        self._dataset.on_epoch_begin()
+        return self._rest(epoch, start)
+
+    def _rest(self, epoch: int, start: int) -> Iterator[Batch]:
+        dataset = self._dataset
         indices = list(self._indices(epoch, dataset.num_batches))
         workers = dataset.workers
         if workers > 1 or (workers and dataset.use_multiprocessing):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kerasish.engine.data.batch import Batch, to_batch
@@ -57,6 +58,32 @@ class StreamData(Data):
         if self._steps is None or self._length is None:
             return self._steps or self._length
         return min(self._steps, self._length)
+
+    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+        """Read again what was read before, and leave it out."""
+        if (epoch, batch) == (first, 0):
+            return
+        dropped = 0
+        if not self._once and self._steps is None:  # each epoch is a pass of its own
+            if epoch > first:
+                self._drop_held()
+                redraw()
+        else:
+            for number in range(first, epoch):
+                with self.epoch(number) as batches:
+                    dropped += sum(1 for _ in batches)
+        if batch:
+            opened = self.epoch(epoch)
+            for _ in range(batch):
+                next(opened, None)
+            self._held = (epoch, batch, opened)
+        if dropped + batch:
+            warnings.warn(
+                f"fit resumes, but {self._what} cannot be put to a place: its first "
+                f"{dropped + batch} batches were read again and left out. The training goes on "
+                "exactly if they are the same as before; arrays and a PyDataset have no such need.",
+                stacklevel=2,
+            )
 
     def close(self) -> None:
         super().close()

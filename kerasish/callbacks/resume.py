@@ -1,0 +1,260 @@
+"""Resume: a training that was cut off goes on exactly where its last saved state stands."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kerasish import tree
+from kerasish.callbacks.background import Background
+from kerasish.callbacks.callback import Callback
+from kerasish.callbacks.training_state import (
+    capture,
+    put_back,
+    random_state,
+    set_random_state,
+    state_variables,
+)
+
+# In the background, training is held up for one part in so many by the taking of states.
+_SHARE = 40
+_SLICE = 0.1  # seconds between two looks at the clock
+_VERSION = 1
+
+
+class Resume(Callback):
+    """Saves the state of the training; the same program run again goes on from there.
+
+    The state is everything that what follows depends on: weights, the optimizer's slots and step,
+    metrics so far, the counters of all random sequences, the order of the rows and the place in
+    it, and the state of the other callbacks (patience, best so far, history, length of the log
+    file). So a run that was killed at any moment and run again ends with the same bits as one that
+    was not. A run that had ended gives the same result again without training.
+
+    Each state is a new file in `directory`, written aside and put in its place in one step; the
+    newest two are kept, and a damaged one is passed over with a warning. Besides the moments below,
+    the state is saved when `fit` begins, after each epoch and when `fit` ends.
+
+    Args:
+        directory: a folder for this one `fit`; made if missing.
+        every: save after so many batches; None: not by batches.
+        seconds: save after so many seconds; None: not by time.
+        background: whether a thread writes while the training goes on. There is at most one state
+            on its way: when it is on the disk, the newest follows, those between are left out.
+
+    A generator cannot be put to a place: its first batches are read again and left out, with a
+    warning. A callback of your own takes part by `get_state` and `set_state`.
+
+    Raises:
+        ValueError: directory is empty, `every` or `seconds` is not positive.
+
+    Example:
+        >>> Resume("run-1", every=100).every
+        100
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        every: int | None = None,
+        seconds: float | None = 10.0,
+        background: bool = True,
+    ) -> None:
+        super().__init__()
+        who = type(self).__name__
+        if not os.fspath(directory):
+            raise ValueError(f"{who}: expected the name of a folder, got ''.")
+        if every is not None and (not isinstance(every, int) or every < 1):
+            raise ValueError(f"{who}: every is a number of batches >= 1 or None, got {every!r}.")
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{who}: seconds must be positive or None, got {seconds!r}.")
+        self.directory = os.fspath(directory)
+        self.every, self.seconds, self.background = every, seconds, bool(background)
+        self._thread = Background("kerasish-resume")
+        self._start_run()
+
+    def _start_run(self) -> None:
+        self._folder: Any = None
+        self._past: dict[str, Any] | None = None
+        self._calls: Any = None
+        self._variables: list[Any] = []
+        self._kept: dict[str, Any] = {}  # what is the same in all states of a run
+        self._at_epoch: Any = None  # the random state when the epoch began, where it matters
+        self._batches = 0  # since the last save
+        self._saved = self._earliest = time.perf_counter()
+        self._overdue = False
+        self._wake: Callable[[], None] | None = None
+
+    # --- the beginning: called by the loop of fit, in this order ---------------------------------
+
+    def open(self, model: Any) -> int | None:
+        """Read the newest whole state; return its seed of the data's order, None without one.
+
+        Raises:
+            ValueError: there are states, but all are damaged.
+        """
+        self._start_run()
+        who = type(self).__name__
+        self._folder = model._state_folder(self.directory)
+        past, damages = self._folder.read()
+        if past is None and damages:
+            raise ValueError(
+                f"{who}: no state in {self.directory!r} is whole: {'; '.join(damages)} "
+                "Delete the folder to start anew."
+            )
+        for damage in damages:
+            warnings.warn(f"{who}: {damage} Took the one before.", stacklevel=4)
+        if past is not None and past.get("version") != _VERSION:
+            raise ValueError(f"{who}: {self.directory!r} is of another version of kerasish.")
+        self._past = past
+        if past is None:
+            self._kept["at_start"] = random_state()
+            return None
+        if past["at_start"] is not None:  # what the data reads first is drawn as it was then
+            set_random_state(past["at_start"])
+        return int(past["seed"])
+
+    def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
+        """Take the callbacks after their on_train_begin; return the (epoch, batch) to begin at."""
+        self._calls, self._variables = calls, state_variables(self.model)
+        past = self._past
+        if past is None:
+            self._kept.update(version=_VERSION, first=epoch, seed=seed)
+            if data.in_memory:
+                self._kept["at_start"] = None
+            else:
+                self._at_epoch = self._kept["at_start"]
+            self.save(epoch, 0)
+            return epoch, 0
+        self._kept = {name: past[name] for name in ("version", "first", "seed", "at_start")}
+        self._at_epoch = past["at_epoch"]
+        if past["batch"] == 0:  # between two epochs; else `go_on` follows
+            self.go_on(data)
+        return past["epoch"], past["batch"]
+
+    def go_on(self, data: Any) -> Any:
+        """Put data and state to where they were; return the logs kept with them."""
+        past = self._past
+        assert past is not None
+        data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch)
+        put_back(self._variables, past["variables"], f"{type(self).__name__}: {self.directory!r}")
+        set_random_state(past["random"])
+        self._calls.set_state(past["callbacks"])
+        self.model.stop_training = past["stopped"]
+        self._saved = time.perf_counter()
+        return past["logs"]
+
+    def _redraw_epoch(self) -> None:
+        if self._at_epoch is not None:
+            set_random_state(self._at_epoch)
+
+    # --- while it runs ------------------------------------------------------------------------
+
+    def epoch_begins(self, epoch: int) -> None:
+        """Note the random state that the data of an epoch is drawn from."""
+        if self._kept["at_start"] is not None and epoch != self._kept["first"]:
+            self._at_epoch = random_state()
+
+    def interrupts(self, wake: Callable[[], None] | None) -> None:
+        """Call `wake` in the writing thread when a state is on the disk (None: nothing)."""
+        self._wake = wake
+
+    def ahead(self) -> tuple[float, int | None]:
+        """Return (seconds, batches) that may pass before `due` has to be asked again."""
+        now = time.perf_counter()
+        if self._overdue:
+            wait = _SLICE if self._thread.busy else self._earliest - now
+            return min(max(wait, 0.0), _SLICE), None
+        wait = _SLICE if self.seconds is None else self._saved + self.seconds - now
+        most = None if self.every is None else self.every - self._batches
+        return min(max(wait, 0.0), _SLICE), most
+
+    def due(self, batches: int) -> bool:
+        """Count batches done; return whether the state is to be saved now.
+
+        Raises:
+            OSError: the state before could not be written.
+        """
+        self._thread.check()
+        self._batches += batches
+        now = time.perf_counter()
+        if self.every is not None and self._batches >= self.every:
+            self._overdue = True
+        if self.seconds is not None and now - self._saved >= self.seconds:
+            self._overdue = True
+        return self._overdue and not self._thread.busy and now >= self._earliest
+
+    def save(self, epoch: int, batch: int, logs: Any = None) -> None:
+        """Save the state; `epoch` and `batch` are what comes next."""
+        began = time.perf_counter()
+        state = {
+            **self._kept,
+            "epoch": epoch,
+            "batch": batch,
+            "logs": logs,
+            "stopped": bool(self.model.stop_training),
+            "at_epoch": self._at_epoch,
+            "random": random_state(),
+            "callbacks": self._calls.get_state(),
+            "variables": capture(self._variables),
+        }
+        write = partial(self._write, state)
+        if self.background:
+            self._thread.start(write, self._wake)
+        else:
+            write()
+        self._batches, self._overdue = 0, False
+        self._saved = time.perf_counter()
+        if self.background:
+            self._earliest = self._saved + _SHARE * (self._saved - began)
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self._folder.write(state)
+
+    def epoch_ended(self, epoch: int, logs: Any) -> None:
+        """Save what there is after an epoch and its callbacks."""
+        self._overdue = True
+        if self.due(0):
+            self.save(epoch + 1, 0, logs)
+
+    def end(self, epoch: int, logs: Any) -> Any:
+        """Save the last state and see it on the disk; return the last epoch's logs."""
+        self._thread.wait()
+        past = self._past
+        if past is not None and (past["epoch"], past["batch"]) == (epoch, 0):
+            return past["logs"] or {}  # the run had ended already
+        self.save(epoch, 0, logs)
+        self._thread.wait()
+        return logs
+
+    def close(self) -> None:
+        """Called when all callbacks have ended."""
+
+    def _release(self) -> None:
+        self._thread.wait()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy belongs to no run.
+        copied = super().__getstate__()
+        of_a_run = dict.fromkeys(("_folder", "_past", "_calls", "_at_epoch", "_wake"))
+        return {**copied, **of_a_run, "_variables": [], "_kept": {}}
+
+
+def find_resume(callbacks: Any, resume: Any) -> Resume | None:
+    """Return the one `Resume` of fit's arguments: `resume` (a folder or one), or in `callbacks`."""
+    many = getattr(callbacks, "callbacks", callbacks)
+    found = [c for c in tree.flatten(many) if isinstance(c, Resume)] if many else []
+    if isinstance(resume, Resume):
+        found.append(resume)
+    elif resume is not None:
+        if not isinstance(resume, (str, os.PathLike)):
+            raise ValueError(f"fit: resume is a folder or callbacks.Resume(...), got {resume!r}.")
+        found.append(Resume(resume))
+    if len(found) > 1:
+        names = ", ".join(type(c).__name__ for c in found)
+        raise ValueError(f"fit: one place to resume from, got {names}.")
+    return found[0] if found else None

@@ -1,0 +1,81 @@
+"""What a training is at one moment: variables, random counters, and how to put them back."""
+
+from __future__ import annotations
+
+import random as python_random
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, random
+from kerasish.tensor import Variable, to_numpy, using_scope
+
+
+def state_variables(model: Any) -> list[Variable]:
+    """Return all that a step may change: weights, seeds, the optimizer's slots, metrics; each once.
+
+    The order is that of the program that made them, so that the same program run again gives the
+    same list.
+    """
+    every = [*model.variables, *(model.optimizer.variables if model.optimizer is not None else ())]
+    for metric in model.metrics:
+        every.extend(metric.variables)
+    return list({id(v): v for v in every}.values())
+
+
+def capture(variables: list[Variable]) -> dict[str, np.ndarray]:
+    """Return name -> value now of each variable; later steps leave these arrays alone."""
+    return {f"{i}:{v.path}": np.asarray(to_numpy(v._leaf)) for i, v in enumerate(variables)}
+
+
+def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -> None:
+    """Set variables to what `capture` returned: all, or, after an error, none.
+
+    Raises:
+        ValueError: they are not those of the model that the state was taken from.
+    """
+    wrong = _differences(variables, kept)
+    if wrong:
+        shown = "\n  ".join(wrong[:20])
+        raise ValueError(
+            f"{who}: the state there was taken from another model or compile():\n  {shown}\n"
+            "Train as before, or name another folder."
+        )
+    with using_scope(None):
+        for v, value in zip(variables, kept.values()):
+            v.assign(value)
+
+
+def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list[str]:
+    found = []
+    for i in range(max(len(variables), len(kept))):
+        mine = theirs = "nothing"
+        if i < len(variables):
+            mine = f"{variables[i].path} {tuple(variables[i].shape)} {variables[i]._leaf.dtype}"
+        if i < len(kept):
+            name, value = list(kept.items())[i]
+            theirs = f"{name.partition(':')[2]} {value.shape} {value.dtype.name}"
+        # Names that are counted up (dense_1) differ where a process makes a model twice.
+        if mine.partition(" ")[2] != theirs.partition(" ")[2]:
+            found.append(f"{theirs} in the state, {mine} in this model")
+    return found
+
+
+def random_state() -> dict[str, Any]:
+    """Return where the process's random sequences are: kerasish's, NumPy's and Python's."""
+    version, words, gauss = python_random.getstate()
+    return {
+        "kerasish": config.random_state(),
+        "steps": random.shared_state(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 (the one users share)
+        "python": [version, np.array(words, np.uint32), gauss],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Let the process's random sequences go on where `random_state` found them."""
+    version, words, gauss = state["python"]
+    python_random.setstate((version, tuple(words.tolist()), gauss))
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    config.set_random_state(state["kerasish"])
+    random.set_shared_state(state["steps"])
