@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish import config, tree
 from kerasish.callbacks import CallbackList
+from kerasish.callbacks.resume import find_resume
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.step import batch_size_of, numbers
 from kerasish.tensor import to_numpy
@@ -72,17 +73,20 @@ def fit(
     model: Any, x: Any, y: Any, batch_size: Any, epochs: int, verbose: Any, callbacks: Any,
     validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
     sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
-    validation_batch_size: Any, validation_freq: Any,
+    validation_batch_size: Any, validation_freq: Any, resume: Any = None,
 ) -> Any:  # fmt: skip
     """Train; see `Model.fit`."""
     epochs = _epochs(epochs)
+    keeper = find_resume(callbacks, resume)
+    seed = None if keeper is None else keeper.open(model)
+    seed = _seed() if seed is None else seed
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = train_validation_split(
             (x, y, sample_weight), validation_split
         )
     data = make_data(
         x, y, sample_weight, class_weight, batch_size=batch_size,
-        steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=_seed(), training=True,
+        steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=seed, training=True,
     )  # fmt: skip
     model._prepare("train", *data.peek(initial_epoch))
     validation = None
@@ -96,26 +100,38 @@ def fit(
             callbacks, add_history=True, add_progbar=_verbosity(verbose) != 0, model=model,
             verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
         )  # fmt: skip
+    if keeper is not None and keeper not in calls.callbacks:
+        calls.append(keeper)
     model.stop_training = False
-    model._initial_epoch = initial_epoch  # on_train_begin of BackupAndRestore may set it anew
+    model._initial_epoch = initial_epoch  # on_train_begin of a callback may set it anew
     try:
         calls.on_train_begin()
+        first, batch = model._initial_epoch, 0
+        if keeper is not None:
+            first, batch = keeper.begin(calls, data, seed, first)
         logs: dict[str, Any] = {}
-        for epoch in range(model._initial_epoch, epochs):
+        epoch = first - 1
+        for epoch in () if model.stop_training else range(first, epochs):
             model.reset_metrics()
             calls.on_epoch_begin(epoch)
-            found = _train_epoch(model, data, epoch, calls)
+            found = _train_epoch(model, data, epoch, calls, keeper, batch)
             if found is None:
                 break
-            logs = found
+            logs, batch = found, 0
             if validation is not None and _validates(epoch, validation_freq):
                 found = _run_test(model, validation, calls, epoch)
                 logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
             calls.on_epoch_end(epoch, logs)
+            if keeper is not None:
+                keeper.epoch_ended(epoch, logs)
             if model.stop_training:
                 break
+        if keeper is not None:
+            logs = keeper.end(epoch + 1, logs)
         model.optimizer.finalize_variable_values(model.trainable_variables)
         calls.on_train_end(logs)
+        if keeper is not None:
+            keeper.close()
     except BaseException:
         calls.release()
         raise
@@ -143,12 +159,23 @@ def _validates(epoch: int, frequency: Any) -> bool:
     return epoch + 1 in list(frequency)
 
 
-def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any] | None:
-    """Train for an epoch; return its logs, or None if the data has run dry before it."""
+def _train_epoch(
+    model: Any, data: Any, epoch: int, calls: Any, keeper: Any, start: int
+) -> dict[str, Any] | None:
+    """Train for an epoch; return its logs, or None if the data has run dry before it.
+
+    Args:
+        keeper: the `Resume` that saves states, or None.
+        start: batches of this epoch that were done before the run was cut off.
+    """
+    own_logs: Any = None
+    if keeper is not None:
+        own_logs = keeper.go_on(data) if start else None
+        keeper.epoch_begins(epoch)
     run = model._function("train")
     updates = _Updates(calls, "train")
-    last, shown = _run_rows(model, run, data, epoch, calls.on_train_batch_end, updates)
-    own_logs: Any = None
+    tell = calls.on_train_batch_end
+    last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
     if not model.stop_training:
         first = last + 1
         with data.epoch(epoch, start=first) as batches:
@@ -159,6 +186,8 @@ def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any
                 shown = updates.due()
                 if shown:
                     calls.on_train_batch_end(last, _logs(model, own_logs))
+                if keeper is not None and keeper.due(1):
+                    keeper.save(epoch, last + 1, None if own_logs is None else numbers(own_logs))
                 if model.stop_training:
                     break
     if last < 0:
@@ -172,26 +201,34 @@ def _train_epoch(model: Any, data: Any, epoch: int, calls: Any) -> dict[str, Any
 
 
 def _run_rows(
-    model: Any, run: Any, data: Any, epoch: int, tell: Any, updates: _Updates
-) -> tuple[int, bool]:
+    model: Any, run: Any, data: Any, epoch: int, tell: Any, updates: _Updates,
+    keeper: Any = None, start: int = 0,
+) -> tuple[int, bool]:  # fmt: skip
     """Do the whole batches of an epoch natively, where engine, data and callbacks allow it.
 
     Returns (the number of the last batch done or -1, whether the callbacks know of it).
     """
     over_rows = getattr(run, "over_rows", None)
     if over_rows is None or not data.in_memory or updates.every:
-        return -1, True
-    order = data.order(epoch)
+        return start - 1, True
+    order = data.order(epoch)[start * data.batch_size :]
     steps = over_rows(data.arrays, data.pack, order, data.batch_size)
     if steps is None:
-        return -1, True
+        return start - 1, True
     shown = True
+    if keeper is not None:
+        keeper.interrupts(steps.interrupt)
     while steps.left and not model.stop_training:
-        steps.run(_SECONDS_BETWEEN_UPDATES)
+        seconds, most = (_SECONDS_BETWEEN_UPDATES, None) if keeper is None else keeper.ahead()
+        done = steps.run(seconds, most)
         shown = updates.due()
         if shown:
-            tell(steps.done - 1, model._results())
-    return steps.done - 1, shown
+            tell(start + steps.done - 1, model._results())
+        if keeper is not None and keeper.due(done):
+            keeper.save(epoch, start + steps.done)
+    if keeper is not None:
+        keeper.interrupts(None)
+    return start + steps.done - 1, shown
 
 
 def _logs(model: Any, own: Any) -> dict[str, Any]:
