@@ -11,6 +11,7 @@ from kerasish import ops, optimizers, registry, tree
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import loop, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
+from kerasish.engine.slots import saving
 from kerasish.graph.abstract import infer
 from kerasish.graph.draw import write_picture
 from kerasish.metrics import Mean
@@ -366,6 +367,8 @@ class Trainer:
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: Any = 1,
+        *,
+        resume: Any = None,
     ) -> Any:
         """Train for `epochs` rounds over the data; return a History.
 
@@ -382,13 +385,19 @@ class Trainer:
             initial_epoch: the epoch to start from, when going on with a training.
             steps_per_epoch: steps of an epoch; None: all the data.
             validation_freq: validate every so many epochs, or after the epochs listed.
+            resume: a folder, or `callbacks.Resume(folder, ...)`, in which the state of the training
+                is kept: after a crash the same program run again goes on there, bit for bit.
         """
         self._need_compiled("fit")
         return loop.fit(
             self, x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data,
             shuffle, class_weight, sample_weight, initial_epoch, steps_per_epoch,
-            validation_steps, validation_batch_size, validation_freq,
+            validation_steps, validation_batch_size, validation_freq, resume,
         )  # fmt: skip
+
+    def _state_folder(self, path: str) -> Any:
+        """Return the training states kept in a folder."""
+        return saving("state_folder")(path)
 
     def evaluate(
         self,
