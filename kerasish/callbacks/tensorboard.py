@@ -36,15 +36,17 @@ class TensorBoard(Callback):
             `KERASISH_DEBUG`.
         embeddings_freq: epochs between copies of embedding tables for the projector; 0: none.
         embeddings_metadata: a file with a label a row, or {layer name: file}.
-        hparams: settings of this run, {name: number, text or truth value}: TensorBoard's page
-            HPARAMS compares runs by them. Not in Keras.
+
+    Attributes:
+        hparams: settings of this run, {name: number, text or truth value}: fill it before `fit`,
+            and TensorBoard's page HPARAMS compares the runs by them. Not in Keras.
 
     Raises:
         ImportError: tensorboardX is missing (when training begins).
 
     Example:
-        >>> TensorBoard("logs/run1", hparams={"units": 64}).log_dir
-        'logs/run1'
+        >>> board = TensorBoard("logs/run1", histogram_freq=1)
+        >>> board.hparams["units"] = 64
     """
 
     def __init__(
@@ -58,7 +60,6 @@ class TensorBoard(Callback):
         profile_batch: Any = 0,
         embeddings_freq: int = 0,
         embeddings_metadata: Any = None,
-        hparams: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.log_dir = os.fspath(log_dir)
@@ -78,7 +79,7 @@ class TensorBoard(Callback):
             )
         self.profile_batch = profile_batch
         self.embeddings_freq, self.embeddings_metadata = embeddings_freq, embeddings_metadata
-        self.hparams = dict(hparams or {})
+        self.hparams: dict[str, Any] = {}
         self._writers: dict[str, Any] = {}
         self._batches = 0
         self._start = (0.0, 0)

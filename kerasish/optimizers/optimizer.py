@@ -44,9 +44,6 @@ class Optimizer:
         gradient_accumulation_steps: update once for so many steps, by the mean gradient; >= 2.
         name: the first part of its variables' paths.
 
-    Attributes:
-        averages_swapped: whether `swap_averages` has put the averages into the variables.
-
     Example:
         >>> class Plain(Optimizer):
         ...     def update(self, value, gradient, slots, c):
@@ -77,6 +74,7 @@ class Optimizer:
         if kwargs:
             raise ValueError(
                 f"{type(self).__name__} got an unexpected argument {next(iter(kwargs))!r}."
+                + (" Its name is learning_rate." if "lr" in kwargs else "")
             )
         self.name = name or _snake_case(type(self).__name__)
         self.weight_decay = weight_decay
@@ -138,7 +136,7 @@ class Optimizer:
 
     def _number(self, value: Any) -> Any:
         try:
-            fits = float(value) >= 0
+            fits = not isinstance(value, str) and float(value) >= 0
         except (TypeError, ValueError):
             fits = False
         if not fits:
@@ -583,37 +581,24 @@ class Optimizer:
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Put the running averages (use_ema) into the variables; `fit` does so at its end."""
-        if not self.use_ema or not self.built:
-            return
-        for v in var_list:
-            if v not in self._places:
-                continue
-            average = self._averages[self._places[v]]
-            if (
-                self.averages_swapped
-            ):  # they are there already; what training moved, nobody needs again
+        for v, average in self._averaged(var_list):
+            if self.averages_swapped:  # what training moved, nobody needs again
                 average.assign(v.value)
             else:
                 v.assign(average.value)
         self.averages_swapped = False
 
     def swap_averages(self, var_list: Sequence[Variable]) -> None:
-        """Exchange the variables with their running averages (use_ema); twice: as it was.
-
-        Raises:
-            ValueError: the optimizer keeps no averages.
-        """
-        if not self.use_ema:
-            raise ValueError(
-                f"{type(self).__name__} keeps no averages to swap in; make it with use_ema=True."
-            )
-        for v in var_list:
-            if v in self._places:
-                average = self._averages[self._places[v]]
-                kept = v.numpy().copy()
-                v.assign(average.value)
-                average.assign(kept)
+        """Exchange the variables with their running averages (use_ema); twice: as it was."""
+        for v, average in self._averaged(var_list):
+            kept = v.numpy().copy()
+            v.assign(average.value)
+            average.assign(kept)
         self.averages_swapped = not self.averages_swapped
+
+    def _averaged(self, variables: Sequence[Variable]) -> list[tuple[Variable, Variable]]:
+        known = variables if self.use_ema and self.built else ()
+        return [(v, self._averages[self._places[v]]) for v in known if v in self._places]
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -131,7 +131,9 @@ def test_hyper_parameters(tmp_path):
     from tensorboard.plugins.hparams import metadata
 
     settings = {"units": 4, "rate": 0.001, "kind": "small", "deep": False, "shape": (2, 3)}
-    _, history = train(TensorBoard(tmp_path, hparams=settings))
+    board = TensorBoard(tmp_path)
+    board.hparams = settings
+    _, history = train(board)
     events = read(tmp_path / "train")
     found = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
     start = metadata.parse_session_start_info_plugin_data(found)
