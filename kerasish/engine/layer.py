@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from kerasish.engine.layer_arguments import (
     _tuples,
 )
 from kerasish.engine.layer_weights import Weighted
+from kerasish.engine.mistakes import advise
 from kerasish.engine.operation import (
     KerasTensor,
     Node,
@@ -58,8 +60,12 @@ from kerasish.tensor import (
 # Attributes in which no parts of a layer are looked for.
 _NOT_PARTS = {
     "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
-    "_compile_arguments",
+    "_compile_arguments", "_advised", "_flags", "_trained",
 }  # fmt: skip
+
+
+class MissingInitError(RuntimeError, AttributeError):
+    """A layer is used whose constructor has not called its parent's."""
 
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,6 +126,20 @@ class Layer(Weighted, Operation):
         self = object.__new__(cls)
         object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
         return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Reached only where an attribute is missing.
+            if "_inbound_nodes" not in self.__dict__ and not name.startswith("__"):
+                raise MissingInitError(
+                    f"{type(self).__name__} has no {name!r} yet: its __init__ must begin with "
+                    "super().__init__()."
+                )
+            own = inspect.getattr_static(type(self), name, None)
+            if isinstance(own, property):  # which has said in its own words what is missing
+                return own.fget(self)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -191,12 +211,13 @@ class Layer(Weighted, Operation):
 
     # --- parts ------------------------------------------------------------------------------
 
-    def _parts(self) -> Iterator[Any]:
-        """Yield the layers, metrics, seed generators and variables held as attributes, once."""
-        seen: set[int] = set()
+    def _parts(self) -> list[Any]:
+        """Return the layers, metrics, seed generators and variables held as attributes, once."""
+        found: dict[int, Any] = {}
         for name, value in list(self.__dict__.items()):
-            if name not in _NOT_PARTS:
-                yield from _find_parts(value, seen)
+            if type(value) not in _PLAIN and name not in _NOT_PARTS:
+                _find_parts(value, found)
+        return list(found.values())
 
     @property
     def _layers(self) -> list[Layer]:
@@ -539,6 +560,13 @@ class Layer(Weighted, Operation):
     def _set_masks(self, first: Any, outputs: Any) -> None:
         own_rule = _overrides(self, "compute_mask", Layer)
         if not (self.supports_masking or own_rule):
+            if not self._parts_of_call.masks and _masks_of(first) is not None:
+                advise(
+                    self,
+                    "its input carries a mask, but the layer does not support masking and drops "
+                    "it: padded steps will count from here on. Put a layer that uses the mask "
+                    "first (LSTM, GlobalAveragePooling1D), or set supports_masking=True.",
+                )
             return
         masks = _masks_of(first)
         if masks is None and not own_rule:
@@ -666,17 +694,18 @@ def _revived(value: Any) -> Any:
     return value
 
 
-def _find_parts(value: Any, seen: set[int]) -> Iterator[Any]:
+_PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
+
+
+def _find_parts(value: Any, found: dict[int, Any]) -> None:
     if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
-        if id(value) not in seen:
-            seen.add(id(value))
-            yield value
+        found.setdefault(id(value), value)
     elif isinstance(value, (list, tuple, set)):
         for part in value:
-            yield from _find_parts(part, seen)
+            _find_parts(part, found)
     elif isinstance(value, dict):
         for part in value.values():
-            yield from _find_parts(part, seen)
+            _find_parts(part, found)
 
 
 def _overrides(layer: Layer, method: str, base: type) -> bool:

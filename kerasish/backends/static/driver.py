@@ -345,12 +345,13 @@ class Record:
 
     Args:
         function: address of `i32 f(block)`. block: its argument block, an int64 array kept alive
-        here. name: shown where the record fails.
+        here. name: shown where the record fails. keep: what the block points to.
     """
 
     function: int
     block: Any
     name: str = ""
+    keep: Any = None
 
 
 class RecordError(RuntimeError):

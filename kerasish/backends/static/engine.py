@@ -14,7 +14,8 @@ from kerasish import config, tree
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
-from kerasish.backends.static.interpreted import Interpreted
+from kerasish.backends.static.blueprint import Blueprint, Blueprints, structure_of
+from kerasish.backends.static.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
 from kerasish.devices import Device
@@ -122,7 +123,7 @@ class CompiledStep:
 
     def memory_report(self) -> dict[str, int]:
         """Return bytes of the largest arena, and of one buffer a value for the same step."""
-        plans = [c.executable.memory.plan for c in self._made.values()]
+        plans = [c.executable.plan for c in self._made.values()]
         largest = max(plans, key=lambda plan: plan.nbytes)
         return {"planned": largest.nbytes, "unshared": largest.naive}
 
@@ -195,54 +196,78 @@ def signature(x: Any) -> Any:
     return "constant", x
 
 
+BLUEPRINTS = Blueprints()
+
+
 class CompiledCall:
     """One traced and compiled signature of a step."""
 
     def __init__(self, traced: Traced, eager: Eager, level: str, name: str = "step") -> None:
-        watch = show_pass if config.is_debugging() else None
-        if watch is not None:
-            say(f"{name}: traced\n{traced.graph}")
-        self.traced_graph = traced.graph
-        graph = run_passes(traced.graph, level, watch)
-        unfused = graph
-        self.graph = graph = drop_dead(fuse_loops(graph)) if level == "fast_run" else graph
+        self.traced, self.traced_graph = traced, traced.graph
         self.threads = native.get_threads()
-        self.traced = traced
-        inputs = graph.inputs[traced.arguments :]
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):
             v._settle(Home)
-        homes = {value: v._home.array for value, v in zip(inputs, traced.variables)}
-        by_variable = dict(zip(traced.variables, inputs))
-        results = len(graph.outputs) - len(traced.updated)
-        self.results = graph.outputs[:results]
-        updates, self.assigned = [], []
-        for v, new in zip(traced.updated, graph.outputs[results:]):
-            old = by_variable.get(v)
-            if old is None:
-                old = _unread(v)
-                homes[old] = v._home.array
-            updates.append((old, new))
-        self.executable = self._make(graph, unfused, homes, updates, eager)
-        if watch is not None:
+        plan = self._blueprint(eager, level, name)
+        self.graph = graph = plan.graph
+        self.results = graph.outputs[: len(graph.outputs) - len(traced.updated)]
+        homes = dict(zip(graph.inputs[traced.arguments :], traced.variables))
+        homes.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
+        arrays = {value: v._home.array for value, v in homes.items()}
+        self.executable: Executable | Interpreted
+        if isinstance(plan, Blueprint):
+            self.executable = Executable(plan, arrays)
+        else:
+            self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel)
+        if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, Place) and len(self.results) == 1
         self._nothing = traced.structure is None
 
-    def _make(
-        self, graph: Graph, unfused: Graph, homes: Any, updates: Any, eager: Eager
-    ) -> Executable | Interpreted:
+    def _blueprint(self, eager: Eager, level: str, name: str) -> Any:
+        """Return the blueprint of the traced graph: one made before if there is an equal one."""
+        traced, watch = self.traced, None
+        if config.is_debugging():
+            say(f"{name}: traced\n{traced.graph}")
+            watch = show_pass
         missing = native.available()
         if missing:
             warn_once(f"The static engine multiplies by BLAS and convolves by NumPy: {missing}")
+        number = {v: i for i, v in enumerate(traced.variables)}
+        updated = tuple([number.get(v, -1) for v in traced.updated])
+        structure = structure_of(traced.graph) if watch is None else None
+        key = None
+        if structure is not None:
+            key = (
+                structure,
+                traced.arguments,
+                updated,
+                level,
+                self.threads,
+                missing,
+                native.forked(),
+            )
+        return BLUEPRINTS.find(key, lambda: self._plan(eager, level, updated, watch))
+
+    def _plan(self, eager: Eager, level: str, updated: Sequence[int], watch: Any) -> Any:
+        unfused = graph = run_passes(self.traced.graph, level, watch)
+        if level == "fast_run":
+            graph = drop_dead(fuse_loops(graph))
+        variables = list(graph.inputs[self.traced.arguments :])
+        targets = [
+            variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)
+        ]
+        results = len(graph.outputs) - len(updated)
+        homes = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
-            return Executable(graph, homes, updates, eager.kernel)
+            updates = list(zip(targets, graph.outputs[results:]))
+            return Blueprint(graph, homes, updates, eager.kernel)
         except ImportError as error:
             warn_once(
                 f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "
                 "is missing: pip install llvmlite"
             )
-            return Interpreted(unfused, homes, updates, eager.kernel)
+            return Unlowered(unfused, list(zip(targets, unfused.outputs[results:])))
 
     def __call__(self, args: Any) -> Any:
         executable = self.executable

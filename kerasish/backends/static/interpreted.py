@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,21 @@ from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
 
 
+class Unlowered(NamedTuple):
+    """What stands in for a blueprint: a graph that is not fused, and its updates."""
+
+    graph: Graph
+    updates: list[tuple[Value, Value]]
+
+
 class Interpreted:
     """A graph ready to run by NumPy kernels; stands in for `program.Executable`.
 
-    Args: as for `Executable`; the graph must not be fused.
+    Args:
+        graph: not fused.
+        homes: graph input -> the array where that variable lives.
+        updates: (graph input, graph output): the output is the new value of the variable.
+        kernel_of: op -> its NumPy kernel.
     """
 
     is_native = False
@@ -36,7 +47,7 @@ class Interpreted:
         self.inputs = [np.empty(v.shape, dtypes.array_dtype(v.dtype)) for v in self._free]
         self._results: dict[Value, Any] = {}
         size = sum(v.size * dtypes.array_dtype(v.dtype).itemsize for v in self._free)
-        self.memory = _Memory(Plan({}, size, size))
+        self.plan = Plan({}, size, size)
 
     def run(self) -> None:
         """Run once on what lies in `inputs` and the homes."""
@@ -57,8 +68,3 @@ class Interpreted:
     def describe(self) -> str:
         """Return the ops in order."""
         return "\n".join(f"  numpy  {node!r}" for node, _ in self._steps)
-
-
-class _Memory:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan

@@ -114,17 +114,9 @@ def _round(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-class DnnlRecord(Record):
-    """A record that calls oneDNN: it keeps its binding alive and knows its threads."""
-
-    binding: Any
-
-
 def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
     binding = primitive.bind(buffers)
-    made = DnnlRecord(load_runtime().call_dnnl, binding.block, primitive.name)
-    object.__setattr__(made, "binding", binding)
-    return made
+    return Record(load_runtime().call_dnnl, binding.block, primitive.name, binding)
 
 
 # --- products -------------------------------------------------------------------------------
@@ -212,9 +204,7 @@ class BlasUnit(Unit):
         runtime = load_runtime()
         made: list[Record] = []
         for block in binding.blocks:
-            record = DnnlRecord(runtime.call_blas, block, self.name)
-            object.__setattr__(record, "keep", binding)
-            made.append(record)
+            made.append(Record(runtime.call_blas, block, self.name, binding))
         return made
 
 

@@ -373,9 +373,7 @@ class SegmentsUnit(Unit):
                 threads=choose_threads(segmented, len(parts), total, native.get_threads()),
                 segments=table.ctypes.data,
             )  # fmt: skip
-            record = Record(compile_one(segmented), block, self.name)
-            self._tables = [*getattr(self, "_tables", []), table]
-            made.append(record)
+            made.append(Record(compile_one(segmented), block, self.name, table))
         return made
 
 

@@ -28,6 +28,11 @@ class Place(NamedTuple):
 Locate = Callable[[Any], Place]
 
 
+def place_of(array: Any) -> Place:
+    """Return where an array lies."""
+    return Place(array.ctypes.data, array.nbytes)
+
+
 class Unit:
     """One piece of a program.
 

@@ -1,0 +1,148 @@
+"""Programs made from one blueprint: shared code, memory of their own."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import backends, layers, ops
+from kerasish.backends.static import blueprint as blueprints
+from kerasish.backends.static.engine import BLUEPRINTS
+
+
+def step(function):
+    return backends.get("static").compile(function)
+
+
+def made(run):
+    before = BLUEPRINTS.made
+    run()
+    return BLUEPRINTS.made - before
+
+
+X = np.random.default_rng(0).normal(size=(70, 6)).astype("float32")
+Y = np.arange(70) % 3
+
+
+def model(rate=1e-2, units=5, cell=None):
+    kerasish.utils.set_random_seed(1)
+    first = cell or layers.Dense(units, activation="relu")
+    inputs = kerasish.Input((6,) if cell is None else (3, 2))
+    outputs = layers.Dense(3, activation="softmax")(layers.Dropout(0.2)(first(inputs)))
+    found = kerasish.Model(inputs, outputs)
+    found.compile(kerasish.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+    return found
+
+
+def test_the_second_model_of_a_structure_makes_none():
+    BLUEPRINTS.clear()
+    # 70 rows are two whole batches and a shorter one, predicted in the same sizes.
+    assert made(lambda: model().fit(X, Y, batch_size=32, verbose=0)) == 2
+    assert made(lambda: model(rate=1e-3).fit(X, Y, batch_size=32, epochs=2, verbose=0)) == 0
+    assert made(lambda: model(units=7).fit(X, Y, batch_size=32, verbose=0)) == 2
+
+
+def test_models_of_one_blueprint_do_not_meet():
+    BLUEPRINTS.clear()
+    alone = model()
+    want = alone.fit(X, Y, batch_size=32, epochs=4, verbose=0).history["loss"]
+    one, other = model(), model()
+    found = [one.fit(X, Y, batch_size=32, verbose=0).history["loss"][0]]
+    other.fit(X, (Y + 1) % 3, batch_size=32, epochs=3, verbose=0)
+    kerasish.utils.set_random_seed(1)
+    again = model()
+    assert again.fit(X, Y, batch_size=32, epochs=4, verbose=0).history["loss"] == want
+    assert found[0] == want[0]
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "GRU", "SimpleRNN"])
+def test_threads_train_models_of_one_blueprint(cell):
+    x = X.reshape(70, 3, 2)
+
+    def train(found, i):
+        with kerasish.config.seeded(3):
+            own = model(cell=getattr(layers, cell)(4))
+        with kerasish.config.seeded(4):
+            found[i] = own.fit(x, Y, batch_size=32, epochs=3, verbose=0).history["loss"]
+
+    lonely = {}
+    train(lonely, 0)
+    together = {}
+    threads = [threading.Thread(target=train, args=(together, i)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(together) == 4
+    for losses in together.values():
+        np.testing.assert_allclose(losses, lonely[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x * 2.0, lambda x: x * 2.5),
+        (lambda x: x * 2.0, lambda x: x * -2.0),
+        (lambda x: ops.sum(x, axis=0), lambda x: ops.sum(x, axis=1)),
+        (lambda x: ops.sum(x, keepdims=True), lambda x: ops.reshape(ops.sum(x), (1, 1))),
+        (lambda x: (x + 1.0, x), lambda x: (x, x + 1.0)),
+        (lambda x: x - ops.transpose(x), lambda x: ops.transpose(x) - x),
+        (lambda x: x + np.eye(3, dtype="float32"), lambda x: x + np.ones((3, 3), "float32")),
+        (lambda x: ops.cast(x, "int32"), lambda x: ops.cast(x, "int64")),
+    ],
+)
+def test_what_differs_is_not_mixed_up(one, other):
+    x = np.arange(9, dtype="float32").reshape(3, 3)
+    for function in (one, other, one, other):
+        want = kerasish.tree.flatten(function(kerasish.Tensor(x)))
+        got = kerasish.tree.flatten(step(function)(x))
+        for a, b in zip(got, want):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+
+
+def test_variables_that_a_step_only_writes():
+    def counted():
+        v = kerasish.Variable(np.zeros(3, "float32"))
+        run = step(lambda x: v.assign(x * 3))
+        return v, run
+
+    for _ in range(2):
+        v, run = counted()
+        run(np.ones(3, "float32"))
+        assert v.numpy().tolist() == [3, 3, 3]
+
+
+def test_swapped_variables_keep_their_parts():
+    for first in (True, False):
+        a, b = kerasish.Variable(np.float32(1)), kerasish.Variable(np.float32(2))
+
+        def both(a=a, b=b, first=first):
+            old, new = (a, b) if first else (b, a)
+            old.assign(old * 0 + 10)
+            new.assign(new * 0 + 20)
+
+        step(both)()
+        assert (float(a), float(b)) == ((10, 20) if first else (20, 10))
+
+
+def test_few_are_kept():
+    kept = blueprints.Blueprints(most=2)
+    for key in (1, 2, 3, 3):
+        assert kept.find(key, lambda key=key: key * 10) == key * 10
+    assert kept.made == 3
+    kept.find(2, lambda: 0)
+    kept.find(1, lambda: 0)
+    assert kept.made == 4
+    kept.find(None, lambda: 0)
+    kept.find(None, lambda: 0)
+    assert kept.made == 6
+
+
+def test_large_constants_are_not_compared():
+    table = np.zeros((300, 300), "float32")
+    from kerasish.graph.trace import trace
+
+    assert blueprints.structure_of(trace(lambda x: x + table, X[:1, :1]).graph) is None
+    assert blueprints.structure_of(trace(lambda x: x + 1.0, X).graph) is not None
