@@ -9,6 +9,7 @@ import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static import blueprint as blueprints
 from kerasish.backends.static.engine import BLUEPRINTS
+from kerasish.graph.trace import trace
 
 
 def step(function):
