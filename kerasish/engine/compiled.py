@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from kerasish import losses as losses_module
 from kerasish import metrics as metrics_module
 from kerasish import ops, tree
+from kerasish.engine.mistakes import Match, check_shapes
 from kerasish.engine.step import total
-from kerasish.errors import UnknownNameError
+from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
 
@@ -118,6 +119,8 @@ class CompiledLoss:
         self.loss, self.loss_weights, self.output_names = loss, loss_weights, output_names
         self.parts: list[_LossPart] | None = None
         self.trackers: list[Metric] = []
+        self.shapes: list[tuple[int, ...]] = []
+        self.outputs = 0
 
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match losses to outputs."""
@@ -128,13 +131,15 @@ class CompiledLoss:
         if not shared:
             _check_names(self.loss, outputs, "loss")
         _check_names(self.loss_weights, outputs, "loss_weights")
-        parts, names = [], []
+        parts, names, shapes = [], [], []
         for output in outputs:
             one = self.loss if shared else part_for(output, self.loss, len(outputs))
             if one is None:
                 continue
             target = part_for(output, y_true, len(outputs))
-            made = find_loss(one, target, at(y_pred, output.path))
+            prediction = at(y_pred, output.path)
+            made = find_loss(one, target, prediction)
+            shapes.append(tuple(getattr(prediction, "shape", ())))
             parts.append(_LossPart(output, made, self._weight(output, len(outputs))))
             own = one if isinstance(one, str) else made.name
             names.append(f"{output.label or own}_loss")
@@ -142,7 +147,18 @@ class CompiledLoss:
             raise ValueError("compile: no output has a loss.")
         if len(parts) > 1:
             self.trackers = [metrics_module.Mean(name=n) for n in _distinct(names)]
-        self.parts = parts
+        self.parts, self.shapes, self.outputs = parts, shapes, len(outputs)
+
+    def matches(self, y_true: Any, sample_weight: Any = None) -> list[Match]:
+        """Return each output that has a loss, beside its targets; none before the first batch."""
+        count = self.outputs
+        return [
+            Match(
+                output.label, output.index, loss, shape,
+                part_for(output, y_true, count), _sample_weights(output, sample_weight, count),
+            )
+            for (output, loss, _), shape in zip(self.parts or (), self.shapes)
+        ]  # fmt: skip
 
     def _weight(self, output: Output, count: int) -> float:
         weights = self.loss_weights
@@ -165,6 +181,7 @@ class CompiledLoss:
                     f"The output {name!r} has a loss but no target in y, which has "
                     f"{_described(y_true)} for {count} outputs."
                 )
+            check_shapes(loss, target, prediction, output.label)
             weights = _sample_weights(output, sample_weight, count)
             value = loss(target, prediction, sample_weight=weights)
             if self.trackers:
@@ -290,19 +307,25 @@ class CompiledMetrics:
         """The metrics, once they are made."""
         return [p.metric for p in self.parts or []]
 
+    def of_output(self, index: int) -> list[Metric]:
+        """Return the metrics of the output at a place, once they are made."""
+        return [p.metric for p in self.parts or [] if p.output.index == index]
+
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch."""
         if self.parts is None:
             self.build(y_true, y_pred)
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
-        for output, metric, weighted, _ in self.parts or []:
+        for output, metric, weighted, shown in self.parts or []:
             prediction = at(y_pred, output.path)
             target = part_for(output, y_true, count)
+            options = {}
             if weighted:
-                weights = _sample_weights(output, sample_weight, count)
-                metric.update_state(target, prediction, sample_weight=weights)
-            else:
-                metric.update_state(target, prediction)
+                options["sample_weight"] = _sample_weights(output, sample_weight, count)
+            try:
+                metric.update_state(target, prediction, **options)
+            except ShapeError as error:
+                raise ShapeError(f"metrics: {shown!r}: {error}") from error
 
     def result(self) -> dict[str, Any]:
         """Return name -> number of all metrics."""

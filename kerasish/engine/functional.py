@@ -360,13 +360,30 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     if len(shape) != len(target) or any(
         None not in (a, b) and a != b for a, b in zip(shape, target)
     ):
-        raise ShapeError(f"{who}: input {wanted.name!r} must have shape {target}, got {shape}.")
+        raise ShapeError(
+            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
+            f"{_likely_cause(target, shape)}"
+        )
     return value
 
 
 def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
     """Call one operation of a functional model."""
     return operation(*args, **kwargs)
+
+def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
+    if len(shape) == len(target) - 1 and _agree(target[1:], shape):
+        return " A single example needs a batch axis: x[None]."
+    if len(shape) == len(target) - 1 and _agree(target[2:], shape[1:]):
+        return " The shape given to Input leaves the batch axis out."
+    if len(shape) == len(target) - 1 and target[-1] in (1, None):
+        return " An axis of channels is missing: x[..., None]."
+    return ""
+
+
+def _agree(wanted: Any, sizes: Any) -> bool:
+    return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
+
 
 
 def clone_graph(

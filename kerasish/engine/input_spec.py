@@ -73,6 +73,17 @@ def check_input(spec: Any, inputs: Any, who: str) -> None:
             _check(one, tuple(value.shape), who)
 
 
+def _likely_cause(expected: int, got: int) -> str:
+    if expected == got + 1 and expected in (4, 5):
+        return " For pictures without an axis of channels use x[..., None]."
+    if expected == 3 and got == 2:
+        return (
+            " It takes (batch, steps, values): a recurrent layer gives that with "
+            "return_sequences=True, one column of values with x[..., None]."
+        )
+    return ""
+
+
 def _check(spec: InputSpec, shape: tuple[Any, ...], who: str) -> None:
     if spec.shape is not None and spec.allow_last_axis_squeeze and shape:
         if len(shape) == len(spec.shape) + 1 and shape[-1] == 1:
@@ -81,7 +92,10 @@ def _check(spec: InputSpec, shape: tuple[Any, ...], who: str) -> None:
             shape = (*shape, 1)
     ndim = len(shape)
     if spec.ndim is not None and ndim != spec.ndim:
-        raise ShapeError(f"{who}: expected an input with {spec.ndim} axes, got shape {shape}.")
+        raise ShapeError(
+            f"{who}: expected an input with {spec.ndim} axes, got shape {shape}."
+            f"{_likely_cause(spec.ndim, ndim)}"
+        )
     if spec.max_ndim is not None and ndim > spec.max_ndim:
         raise ShapeError(
             f"{who}: expected an input with at most {spec.max_ndim} axes, got shape {shape}."

@@ -10,6 +10,7 @@ import numpy as np
 from kerasish import config, tree
 from kerasish.callbacks import CallbackList
 from kerasish.callbacks.resume import find_resume
+from kerasish.engine import mistakes
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.step import batch_size_of, numbers
 from kerasish.tensor import to_numpy
@@ -18,10 +19,9 @@ _SECONDS_BETWEEN_UPDATES = 0.1
 
 
 def one_batch(x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
-    """Return (x, y, sample_weight) of arrays that are one batch, checked as fit checks them."""
+    """Return the data of arrays that are one batch, checked as fit checks them."""
     rows = batch_size_of(tree.map_structure(_arrayed, x))
-    data = make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
-    return data.peek()
+    return make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
 
 
 def _arrayed(x: Any) -> Any:
@@ -80,7 +80,8 @@ def fit(
     keeper = find_resume(callbacks, resume)
     seed = None if keeper is None else keeper.open(model)
     seed = _seed() if seed is None else seed
-    if validation_split and validation_data is None:
+    split = validation_split and validation_data is None
+    if split:
         (x, y, sample_weight), validation_data = train_validation_split(
             (x, y, sample_weight), validation_split
         )
@@ -96,6 +97,7 @@ def fit(
         model._prepare("test", *validation.peek())
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
+    look(model, data, initial_epoch, (validation, validation_split) if split else None)
         calls = CallbackList(
             callbacks, add_history=True, add_progbar=_verbosity(verbose) != 0, model=model,
             verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
@@ -120,6 +122,8 @@ def fit(
             logs, batch = found, 0
             if validation is not None and _validates(epoch, validation_freq):
                 found = _run_test(model, validation, calls, epoch)
+            if epoch == first:
+                mistakes.check_loss_value(model, logs, _arrays_of(data))
                 logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
             calls.on_epoch_end(epoch, logs)
             if keeper is not None:
@@ -144,6 +148,32 @@ def fit(
 
 def _validation(given: Any, rows: Any, steps: Any) -> Any:
     x, y, weights = given, None, None
+def look(model: Any, data: Any, epoch: int, split: Any = None) -> None:
+    """Look for what is hardly meant in a training's data, all of it or its first batch.
+
+    Args:
+        split: (the data kept for validation, the share) where `validation_split` cut it off.
+    """
+    x, y, weights = _arrays_of(data).values() if data.in_memory else data.peek(epoch)
+    matches = model._matches(y, weights)
+    found = model._compiled_metrics
+    metrics = [found.of_output(m.index) if found is not None else [] for m in matches]
+    mistakes.check_data(model, x, matches, metrics, weights)
+    mistakes.check_frozen(model, model._flags)
+    model._drop_stale_step()
+    if split is not None and data.in_memory and split[0].in_memory:
+        kept = model._matches(split[0].pack(split[0].arrays)[1])
+        for here, there in zip(matches, kept):
+            mistakes.check_split(model, here, there, split[1])
+
+
+def _arrays_of(data: Any) -> dict[str, Any]:
+    """Return x, y and sample_weight of data in memory; nothing of other data."""
+    if not data.in_memory:
+        return {}
+    return dict(zip(("x", "y", "sample_weight"), data.pack(data.arrays)))
+
+
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
     return make_data(

@@ -63,6 +63,11 @@ class Model(Trainer, Layer):
             self._set_graph(inputs, outputs)
             return
         Layer.__init__(self, *args, **kwargs)
+        if args and type(self) is Model:
+            raise ValueError(
+                "Model(inputs, outputs) takes symbolic tensors, which start from Input(shape), got "
+                f"{', '.join(type(a).__name__ for a in args)}; data comes later, to fit()."
+            )
         self._start_training_state()
 
     # --- functional graph ---------------------------------------------------------------------

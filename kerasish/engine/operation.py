@@ -73,7 +73,10 @@ class KerasTensor(Operators):
         raise TypeError("A symbolic tensor cannot be iterated over; use ops.unstack.")
 
     def __bool__(self) -> bool:
-        raise TypeError("A symbolic tensor has no truth value while the model is being written.")
+        raise TypeError(
+            f"{self!r} has no truth value while the model is being written: use ops.where or "
+            "ops.cond instead of `if`."
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TraceError(

@@ -52,6 +52,11 @@ class Sequential(Model):
                 raise ValueError(f"{self._who()}: add() takes a layer, got {layer!r}.")
             layer = maker
         elif callable(layer) and not isinstance(layer, Layer):
+        elif isinstance(layer, type):
+            raise ValueError(
+                f"{self._who()}: add() takes a layer, got the class {layer.__name__}; make one: "
+                f"{layer.__name__}(...)."
+            )
             raise ValueError(
                 f"{self._who()}: add() takes a layer, got the function {layer!r}; wrap it as "
                 "layers.Lambda(function)."

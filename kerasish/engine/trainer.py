@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from kerasish import ops, optimizers, registry, tree
 from kerasish.backends import choose as choose_backend
-from kerasish.engine import loop, step
+from kerasish.engine import loop, mistakes, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.slots import saving
 from kerasish.graph.abstract import infer
@@ -40,6 +39,9 @@ class Trainer:
         self._compiled_functions: dict[Any, Any] = {}
         self._prepared: set[Any] = set()
         self._penalised: list[Any] | None = None
+        self._advised: set[str] = set()
+        self._flags: dict[int, bool] = {}
+        self._trained: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are made again on use."""
@@ -98,6 +100,7 @@ class Trainer:
         self.compiled, self.stop_training = True, False
         self._compiled_functions.clear()
         self._prepared.clear()
+        self._flags = mistakes.flags_of(self)
 
     def _need_compiled(self, method: str) -> None:
         if not self.compiled:
@@ -250,6 +253,7 @@ class Trainer:
         found = self._compiled_functions.get(key)
         if found is None:
             self._penalised = None
+            self._trained = self._trained if kind != "train" else self._now_trained()
             found = backend.compile(self._step_function(kind), name=f"{kind} {self.name}")  # type: ignore[attr-defined]
             self._compiled_functions[key] = found
         return found
@@ -307,11 +311,28 @@ class Trainer:
         self._prepared.add(kind)
 
     def _check_trainable(self) -> None:
-        if not self.trainable_variables and not self.metrics and self.weights:  # type: ignore[attr-defined]
-            warnings.warn(
-                f"{self._who()}: no weight is trainable; fit will change nothing.",  # type: ignore[attr-defined]
-                stacklevel=4,
+        if not self.trainable_variables and self.weights:  # type: ignore[attr-defined]
+            mistakes.advise(
+                self,
+                "no weight is trainable, so training changes nothing. Set trainable=True on a "
+                "layer and call compile() again.",
             )
+
+    def _now_trained(self) -> set[int]:
+        return {id(v) for v in self.trainable_variables}  # type: ignore[attr-defined]
+
+    def _drop_stale_step(self) -> None:
+        """Forget compiled training steps that were made for other trainable variables."""
+        stale = [key for key in self._compiled_functions if key[0] == "train"]
+        if stale and self._trained != self._now_trained():
+            for key in stale:
+                del self._compiled_functions[key]
+
+    def _matches(self, y: Any, sample_weight: Any = None) -> list[mistakes.Match]:
+        """Return each output that has a loss, beside its targets."""
+        if self._compiled_loss is None or y is None:
+            return []
+        return self._compiled_loss.matches(y, sample_weight)
 
     def _results(self) -> dict[str, Any]:
         """Return the metrics' results as Python numbers."""
@@ -455,8 +476,12 @@ class Trainer:
     def _on_batch(
         self, kind: str, x: Any, y: Any, sample_weight: Any, class_weight: Any, as_dict: bool
     ) -> Any:
-        x, y, weights = loop.one_batch(x, y, sample_weight, class_weight)
+        data = loop.one_batch(x, y, sample_weight, class_weight)
+        x, y, weights = data.peek()
+        new = kind not in self._prepared
         self._prepare(kind, x, y, weights)
+        if new and kind == "train":
+            loop.look(self, data, 0)
         logs = self._function(kind)(x, y, weights)
         found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)
@@ -464,10 +489,10 @@ class Trainer:
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's results for one batch, as NumPy arrays."""
         if "predict" not in self._prepared:
-            x = loop.one_batch(x)[0]
+            x = loop.one_batch(x).peek()[0]
             self._prepare("predict", x)
         elif type(x) is not np.ndarray or x.dtype != np.float32:
-            x = loop.one_batch(x)[0]
+            x = loop.one_batch(x).peek()[0]
         result = self._function("predict")(x)
         return to_numpy(result) if type(result) is Tensor else tree.map_structure(to_numpy, result)
 

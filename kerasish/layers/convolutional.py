@@ -77,7 +77,8 @@ class ConvolutionLayer(Layer):
         rank = self.rank + 2
         if len(input_shape) != rank:
             raise ShapeError(
-                f"{self._who()}: expected an input with {rank} axes, got shape {input_shape}."
+                f"{self._who()}: expected an input with {rank} axes, got shape {input_shape}. "
+                "For data without an axis of channels use x[..., None]."
             )
         channels = input_shape[self._channel_axis]
         if channels is None:
@@ -129,7 +130,8 @@ class ConvolutionLayer(Layer):
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
             raise ShapeError(
-                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}."
+                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}. "
+                "For data without an axis of channels use x[..., None]."
             )
         first = self.data_format == "channels_first"
         channels, sizes = (shape[1], shape[2:]) if first else (shape[-1], shape[1:-1])

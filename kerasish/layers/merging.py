@@ -7,12 +7,14 @@ from typing import Any
 from kerasish import ops
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.losses.reduction import broadcasts
 
 
 class _Merge(Layer):
     """Meets inputs element by element; lower ranks get axes of size 1 after the batch's."""
 
     example: Any = {"args": {}, "shape": [(2, 3), (2, 3)]}
+    _broadcasts = True  # whether inputs meet number by number
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -26,6 +28,15 @@ class _Merge(Layer):
             raise ValueError(f"{self._who()}: give a list of inputs, got shape {input_shape}.")
         if len(input_shape) < 1:
             raise ValueError(f"{self._who()}: expected at least one input, got none.")
+        if not self._broadcasts:
+            return
+        for shape in input_shape[1:]:
+            if len(shape) == len(input_shape[0]) and not broadcasts(input_shape[0][1:], shape[1:]):
+                raise ShapeError(
+                    f"{self._who()}: inputs of shapes {tuple(input_shape[0])} and {tuple(shape)} "
+                    "do not fit number by number; give them one shape (a Dense layer on one of "
+                    "them), or use Concatenate."
+                )
 
     def call(self, inputs: Any) -> Any:
         """Merge."""
@@ -114,6 +125,8 @@ class Concatenate(_Merge):
         axis: along which they may differ in size.
     """
 
+    _broadcasts = False
+
     def __init__(self, axis: int = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
@@ -159,6 +172,7 @@ class Dot(_Merge):
     """
 
     example = {"args": {"axes": 1}, "shape": [(2, 3), (2, 3)]}
+    _broadcasts = False
 
     def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -56,7 +56,8 @@ class BasePooling(Layer):
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
             raise ShapeError(
-                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}."
+                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}. "
+                "For data without an axis of channels use x[..., None]."
             )
         first = self.data_format == "channels_first"
         sizes = shape[2:] if first else shape[1:-1]

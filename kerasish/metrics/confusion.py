@@ -61,7 +61,10 @@ def prepare(
     true, pred = y_true.shape, y_pred.shape
     y_true, y_pred = align(y_true, y_pred)
     if y_true.shape != y_pred.shape:
-        raise ShapeError(f"Targets of shape {true} do not fit predictions of shape {pred}.")
+        raise ShapeError(
+            f"Targets of shape {true} do not fit predictions of shape {pred}: expected one target "
+            "for each prediction, so one-hot targets for several classes (utils.to_categorical)."
+        )
     if sample_weight is not None:
         sample_weight = ops.convert_to_tensor(sample_weight, dtype)
         _, sample_weight = align(y_pred, sample_weight)

@@ -90,7 +90,7 @@ def window_counts(
             raise ShapeError(
                 f"{what}: a window of {d * (w - 1) + 1} places does not fit into the "
                 f"{size} + {before} + {after} (padding) places of spatial axis {axis}, "
-                f"sizes {sizes}."
+                f"sizes {sizes}. Use padding='same', a smaller window or fewer such layers."
             )
         counts.append(count)
     return tuple(counts)

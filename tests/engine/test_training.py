@@ -12,6 +12,7 @@ import pytest
 import kerasish
 from kerasish import layers, ops
 from kerasish.callbacks import Callback
+from kerasish.engine.mistakes import AdviceWarning
 from kerasish.tensor import to_numpy
 
 ENGINES = ("eager", "static")
@@ -115,7 +116,8 @@ def test_sample_and_class_weights(engine):
     model = network(optimizer="sgd", metrics=["mse"], weighted_metrics=["mae"])
     weights = np.zeros(96, "float32")
     start = model.get_weights()
-    model.fit(x, y, sample_weight=weights, verbose=0)
+    with pytest.warns(AdviceWarning, match="sample_weight is 0"):
+        model.fit(x, y, sample_weight=weights, verbose=0)
     for a, b in zip(start, model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -152,7 +152,8 @@ class RNN(Layer):
         if len(shape) < 3:
             raise ShapeError(
                 f"{self._who()}: expected an input with at least 3 axes (batch, steps, inputs), "
-                f"got shape {shape}."
+                f"got shape {shape}. A recurrent layer before it gives all steps with "
+                "return_sequences=True; one column of values needs x[..., None]."
             )
         step = (shape[0], *shape[2:])
         if isinstance(self.cell, Layer) and not self.cell.built:

@@ -1,0 +1,16 @@
+"""What newcomers get wrong: found once, before training, and said in one line with the way out.
+
+What cannot work raises; what works but is hardly meant is an `AdviceWarning`, said once a model.
+Nothing here runs in a step: structure is looked at once a `compile`, data once a `fit`, and of
+large arrays only evenly spaced rows.
+"""
+
+from kerasish.engine.mistakes.advice import AdviceWarning as AdviceWarning
+from kerasish.engine.mistakes.advice import advise as advise
+from kerasish.engine.mistakes.check import check_data as check_data
+from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
+from kerasish.engine.mistakes.frozen import check_frozen as check_frozen
+from kerasish.engine.mistakes.frozen import flags_of as flags_of
+from kerasish.engine.mistakes.match import Match as Match
+from kerasish.engine.mistakes.shapes import check_shapes as check_shapes
+from kerasish.engine.mistakes.split import check_split as check_split
