@@ -30,7 +30,9 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             them), a Model class, a Model (copied, weights included), or None.
         build_fn: the old name of `model`.
         warm_start: whether `fit` goes on from the weights of the last `fit`.
-        random_state: an int makes weights, order and dropout a function of it.
+        random_state: an int makes weights, order and dropout a function of it, and the model run
+            on one thread, so that a fit is the same bit for bit alone and in every search;
+            `config.set_threads` chooses otherwise.
         optimizer, loss, metrics: for models that come uncompiled. None: "rmsprop" ("adam" for
             the built-in MLP), the cross-entropy that fits the data, no metrics.
         batch_size: rows a step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
@@ -39,6 +41,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         verbose, callbacks, shuffle, validation_batch_size, run_eagerly: as for `Model.fit` and
             `Model.compile`; callbacks may be classes, and are copied for each fit.
         hidden_layer_sizes, activation, alpha: of the built-in MLP, as `MLPClassifier` has them.
+        memory: a directory, `SearchMemory` or `joblib.Memory` that keeps fits: see `SearchMemory`.
         class_weight: {label: weight}, "balanced", or None; several outputs: a list of dicts.
         **routed: `model__`, `optimizer__`, `loss__`, `callbacks__`, `compile__`, `fit__`,
             `predict__` and a parameter's name; and parameters of the model function.
@@ -80,6 +83,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         hidden_layer_sizes: Any = None,
         activation: Any = None,
         alpha: float | None = None,
+        memory: Any = None,
         class_weight: Any = None,
         **routed: Any,
     ) -> None:
@@ -89,7 +93,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             validation_batch_size=validation_batch_size, verbose=verbose, callbacks=callbacks,
             validation_split=validation_split, shuffle=shuffle, run_eagerly=run_eagerly,
             epochs=epochs, hidden_layer_sizes=hidden_layer_sizes, activation=activation,
-            alpha=alpha, **routed,
+            alpha=alpha, memory=memory, **routed,
         )  # fmt: skip
         self.class_weight = class_weight
 

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-import warnings
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kerasish import config, losses, optimizers
+from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
-from kerasish.errors import UnknownNameError
 from kerasish.wrappers.arrays import drop_weightless, finite, float_of
-from kerasish.wrappers.perceptron import build_perceptron
-from kerasish.wrappers.routing import (
-    DESTINATIONS,
-    check_names,
-    goes_somewhere,
-    make,
-    make_callbacks,
-    named_parameters,
-    part,
-    takes_any,
-)
+from kerasish.wrappers.building import ModelBuilding
+from kerasish.wrappers.memory import describe_fit, open_memory
+from kerasish.wrappers.parameters import check_settings
+from kerasish.wrappers.routing import check_names, make_callbacks, named_parameters, part
 
 # The model of no `model`: scikit-learn's MLP's limits.
 EPOCHS, PATIENCE, TOLERANCE, BATCH_SIZE = 200, 10, 1e-4, 200
 _DENSE_BYTES = 1 << 28  # sparse X up to this size is made dense for the fast loops
-_OWN_MODEL = ("hidden_layer_sizes", "activation", "alpha")
 
 
-class KerasEstimator(BaseEstimator):
+class KerasEstimator(ModelBuilding):
     """A model as a scikit-learn estimator; see `KerasClassifier` and `KerasRegressor`."""
 
     def __init__(
@@ -59,6 +47,7 @@ class KerasEstimator(BaseEstimator):
         hidden_layer_sizes: Any = None,
         activation: Any = None,
         alpha: float | None = None,
+        memory: Any = None,
         **routed: Any,
     ) -> None:
         self.model = model
@@ -79,150 +68,10 @@ class KerasEstimator(BaseEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.alpha = alpha
+        self.memory = memory
         self._routed = dict(routed)
 
-    # --- parameters -----------------------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all parameters, the routed ones among them."""
-        return {**super().get_params(deep=False), **self._routed}
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters; `model__units` and the like may be new.
-
-        Raises:
-            UnknownNameError: a name is neither a parameter nor goes to a known destination.
-        """
-        own = self._get_param_names()
-        builder = params.get("model", params.get("build_fn", self._builder()))
-        for name in params:
-            if name not in own and name not in self._routed and not goes_somewhere(name, builder):
-                known = [*own, *(f"{d}__" for d in DESTINATIONS)]
-                known += list(named_parameters(builder)) if callable(builder) else []
-                raise UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
-        for name, value in params.items():
-            if name in own:
-                setattr(self, name, value)
-            else:
-                self._routed[name] = value
-        return self
-
-    def _check_routed(self, builder: Any) -> None:
-        for name in self._routed:
-            if not goes_somewhere(name, builder):
-                known = [*self._get_param_names()]
-                known += list(named_parameters(builder)) if callable(builder) else []
-                raise UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
-
-    def _builder(self) -> Any:
-        return self.build_fn if self.model is None else self.model
-
-    # --- the model ------------------------------------------------------------------------------
-
-    def _meta(self) -> dict[str, Any]:
-        """Return what is known of the data, as model functions get it."""
-        return {k: v for k, v in vars(self).items() if k.endswith("_") and k != "model_"}
-
-    def _make_model(self) -> Any:
-        """Return a new compiled model."""
-        if self.build_fn is not None and self.model is None:
-            warnings.warn("build_fn is the old name of model.", DeprecationWarning, stacklevel=4)
-        builder = self._builder()
-        self._check_routed(builder)
-        wanted = part(self._routed, "model")
-        asked: set[str] = set()
-        if builder is None:
-            own = {k: getattr(self, k) for k in _OWN_MODEL}
-            check_names(wanted, _OWN_MODEL, "model", "the built-in model")
-            model = build_perceptron(self._meta(), **{**own, **wanted})
-        elif isinstance(builder, Model):
-            check_names(wanted, (), "model", "a ready model, which takes none")
-            model = copy.deepcopy(builder)
-        elif callable(builder):
-            model, asked = self._call_builder(builder, wanted)
-        else:
-            raise TypeError(
-                "model: expected a model, a function that returns one, a Model class or None, "
-                f"got {builder!r}."
-            )
-        if model.compiled:
-            self._check_compiled(asked)
-        else:
-            model.compile(**self._compile_arguments(model))
-        return model
-
-    def _call_builder(self, builder: Any, wanted: dict[str, Any]) -> tuple[Any, set[str]]:
-        names, open_ended = named_parameters(builder), takes_any(builder)
-        where = getattr(builder, "__name__", type(builder).__name__)
-        if not open_ended:
-            check_names(wanted, list(names), "model", f"{where}()")
-        given = {k: v for k, v in self._routed.items() if "__" not in k}
-        for name, value in super().get_params(deep=False).items():
-            needed = name in names and names[name].default is inspect.Parameter.empty
-            if (
-                name in names
-                and name not in ("model", "build_fn")
-                and (value is not None or needed)
-            ):
-                given[name] = value
-        special = {
-            "meta": self._meta,
-            "compile_kwargs": lambda: self._compile_arguments(None),
-            "params": self.get_params,
-        }
-        for name, value in special.items():
-            if name in names:
-                given[name] = value()
-        model = builder(**{**given, **wanted})
-        if not isinstance(model, Model):
-            raise TypeError(f"model: {where}() returned {type(model).__name__}, expected a Model.")
-        return model, set(names)
-
-    def _check_compiled(self, asked: set[str]) -> None:
-        if "compile_kwargs" in asked or "params" in asked:
-            return
-        for name in ("optimizer", "loss", "metrics"):
-            given = getattr(self, name) is not None or part(self._routed, name)
-            if given and name not in asked:
-                warnings.warn(
-                    f"{type(self).__name__}: the model comes compiled, {name} has no effect; let "
-                    "the model function take `compile_kwargs`, or return an uncompiled model.",
-                    UserWarning,
-                    stacklevel=5,
-                )
-
-    def _compile_arguments(self, model: Any) -> dict[str, Any]:
-        routed = self._routed
-        default = "adam" if self._builder() is None else "rmsprop"
-        found = {
-            "optimizer": make(
-                default if self.optimizer is None else self.optimizer,
-                part(routed, "optimizer"), "optimizer", optimizers.get,
-            ),
-            "loss": self._make_loss(model),
-            "metrics": self.metrics,
-        }  # fmt: skip
-        if self.run_eagerly:
-            found["run_eagerly"] = True
-        extra = part(routed, "compile")
-        check_names(extra, list(named_parameters(Model.compile)), "compile", "Model.compile")
-        return {**found, **extra}
-
-    def _make_loss(self, model: Any) -> Any:
-        given = part(self._routed, "loss")
-        if self.loss is None:
-            return self._default_loss(model)
-        if isinstance(self.loss, (list, dict)) and not given:
-            return self.loss
-        return make(self.loss, given, "loss", losses.get) if given else self.loss
-
-    def _default_loss(self, model: Any) -> Any:
-        raise NotImplementedError
-
     # --- data -----------------------------------------------------------------------------------
-
-    def _own_model(self) -> bool:
-        return self.model is None and self.build_fn is None
 
     def _check_arguments(self) -> dict[str, Any]:
         own = self._own_model()
@@ -284,6 +133,8 @@ class KerasEstimator(BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, epochs: int, going_on: bool,
         labels: Any = None, **fit_arguments: Any,
     ) -> Any:  # fmt: skip
+        check_settings(self)
+        memory = open_memory(self.memory)
         going_on = going_on and hasattr(self, "model_")
         X, y, weights = self._take_data(X, y, sample_weight, going_on)
         if not going_on:
@@ -298,7 +149,22 @@ class KerasEstimator(BaseEstimator):
         if not going_on or not hasattr(self, "_seed"):
             self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             self._fits = 0
-        with config.seeded((self._seed << 20) + self._fits):
+        if going_on or memory is None:
+            return self._train(X, y, weights, epochs, going_on, fit_arguments)
+        seed = None if self.random_state is None else self._seed
+        key = describe_fit(self, seed, X, y, weights, labels, epochs, fit_arguments)
+        kept = memory.get(key)
+        if kept is None:
+            self._train(X, y, weights, epochs, going_on, fit_arguments)
+            memory.put(key, self._learnt())
+        else:
+            self.__dict__.update(kept)
+        return self
+
+    def _train(
+        self, X: Any, y: Any, weights: Any, epochs: int, going_on: bool, fit_arguments: Any
+    ) -> Any:
+        with config.seeded((self._seed << 20) + self._fits), self._threads():
             if not going_on:
                 self.model_ = self._make_model()
                 self.history_: dict[str, list[Any]] = {}
@@ -306,6 +172,21 @@ class KerasEstimator(BaseEstimator):
             self._run(inputs, self._encode(y, inputs), weights, epochs, fit_arguments)
         self._fits += 1
         return self
+
+    def _learnt(self) -> dict[str, Any]:
+        """Return the attributes that `fit` made."""
+        given = {*self._get_param_names(), "_routed", "_sklearn_output_config"}
+        return {
+            k: v for k, v in vars(self).items() if k not in given and not k.startswith("_metadata")
+        }
+
+    def _threads(self) -> Any:
+        """Return the block in which a model runs. With a seed that is one thread, unless
+        `config.set_threads` tells another number: sums split among threads differ in the last
+        digit, and a worker of a search has another share of the processors than the rest.
+        """
+        seeded = self.random_state is not None and config.threads() is None
+        return config.using_threads(1 if seeded else None)
 
     def _run(self, X: Any, y: Any, weights: Any, epochs: int, fit_arguments: Any) -> None:
         routed = part(self._routed, "fit")
@@ -368,16 +249,19 @@ class KerasEstimator(BaseEstimator):
         given = {"verbose": 0, "batch_size": max(self._batch_size(X.shape[0]), 1024)}
         extra = {**part(self._routed, "predict"), **predict_arguments}
         check_names(extra, list(named_parameters(Model.predict)), "predict", "Model.predict")
-        return self.model_.predict(X, **{**given, **extra})
+        with self._threads():
+            return self.model_.predict(X, **{**given, **extra})
 
     def _weigh(self, y: Any, weights: Any) -> Any:
         return weights
 
+    @abstractmethod
     def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
-        raise NotImplementedError
+        """Keep what is to be known of the targets; where a fit goes on, check that they fit."""
 
+    @abstractmethod
     def _encode(self, y: Any, X: Any) -> Any:
-        raise NotImplementedError
+        """Return y as the model's loss takes it."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

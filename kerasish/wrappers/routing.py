@@ -103,6 +103,33 @@ def _as_is(value: Any) -> Any:
     return value
 
 
+def make_each(values: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
+    """Return what each of `values` stands for, in a list or dict as they came.
+
+    Args:
+        values: a list or dict of names, classes, configs, objects, or of lists of these.
+        given: `threshold` for all that take it, `0__threshold` or `name__threshold` for one.
+        find: turns a name into an object, where it is given arguments.
+
+    Example:
+        >>> from kerasish import metrics
+        >>> given = {"1__curve": "PR"}
+        >>> make_each(["accuracy", metrics.AUC], given, "metrics", metrics.get)[1].curve
+        'PR'
+    """
+    listed = _by_name(values)
+    own = _share_out(listed, given, destination, find)
+    made = {n: _make_entry(v, own[n], f"{destination}__{n}", find) for n, v in listed.items()}
+    return dict(zip(values, made.values())) if isinstance(values, dict) else list(made.values())
+
+
+def _make_entry(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return make_each(value, given, destination, find)
+    plain = isinstance(value, (str, dict)) or inspect.isfunction(value) or value is None
+    return value if plain and not given else make(value, given, destination, find)
+
+
 def make_callbacks(callbacks: Any, given: dict[str, Any]) -> list[Any]:
     """Return the callbacks of one fit, new objects each time.
 
@@ -116,34 +143,51 @@ def make_callbacks(callbacks: Any, given: dict[str, Any]) -> list[Any]:
         3
     """
     if callbacks is None:
-        listed: dict[str, Any] = {}
-    elif isinstance(callbacks, dict):
-        listed = {str(k): v for k, v in callbacks.items()}
-    elif isinstance(callbacks, (list, tuple)):
-        listed = {str(i): v for i, v in enumerate(callbacks)}
-    else:
-        listed = {"0": callbacks}
+        callbacks = []
+    several = isinstance(callbacks, (list, tuple, dict))
+    listed = _by_name(callbacks if several else [callbacks])
+    own = _share_out(listed, given, "callbacks", _as_is)
+    return [_make_callback(c, own[n]) for n, c in listed.items()]
+
+
+def _by_name(values: Any) -> dict[str, Any]:
+    if isinstance(values, dict):
+        return {str(k): v for k, v in values.items()}
+    return {str(i): v for i, v in enumerate(values)}
+
+
+def _share_out(
+    listed: dict[str, Any], given: dict[str, Any], destination: str, find: Any
+) -> dict[str, dict[str, Any]]:
+    """Return name -> the parameters meant for it; those for all do not override its own."""
     own: dict[str, dict[str, Any]] = {name: {} for name in listed}
     for name, value in given.items():
         first, _, rest = name.partition("__")
         if rest and first in own:
             own[first][rest] = value
             continue
-        takers = [n for n, c in listed.items() if name in named_parameters(_class_of(c))]
+        takers = [n for n, v in listed.items() if first in _settings_of(v, find)]
         if not takers:
-            known = {p for c in listed.values() for p in named_parameters(_class_of(c))}
+            known = {p for v in listed.values() for p in _settings_of(v, find)}
             raise UnknownNameError.of(
-                "routed parameter of the callbacks",
-                f"callbacks__{name}",
-                [f"callbacks__{n}" for n in (*known, *listed)],
+                f"routed parameter of the {destination}",
+                f"{destination}__{name}",
+                [f"{destination}__{n}" for n in (*known, *listed)],
             )
         for taker in takers:
             own[taker].setdefault(name, value)
-    return [_make_callback(c, own[n]) for n, c in listed.items()]
+    return own
 
 
-def _class_of(callback: Any) -> Any:
-    return callback if isinstance(callback, type) else type(callback)
+def _settings_of(value: Any, find: Any) -> set[str]:
+    """Return what can be set in a class, an object, a name, or in any of a list of them."""
+    if isinstance(value, (list, tuple)):
+        return {name for v in value for name in _settings_of(v, find)}
+    if isinstance(value, (str, dict)):
+        value = find(value)
+    if inspect.isfunction(value) or value is None:
+        return set()
+    return set(named_parameters(value if isinstance(value, type) else type(value)))
 
 
 def _make_callback(callback: Any, given: dict[str, Any]) -> Any:

@@ -1,0 +1,122 @@
+"""The parameters of an estimator: its own, and those routed through its name."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from kerasish.errors import UnknownNameError
+from kerasish.wrappers.routing import DESTINATIONS, goes_somewhere, named_parameters
+
+
+class RoutedParameters(BaseEstimator):
+    """Parameters of the constructor, and any routed ones that `model__units` and the like name."""
+
+    _routed: dict[str, Any]
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Return the parameters of the constructor, and those that it passes on to its parents."""
+        names: set[str] = set()
+        for kind in cls.__mro__:
+            if "__init__" not in vars(kind) or not issubclass(kind, RoutedParameters):
+                continue
+            parameters = inspect.signature(kind.__init__).parameters.values()
+            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+        return sorted(names - {"self"})
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return all parameters, the routed ones among them."""
+        return {**self._own_params(), **self._routed}
+
+    def _own_params(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters; `model__units` and the like may be new.
+
+        Raises:
+            UnknownNameError: a name is neither a parameter nor goes to a known destination.
+        """
+        own = self._get_param_names()
+        builder = params.get("model", params.get("build_fn", self._builder()))
+        for name in params:
+            if name not in own and name not in self._routed and not goes_somewhere(name, builder):
+                raise self._unknown(name, builder, [f"{d}__" for d in DESTINATIONS])
+        for name, value in params.items():
+            if name in own:
+                setattr(self, name, value)
+            else:
+                self._routed[name] = value
+        return self
+
+    def _check_routed(self, builder: Any) -> None:
+        for name in self._routed:
+            if not goes_somewhere(name, builder):
+                raise self._unknown(name, builder, [])
+
+    def _unknown(self, name: str, builder: Any, more: list[str]) -> UnknownNameError:
+        known = [*self._get_param_names(), *more]
+        known += list(named_parameters(builder)) if callable(builder) else []
+        return UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
+
+    def _builder(self) -> Any:
+        """Return what the model is made from: the parameter `model`, or the old `build_fn`."""
+        raise TypeError(f"{type(self).__name__} has no model to build.")
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Return whether a value is a whole number of `least` or more."""
+    whole = isinstance(value, numbers.Integral) and not _is_flag(value)
+    return whole and int(value) >= least
+
+
+def is_share(value: Any) -> bool:
+    """Return whether a value is a number in [0, 1)."""
+    return isinstance(value, numbers.Real) and not _is_flag(value) and 0 <= float(value) < 1
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
+# parameter -> (whether a value will do, what is accepted, in words)
+ACCEPTED = {
+    "warm_start": (_is_flag, "True or False"),
+    "run_eagerly": (_is_flag, "True or False"),
+    "batch_size": (
+        lambda v: v is None or v in (-1, "auto") or is_whole(v, 1),
+        'a whole number of 1 or more, -1 (all rows), "auto" or None',
+    ),
+    "validation_batch_size": (
+        lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"
+    ),
+    "epochs": (lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"),
+    "validation_split": (is_share, "a share of the rows, from 0 to less than 1"),
+    "verbose": (lambda v: _is_flag(v) or v == "auto" or is_whole(v, 0), '0, 1, 2 or "auto"'),
+    "shuffle": (lambda v: _is_flag(v) or v == "batch", 'True, False or "batch"'),
+    "class_weight": (
+        lambda v: v is None or v == "balanced" or isinstance(v, (dict, list)),
+        '{label: weight}, "balanced", a list of dicts (one an output), or None',
+    ),
+}  # fmt: skip
+
+
+def check_settings(estimator: Any) -> None:
+    """Raise for the first parameter whose value cannot do, naming what would.
+
+    Raises:
+        ValueError: with the parameter's name, what is accepted, and what came.
+    """
+    for name, (will_do, words) in ACCEPTED.items():
+        value = getattr(estimator, name, None)
+        if hasattr(estimator, name) and not (np.ndim(value) == 0 and will_do(value)):
+            if name == "class_weight" and isinstance(value, list):
+                continue
+            raise ValueError(f"{name}: expected {words}, got {value!r}.")
