@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kerasish import registry, tree
 from kerasish.engine.layer import Layer
 from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
@@ -349,7 +351,9 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, optional: list[bool]) -> 
 
 def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     """Return an input's value with the rank of its symbolic tensor; check the sizes."""
-    if not isinstance(value, (Tensor, KerasTensor)):
+    if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
+        value = _as_text(value, wanted, who)
+    elif not isinstance(value, (Tensor, KerasTensor)):
         value = convert(value)
     shape, target = tuple(value.shape), wanted.shape
     if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
@@ -367,9 +371,15 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     return value
 
 
-def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
-    """Call one operation of a functional model."""
-    return operation(*args, **kwargs)
+def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
+    """Return strings as a NumPy array: no engine holds them as a tensor."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "OUST":
+        raise ShapeError(
+            f"{who}: input {wanted.name!r} takes strings, got numbers of dtype {array.dtype}."
+        )
+    return array
+
 
 def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
     if len(shape) == len(target) - 1 and _agree(target[1:], shape):
@@ -384,6 +394,10 @@ def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
 def _agree(wanted: Any, sizes: Any) -> bool:
     return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
 
+
+def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
+    """Call one operation of a functional model."""
+    return operation(*args, **kwargs)
 
 
 def clone_graph(

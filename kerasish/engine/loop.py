@@ -12,6 +12,7 @@ from kerasish.callbacks import CallbackList
 from kerasish.callbacks.resume import find_resume
 from kerasish.engine import mistakes
 from kerasish.engine.data import make_data, train_validation_split
+from kerasish.engine.front import prepare_data
 from kerasish.engine.step import batch_size_of, numbers
 from kerasish.tensor import to_numpy
 
@@ -89,11 +90,12 @@ def fit(
         x, y, sample_weight, class_weight, batch_size=batch_size,
         steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=seed, training=True,
     )  # fmt: skip
+    data = prepare_data(model, data)
     model._prepare("train", *data.peek(initial_epoch))
     validation = None
     if validation_data is not None:
         rows = validation_batch_size or (batch_size if data.in_memory else None)
-        validation = _validation(validation_data, rows, validation_steps)
+        validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
         model._prepare("test", *validation.peek())
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
@@ -277,6 +279,7 @@ def evaluate(
         x, y, sample_weight, batch_size=batch_size, steps_per_epoch=_steps(steps),
         shuffle=False, training=False,
     )  # fmt: skip
+    data = prepare_data(model, data)
     model._prepare("test", *data.peek())
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
@@ -322,6 +325,7 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
         x, None, None, batch_size=batch_size, steps_per_epoch=_steps(steps), shuffle=False,
         training=False,
     )  # fmt: skip
+    data = prepare_data(model, data)
     model._prepare("predict", data.peek()[0])
     calls = callbacks
     if not isinstance(callbacks, CallbackList):

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from kerasish import registry, tree
+from kerasish.engine.front import Prepared, front_of
 from kerasish.engine.functional import (
     Graph,
     InputLayer,
@@ -62,12 +63,12 @@ class Model(Trainer, Layer):
             self._start_training_state()
             self._set_graph(inputs, outputs)
             return
-        Layer.__init__(self, *args, **kwargs)
         if args and type(self) is Model:
             raise ValueError(
                 "Model(inputs, outputs) takes symbolic tensors, which start from Input(shape), got "
                 f"{', '.join(type(a).__name__ for a in args)}; data comes later, to fit()."
             )
+        Layer.__init__(self, *args, **kwargs)
         self._start_training_state()
 
     # --- functional graph ---------------------------------------------------------------------
@@ -92,15 +93,31 @@ class Model(Trainer, Layer):
                 f"{self._who()} defines no call(self, inputs); write one, or give inputs and "
                 "outputs."
             )
-        values = arrange_inputs(inputs, self._inputs_struct, self._who(), self._optional)
-        if mask is not None:
-            for value, m in zip(values, tree.flatten(mask)):
-                if m is not None and getattr(value, "_keras_mask", None) is None:
-                    value._keras_mask = m
-        results = graph.run(values, _call)
+        if type(inputs) is Prepared:  # in a step: the front has run on the host already
+            results = front_of(graph).finish(inputs)  # type: ignore[union-attr]
+        else:
+            values = arrange_inputs(inputs, self._inputs_struct, self._who(), self._optional)
+            if mask is not None:
+                for value, m in zip(values, tree.flatten(mask)):
+                    if m is not None and getattr(value, "_keras_mask", None) is None:
+                        value._keras_mask = m
+            results = graph.run(values, _call)
         if is_keras_tensor(self._outputs_struct):
             return results[0]
         return tree.pack_sequence_as(self._outputs_struct, results)
+
+    def _prepare_inputs(self, x: Any) -> Any:
+        """Return what a step gets for x: x, or what the model's front makes of it on the host."""
+        front = front_of(self._graph)
+        if front is None or type(x) is Prepared:
+            return x
+        return front(arrange_inputs(x, self._inputs_struct, self._who(), self._input_options()))
+
+    def _input_options(self) -> list[bool]:
+        return self._optional
+
+    def _waits_for_host_layers(self) -> bool:
+        return False
 
     def _take(self, x: Any) -> Any:
         # A functional model's layers cast for themselves; integer inputs must stay what they are.

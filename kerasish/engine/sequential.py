@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import registry, tree
+from kerasish.engine.front import runs_on_host
 from kerasish.engine.functional import Input, InputLayer
 from kerasish.engine.layer import Layer
 from kerasish.engine.model import Functional, Model
@@ -51,12 +52,12 @@ class Sequential(Model):
             if not isinstance(maker, InputLayer):
                 raise ValueError(f"{self._who()}: add() takes a layer, got {layer!r}.")
             layer = maker
-        elif callable(layer) and not isinstance(layer, Layer):
         elif isinstance(layer, type):
             raise ValueError(
                 f"{self._who()}: add() takes a layer, got the class {layer.__name__}; make one: "
                 f"{layer.__name__}(...)."
             )
+        elif callable(layer) and not isinstance(layer, Layer):
             raise ValueError(
                 f"{self._who()}: add() takes a layer, got the function {layer!r}; wrap it as "
                 "layers.Lambda(function)."
@@ -135,6 +136,12 @@ class Sequential(Model):
             if not isinstance(layer, InputLayer):
                 x = layer(x)
         return x
+
+    def _input_options(self) -> list[bool]:
+        return self._functional._optional if self._functional is not None else []
+
+    def _waits_for_host_layers(self) -> bool:
+        return any(map(runs_on_host, self._stack))
 
     def _take(self, x: Any) -> Any:
         return x

@@ -10,6 +10,7 @@ from kerasish import ops, optimizers, registry, tree
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import loop, mistakes, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
+from kerasish.engine.front import front_of, prepare_data
 from kerasish.engine.slots import saving
 from kerasish.graph.abstract import infer
 from kerasish.graph.draw import write_picture
@@ -244,7 +245,9 @@ class Trainer:
     # --- compiled steps ---------------------------------------------------------------------------
 
     def _backend(self) -> Any:
-        return choose_backend("eager" if self.run_eagerly or self.jit_compile is False else None)
+        front = front_of(self._graph)  # type: ignore[attr-defined]
+        eagerly = self.run_eagerly or self.jit_compile is False
+        return choose_backend("eager" if eagerly or front is not None and front.is_all else None)
 
     def _function(self, kind: str) -> Any:
         """Return the step called `kind` as the backend in charge runs it."""
@@ -305,10 +308,19 @@ class Trainer:
         if kind == "train" and not self.built:  # type: ignore[attr-defined]
             infer(lambda x: self(x, training=True), specs[:1])  # type: ignore[operator]
         if kind == "train":
+            self._check_front()
             self._check_trainable()
             self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
         infer(self._step_function(kind), specs)
         self._prepared.add(kind)
+
+    def _has_front(self) -> bool:
+        return front_of(self._graph) is not None  # type: ignore[attr-defined]
+
+    def _check_front(self) -> None:
+        front = front_of(self._graph)  # type: ignore[attr-defined]
+        if front is not None:
+            front.check_trainable(self._who())  # type: ignore[attr-defined]
 
     def _check_trainable(self) -> None:
         if not self.trainable_variables and self.weights:  # type: ignore[attr-defined]
@@ -476,7 +488,7 @@ class Trainer:
     def _on_batch(
         self, kind: str, x: Any, y: Any, sample_weight: Any, class_weight: Any, as_dict: bool
     ) -> Any:
-        data = loop.one_batch(x, y, sample_weight, class_weight)
+        data = prepare_data(self, loop.one_batch(x, y, sample_weight, class_weight))
         x, y, weights = data.peek()
         new = kind not in self._prepared
         self._prepare(kind, x, y, weights)
@@ -489,10 +501,10 @@ class Trainer:
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's results for one batch, as NumPy arrays."""
         if "predict" not in self._prepared:
-            x = loop.one_batch(x).peek()[0]
+            x = prepare_data(self, loop.one_batch(x)).peek()[0]
             self._prepare("predict", x)
-        elif type(x) is not np.ndarray or x.dtype != np.float32:
-            x = loop.one_batch(x).peek()[0]
+        elif type(x) is not np.ndarray or x.dtype != np.float32 or self._has_front():
+            x = prepare_data(self, loop.one_batch(x)).peek()[0]
         result = self._function("predict")(x)
         return to_numpy(result) if type(result) is Tensor else tree.map_structure(to_numpy, result)
 

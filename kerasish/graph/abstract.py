@@ -65,6 +65,8 @@ def _run(function: Callable[..., Any], args: Any, kwargs: Any, number: int) -> A
 def _map_specs(f: Callable[[Any], Any], structure: Any) -> Any:
     if isinstance(structure, Spec):
         return f(structure)
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*(_map_specs(f, part) for part in structure))
     if type(structure) in (list, tuple):
         return type(structure)(_map_specs(f, part) for part in structure)
     if isinstance(structure, dict):

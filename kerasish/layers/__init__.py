@@ -119,6 +119,15 @@ from kerasish.layers.rescaling import Rescaling as Rescaling
 from kerasish.layers.reshaping import Flatten as Flatten
 from kerasish.layers.reshaping import Permute as Permute
 from kerasish.layers.reshaping import RepeatVector as RepeatVector
+from kerasish.layers.preprocessing.discretization import Discretization as Discretization
+from kerasish.layers.preprocessing.encoding import CategoryEncoding as CategoryEncoding
+from kerasish.layers.preprocessing.hashing import HashedCrossing as HashedCrossing
+from kerasish.layers.preprocessing.hashing import Hashing as Hashing
+from kerasish.layers.preprocessing.lookups import IntegerLookup as IntegerLookup
+from kerasish.layers.preprocessing.lookups import StringLookup as StringLookup
+from kerasish.layers.preprocessing.spectrograms import MelSpectrogram as MelSpectrogram
+from kerasish.layers.preprocessing.spectrograms import STFTSpectrogram as STFTSpectrogram
+from kerasish.layers.preprocessing.text import TextVectorization as TextVectorization
 from kerasish.layers.reshaping import Reshape as Reshape
 from kerasish.layers.transposed import Conv1DTranspose as Conv1DTranspose
 from kerasish.layers.transposed import Conv1DTranspose as Convolution1DTranspose

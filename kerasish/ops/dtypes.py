@@ -87,7 +87,7 @@ def _find(dtype: Any) -> str:
         name = np.dtype(dtype).name
     else:
         name = str(dtype).rsplit(".", 1)[-1].strip("'<> ")
-    if name.startswith("str") or name == "object_":
+    if name.startswith("str") or name in ("object", "object_"):
         name = "string"
     if name not in ALL:
         try:

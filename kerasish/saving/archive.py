@@ -20,6 +20,7 @@ from kerasish import registry
 from kerasish.engine.layer import Layer
 from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5
+from kerasish.saving.assets import load_assets, written_assets
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
 from kerasish.saving.sink import Sink, open_raw
@@ -52,6 +53,11 @@ def save_folder(model: Any, path: str) -> None:
             with open(os.path.join(temporary, name), "w", encoding="utf-8") as file:
                 file.write(text)
         write_weights(model, os.path.join(temporary, WEIGHTS))
+        with written_assets(model) as assets:
+            for name, path in assets:
+                to = os.path.join(temporary, *name.split("/"))
+                os.makedirs(os.path.dirname(to), exist_ok=True)
+                shutil.copyfile(path, to)
 
 
 def _metadata() -> str:
@@ -64,6 +70,9 @@ def _write_archive(model: Any, config: str, path: str) -> None:
         archive.writestr(METADATA, _metadata())
         archive.writestr(CONFIG, config)
         _append_weights(archive, raw, model)
+        with written_assets(model) as assets:
+            for name, path in assets:
+                archive.write(path, name)
 
 
 def _append_weights(archive: zipfile.ZipFile, raw: Any, model: Any) -> None:
@@ -118,6 +127,13 @@ class Archive:
         if self._zip is None:
             return os.path.isfile(os.path.join(self.path, name))
         return name in self._members
+
+    def names(self) -> list[str]:
+        """Return the names of all members."""
+        if self._zip is not None:
+            return list(self._members)
+        found = [os.path.join(at, name) for at, _, names in os.walk(self.path) for name in names]
+        return [os.path.relpath(path, self.path).replace(os.sep, "/") for path in found]
 
     def where(self, name: str) -> str:
         """Return what messages call a member."""
@@ -305,6 +321,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             put_weights(model, groups, archive.where(WEIGHTS))
+        load_assets(model, archive)
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +90,15 @@ class ArrayData(Data):
             return x, y, w
         leaves = [None if leaf is None else next(rest) for leaf in tree.flatten(self._structure)]
         return tree.pack_sequence_as(self._structure, leaves)
+
+    def with_x(self, x: Any) -> ArrayData:
+        """Return the same data with other arrays, of as many rows, as x."""
+        made = copy.copy(self)
+        rows = map_leaves(x, lambda leaf, at: as_rows(leaf, at, True), "x")
+        made._structure = (rows, *self._structure[1:])
+        made._simple = not any(tree.is_nested(part) for part in made._structure)
+        made._rows = [leaf for leaf in tree.flatten(made._structure) if leaf is not None]
+        return made
 
     def order(self, epoch: int = 0) -> np.ndarray:
         """Return the indices of the rows of an epoch in turn, int64; batches are cut from it."""

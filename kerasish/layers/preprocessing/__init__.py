@@ -1,0 +1,1 @@
+"""Layers that make numbers of raw data: lookups, hashing, text, bins, spectrograms."""

@@ -1,0 +1,159 @@
+"""Discretization: bins of numbers, their boundaries given or learnt from quantiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops
+from kerasish.engine.layer import Layer
+from kerasish.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from kerasish.layers.preprocessing.reading import batches_of
+from kerasish.tensor import to_numpy
+
+
+class QuantileSketch:
+    """About 1 / epsilon numbers, each standing for as many of the data as its weight says.
+
+    Attributes:
+        values: ascending, float32.
+        weights: likewise.
+    """
+
+    def __init__(self, values: Any, weights: Any) -> None:
+        self.values, self.weights = values, weights
+
+    @classmethod
+    def of(cls, data: Any, epsilon: float) -> QuantileSketch:
+        """Return every (epsilon * n)-th of the sorted data."""
+        ordered = np.sort(np.asarray(data, "float32"), axis=None)
+        gap = ordered.size * epsilon
+        step = max(gap, 1.0)
+        kept = ordered[int(gap) :: int(step)]
+        return cls(kept, np.full_like(kept, step))
+
+    def join(self, other: QuantileSketch, epsilon: float) -> QuantileSketch:
+        """Return the sketch of the data of both."""
+        values = np.concatenate([self.values, other.values])
+        weights = np.concatenate([self.weights, other.weights])
+        order = np.argsort(values)
+        return QuantileSketch(values[order], weights[order]).thin(epsilon)
+
+    def thin(self, epsilon: float) -> QuantileSketch:
+        """Return a sketch of at most 1 / epsilon numbers, interpolated between those here."""
+        if self.values.size * epsilon < 1:
+            return self
+        shares = epsilon + np.arange(0.0, 1.0, epsilon)
+        below = self.weights.cumsum()
+        own_shares = below / below[-1]
+        values = np.interp(shares, own_shares, self.values)
+        weights = np.diff(np.interp(shares, own_shares, below), prepend=0.0)
+        return QuantileSketch(values.astype("float32"), weights.astype("float32"))
+
+    def boundaries(self, bins: int) -> list[float]:
+        """Return the boundaries of `bins` bins that hold about equally many of the data."""
+        return [float(v) for v in self.thin(1.0 / bins).values[:-1]]
+
+
+class Discretization(Layer):
+    """The number of the bin of each value: how many boundaries are <= x.
+
+    Args:
+        bin_boundaries: ascending numbers; n of them make n + 1 bins.
+        num_bins: number of bins whose boundaries `adapt` finds, instead of boundaries.
+        epsilon: how coarse the quantiles may be, 0 < epsilon < 1.
+        output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
+        sparse: must be false; kept for Keras's sake.
+
+    Shape: int: same; else as for `CategoryEncoding`.
+
+    Example:
+        >>> Discretization([0.0, 1.0])(np.array([-1.0, 0.5, 1.0])).numpy().tolist()
+        [0, 1, 2]
+    """
+
+    example = {
+        "args": {"bin_boundaries": [1.0, 3.0]}, "shape": (2, 3), "dtype": "int32", "high": 4
+    }  # fmt: skip
+
+    def __init__(
+        self, bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01,
+        output_mode: str = "int", sparse: bool = False, dtype: Any = None, name: Any = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(dtype=dtype, name=name, **kwargs)
+        who = self._who()
+        check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))
+        refuse_sparse(who, sparse)
+        if (bin_boundaries is None) == (num_bins is None):
+            raise ValueError(f"{who}: give either bin_boundaries, or num_bins and call adapt().")
+        if num_bins is not None and num_bins < 0:
+            raise ValueError(f"{who}: num_bins is a number >= 0, got {num_bins!r}.")
+        self.num_bins, self.epsilon = num_bins, epsilon
+        self.output_mode, self.sparse = output_mode, sparse
+        self._sketch: QuantileSketch | None = None
+        self._given = bin_boundaries is not None
+        self.bin_boundaries = None if bin_boundaries is None else self._checked(bin_boundaries)
+
+    def _checked(self, boundaries: Any) -> list[float]:
+        found = [float(b) for b in np.asarray(boundaries).ravel()]
+        if any(a > b for a, b in zip(found, found[1:])):
+            raise ValueError(f"{self._who()}: bin_boundaries must ascend, got {found}.")
+        return found
+
+    def adapt(self, data: Any, steps: int | None = None) -> None:
+        """Learn the boundaries from an array, or from an iterable of batches."""
+        self.reset_state()
+        for batch in batches_of(data, steps, self._who()):
+            self.update_state(batch)
+        self.finalize_state()
+
+    def reset_state(self) -> None:
+        """Forget the data seen by `update_state`."""
+        self._sketch = None
+
+    def update_state(self, data: Any) -> None:
+        """Take a batch into the quantiles."""
+        if self._given:
+            raise ValueError(
+                f"{self._who()}: bin_boundaries were given; adapt() goes with num_bins."
+            )
+        new = QuantileSketch.of(to_numpy(data), self.epsilon)
+        self._sketch = new if self._sketch is None else self._sketch.join(new, self.epsilon)
+
+    def finalize_state(self) -> None:
+        """Turn what `update_state` saw into boundaries."""
+        if self._sketch is not None and self.num_bins is not None:
+            self.bin_boundaries = self._sketch.boundaries(self.num_bins)
+
+    def call(self, inputs: Any) -> Any:
+        """Find the bins."""
+        if self.bin_boundaries is None:
+            raise ValueError(
+                f"{self._who()}: it has no bin_boundaries yet; call adapt(data), or give them."
+            )
+        edges = np.asarray(self.bin_boundaries, "float32")
+        x = ops.cast(inputs, "float32")
+        indices = ops.cast(ops.searchsorted(edges, x, side="right"), "int32")
+        if self.output_mode == "int":
+            return indices
+        return encode(indices, edges.size + 1, self.output_mode, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "bin_boundaries": self.bin_boundaries, "num_bins": self.num_bins,
+            "epsilon": self.epsilon, "output_mode": self.output_mode, "sparse": self.sparse,
+            "name": self.name, "dtype": self.dtype,
+        }  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Discretization:
+        """Return the layer that `get_config` describes: adapted, if it was."""
+        config = dict(config)
+        learnt = config.pop("bin_boundaries", None) if config.get("num_bins") is not None else None
+        layer = cls(**config)
+        if learnt is not None:
+            layer.bin_boundaries = layer._checked(learnt)
+        return layer

@@ -1,0 +1,385 @@
+"""IndexLookup: what StringLookup and IntegerLookup share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import config, ops
+from kerasish.engine.front import HostLayer
+from kerasish.engine.operation import KerasTensor
+from kerasish.errors import UnknownNameError
+from kerasish.layers.preprocessing.encoding import (
+    check_mode,
+    encode_array,
+    encoded_shape,
+    refuse_sparse,
+)
+from kerasish.layers.preprocessing.hashing import hashed, read_salt
+from kerasish.layers.preprocessing.reading import batches_of, read_integers
+from kerasish.layers.preprocessing.vocabulary import (
+    TokenCounts,
+    TokenTable,
+    load_tokens,
+    read_lines,
+    save_tokens,
+)
+
+MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
+_OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
+
+
+class IndexLookup(HostLayer):
+    """The number of each token in a vocabulary, or the token of each number.
+
+    Numbers: the mask token, if there is one (only with output_mode "int"): 0; then those for
+    tokens outside the vocabulary; then the vocabulary. Subclasses read tokens: `_read`, `_token`.
+    """
+
+    def __init__(
+        self, max_tokens: int | None, num_oov_indices: int, mask_token: Any, oov_token: Any,
+        vocabulary: Any, idf_weights: Any, invert: bool, output_mode: str, sparse: bool,
+        pad_to_max_tokens: bool, oov_method: str, salt: Any, vocabulary_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**kwargs)
+        who = self._who()
+        if max_tokens is not None and max_tokens <= 1:
+            raise ValueError(f"{who}: max_tokens is a number > 1, got {max_tokens!r}.")
+        if num_oov_indices < 0:
+            raise ValueError(f"{who}: num_oov_indices is a number >= 0, got {num_oov_indices!r}.")
+        if pad_to_max_tokens and max_tokens is None:
+            raise ValueError(f"{who}: pad_to_max_tokens=True needs max_tokens.")
+        output_mode = _OLD_MODES.get(output_mode, output_mode)
+        check_mode(who, output_mode, MODES)
+        if invert and output_mode != "int":
+            raise ValueError(
+                f"{who}: invert=True goes with output_mode='int', not {output_mode!r}."
+            )
+        if idf_weights is not None and output_mode != "tf_idf":
+            raise ValueError(
+                f"{who}: idf_weights go with output_mode='tf_idf', not with {output_mode!r}."
+            )
+        refuse_sparse(who, sparse)
+        if oov_method not in ("floormod", "farmhash"):
+            raise UnknownNameError.of(f"{who}: oov_method", oov_method, ("floormod", "farmhash"))
+        self.max_tokens, self.num_oov_indices = max_tokens, num_oov_indices
+        self.mask_token, self.oov_token = mask_token, oov_token
+        self.output_mode, self.sparse, self.invert = output_mode, sparse, bool(invert)
+        self.pad_to_max_tokens = pad_to_max_tokens
+        self.oov_method, self.salt = oov_method, read_salt(who, salt)
+        self._counts = TokenCounts()
+        self._table: TokenTable | None = None
+        self._idf: Any = None
+        self._stored_idf: Any = None
+        self._expected_size = vocabulary_size
+        self.input_vocabulary: list[Any] | None = None
+        self.input_idf_weights: list[float] | None = None
+        if vocabulary is not None:
+            self._take_vocabulary(vocabulary, idf_weights)
+
+    def _take_vocabulary(self, vocabulary: Any, idf_weights: Any) -> None:
+        if self.output_mode == "tf_idf" and idf_weights is None:
+            raise ValueError(
+                f"{self._who()}: with output_mode='tf_idf', vocabulary= needs idf_weights= too."
+            )
+        self.set_vocabulary(vocabulary, idf_weights)
+        self.input_vocabulary = list(self._tokens())
+        if self._idf is not None:
+            self.input_idf_weights = self._idf.tolist()
+
+    # --- what subclasses say ------------------------------------------------------------------
+
+    vocabulary_dtype = "int64"
+
+    def _read(self, x: Any) -> Any:
+        """Return tokens as a NumPy array."""
+        return read_integers(x, self._who())
+
+    def _token(self, value: Any) -> Any:
+        """Return a token, however it is written, as a Python object."""
+        return int(value)
+
+    # --- the vocabulary -----------------------------------------------------------------------
+
+    @property
+    def _specials(self) -> list[Any]:
+        masks = self.mask_token is not None and self.output_mode == "int"
+        return [*([self.mask_token] if masks else []), *[self.oov_token] * self.num_oov_indices]
+
+    @property
+    def _first(self) -> int:
+        """The number of the vocabulary's first token."""
+        return len(self._specials)
+
+    @property
+    def _first_oov(self) -> int:
+        return self._first - self.num_oov_indices
+
+    def _tokens(self) -> list[Any]:
+        return [] if self._table is None else self._table.tokens
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
+        """Return the vocabulary, in the order of its numbers.
+
+        Args:
+            include_special_tokens: whether the mask token and those for unknown tokens lead.
+        """
+        return [*(self._specials if include_special_tokens else []), *self._tokens()]
+
+    def vocabulary_size(self) -> int:
+        """Return the number of numbers: of the vocabulary with its special tokens."""
+        if self._table is None and self._expected_size is not None:
+            return self._expected_size
+        return self._first + len(self._tokens())
+
+    def depth(self) -> int:
+        """Return the number of entries of a vector over the vocabulary."""
+        if self.pad_to_max_tokens and self.max_tokens is not None:
+            return self.max_tokens
+        return self.vocabulary_size()
+
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
+        """Set the vocabulary, instead of learning it.
+
+        Args:
+            vocabulary: the tokens, or the path of a text file with one a line; the special
+                tokens may lead.
+            idf_weights: of each token, with output_mode "tf_idf".
+
+        Raises:
+            ValueError: it is empty, too long, or holds a token twice or in the wrong place.
+        """
+        who = self._who()
+        if isinstance(vocabulary, (str, os.PathLike)):
+            if not os.path.exists(vocabulary):
+                raise ValueError(f"{who}: vocabulary: there is no file {os.fspath(vocabulary)!r}.")
+            vocabulary = read_lines(os.fspath(vocabulary), "utf-8")
+        tokens = [self._token(t) for t in np.asarray(vocabulary).ravel().tolist()]
+        if not tokens:
+            raise ValueError(f"{who}: a vocabulary holds at least one token, got none.")
+        specials = self._specials
+        led = bool(specials) and tokens[: len(specials)] == specials
+        tokens = tokens[len(specials) :] if led else tokens
+        self._check_tokens(tokens)
+        weights = self._checked_weights(tokens, idf_weights, led)
+        self._table, self._idf = TokenTable(tokens, self._first), weights
+        self.input_vocabulary = self.input_idf_weights = None
+
+    def _check_tokens(self, tokens: list[Any]) -> None:
+        who = self._who()
+        if len(set(tokens)) != len(tokens):
+            seen: set[Any] = set()
+            twice = [t for t in tokens if t in seen or seen.add(t)]  # type: ignore[func-returns-value]
+            raise ValueError(f"{who}: the vocabulary holds these tokens twice: {twice[:10]}.")
+        reserved = {"mask_token": self.mask_token}
+        if self.invert:
+            reserved["oov_token"] = self.oov_token
+        for name, token in reserved.items():
+            if token is not None and token in tokens:
+                raise ValueError(
+                    f"{who}: the {name} {token!r} stands in the vocabulary at place "
+                    f"{tokens.index(token)}. Leave the special tokens out, or put them first, in "
+                    f"this order: {self._specials}."
+                )
+        if self.max_tokens is not None and self._first + len(tokens) > self.max_tokens:
+            raise ValueError(
+                f"{who}: max_tokens={self.max_tokens}, but the vocabulary with its special tokens "
+                f"has {self._first + len(tokens)}."
+            )
+
+    def _checked_weights(self, tokens: Sequence[Any], idf_weights: Any, led: bool) -> Any:
+        who = self._who()
+        if self.output_mode != "tf_idf":
+            if idf_weights is not None:
+                raise ValueError(f"{who}: idf_weights go with output_mode='tf_idf'.")
+            return None
+        if idf_weights is None:
+            raise ValueError(f"{who}: with output_mode='tf_idf' a vocabulary needs idf_weights.")
+        weights = np.asarray(idf_weights, "float32")
+        if weights.ndim != 1 or weights.size not in (len(tokens), len(tokens) + self._first * led):
+            raise ValueError(
+                f"{who}: expected {len(tokens)} idf_weights, one a token, got shape "
+                f"{weights.shape}."
+            )
+        return weights[weights.size - len(tokens) :]
+
+    @property
+    def idf_weights(self) -> Any:
+        """The factor of each number's count, with output_mode "tf_idf"; None before they are set.
+
+        Unknown tokens count with the mean of the others.
+        """
+        if self._idf is None:
+            return None
+        found = np.zeros(self.depth(), "float32")
+        found[: self._first] = self._idf.mean() if self._idf.size else 0.0
+        found[self._first : self._first + self._idf.size] = self._idf
+        return found
+
+    # --- learning it --------------------------------------------------------------------------
+
+    def adapt(self, data: Any, steps: int | None = None) -> None:
+        """Learn the vocabulary: the most frequent tokens of an array or iterable of batches."""
+        self.reset_state()
+        for batch in batches_of(data, steps, self._who()):
+            self.update_state(batch)
+        self.finalize_state()
+
+    def reset_state(self) -> None:
+        """Forget the tokens counted, and a vocabulary learnt from them."""
+        if self.input_vocabulary is not None:
+            raise ValueError(
+                f"{self._who()}: the vocabulary was given; there is nothing to adapt. Make a "
+                "layer without vocabulary=."
+            )
+        self._counts, self._table, self._idf = TokenCounts(), None, None
+        self._expected_size = None
+
+    def update_state(self, data: Any) -> None:
+        """Count the tokens of a batch; a row of the last axis is a document."""
+        array = self._read(data)
+        rows = array.reshape(-1, array.shape[-1] if array.ndim > 1 else 1)
+        self.count_tokens(rows.tolist())
+
+    def count_tokens(self, documents: Any) -> None:
+        """Count the tokens of documents, lists of tokens."""
+        self._counts.add(documents, self.output_mode == "tf_idf")
+
+    def finalize_state(self) -> None:
+        """Make the vocabulary of the tokens counted."""
+        if self.input_vocabulary is not None or not self._counts.size:
+            return
+        room = None if self.max_tokens is None else self.max_tokens - self._first
+        tokens = self._counts.most_common([self.mask_token, self.oov_token], room)
+        self._table = TokenTable(tokens, self._first)
+        self._idf = self._counts.idf(tokens) if self.output_mode == "tf_idf" else None
+        self._counts = TokenCounts()
+
+    # --- looking up ---------------------------------------------------------------------------
+
+    def call(self, inputs: Any) -> Any:
+        """Look up."""
+        if self.invert:
+            return self._invert(read_integers(inputs, self._who()))
+        tokens = self._read(inputs)
+        return self.encode_numbers(self.find_numbers(tokens))
+
+    def _need_table(self) -> TokenTable:
+        if self._table is None:
+            raise RuntimeError(
+                f"{self._who()}: it has no vocabulary yet; call adapt(data), or give vocabulary=."
+            )
+        return self._table
+
+    def find_numbers(self, tokens: Any) -> Any:
+        """Return the tokens' numbers, int64; -1 for masked ones, unless they have one."""
+        numbers = self._need_table().find(tokens.ravel().tolist()).reshape(tokens.shape)
+        masked: Any = np.zeros(tokens.shape, bool)
+        if self.mask_token is not None:
+            masked = tokens == self.mask_token
+        unknown = (numbers < 0) & ~masked
+        if unknown.any():
+            numbers = numbers.copy()
+            numbers[unknown] = self._first_oov + self._oov(tokens[unknown])
+        return np.where(masked, 0 if self.output_mode == "int" else -1, numbers)
+
+    def _oov(self, tokens: Any) -> Any:
+        if self.num_oov_indices == 0:
+            shown = sorted(set(tokens.tolist()))[:10]
+            raise ValueError(
+                f"{self._who()}: tokens that are not in the vocabulary: {shown}. With "
+                "num_oov_indices=0 each must be; num_oov_indices=1 gives the others a number."
+            )
+        if self.num_oov_indices == 1:
+            return np.zeros(tokens.shape, np.int64)
+        if tokens.dtype.kind != "U" and self.oov_method == "floormod":
+            return np.mod(tokens, self.num_oov_indices)
+        return hashed(tokens, self.num_oov_indices, self.salt)
+
+    def encode_numbers(self, numbers: Any) -> Any:
+        """Return numbers as output_mode says; negative ones count nowhere."""
+        if self.output_mode != "tf_idf":
+            return ops.convert_to_tensor(
+                encode_array(numbers, self.depth(), self.output_mode, "int64")
+            )
+        counts = encode_array(numbers, self.depth(), "count", config.floatx())
+        return ops.convert_to_tensor(counts * self.idf_weights.astype(counts.dtype))
+
+    def _invert(self, numbers: Any) -> Any:
+        tokens = self._need_table().tokens
+        every = [*self._specials, *tokens, self.oov_token]
+        places = np.where((numbers >= 0) & (numbers < len(every) - 1), numbers, len(every) - 1)
+        found = np.array(every, dtype=str if self.vocabulary_dtype == "string" else np.int64)
+        taken = found[places]
+        return taken if taken.dtype.kind == "U" else ops.convert_to_tensor(taken)
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """Return a symbolic tensor of the result's shape and dtype."""
+        if self.invert:
+            return KerasTensor(inputs.shape, self.vocabulary_dtype)
+        dtype = config.floatx() if self.output_mode == "tf_idf" else "int64"
+        return KerasTensor(encoded_shape(inputs.shape, self.depth(), self._shape_mode()), dtype)
+
+    def _shape_mode(self) -> str:
+        return "count" if self.output_mode == "tf_idf" else self.output_mode
+
+    # --- files --------------------------------------------------------------------------------
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put the idf weights into the dict-like `store`."""
+        if self.output_mode == "tf_idf" and self._idf is not None:
+            store["idf_weights"] = self.idf_weights
+
+    def load_own_variables(self, store: Any) -> None:
+        """Keep the idf weights until the vocabulary is there."""
+        if "idf_weights" in store:
+            self._stored_idf = np.asarray(store["idf_weights"], "float32")
+
+    def save_assets(self, dir_path: str) -> None:
+        """Write a learnt vocabulary into a folder; one that was given is in the config."""
+        if self.input_vocabulary is None and self._table is not None:
+            save_tokens(dir_path, self.get_vocabulary())
+
+    def load_assets(self, dir_path: str) -> None:
+        """Set the vocabulary that `save_assets`, or Keras, wrote into a folder."""
+        if self.input_vocabulary is not None:
+            return
+        tokens = load_tokens(dir_path, self._token)
+        count = len(tokens) - self._first
+        if tokens[: self._first] != self._specials or count < 0:
+            count = len(tokens)
+        if count == 0:
+            return
+        weights = self._stored_idf
+        if weights is not None:
+            weights = weights[self._first : self._first + count]
+        self.set_vocabulary(tokens, weights)
+
+    @staticmethod
+    def refuse_path(config: dict[str, Any]) -> None:
+        """Raise where a config names a file: a model's file must not make us read another."""
+        if isinstance(config.get("vocabulary"), str):
+            raise ValueError(
+                f"The config of {config.get('name')!r} names the file {config['vocabulary']!r} as "
+                "its vocabulary. Files of models do not read other files: make the layer without "
+                "it and call set_vocabulary(path)."
+            )
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the layer that `get_config` describes."""
+        cls.refuse_path(config)
+        return super().from_config(config)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments; a learnt vocabulary is no part of them."""
+        found = super().get_config()
+        found.update(
+            vocabulary=self.input_vocabulary, idf_weights=self.input_idf_weights,
+            vocabulary_size=self.vocabulary_size(), oov_method=self.oov_method,
+        )  # fmt: skip
+        return found

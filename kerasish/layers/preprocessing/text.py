@@ -1,0 +1,289 @@
+"""TextVectorization: from texts to the numbers of their words, or to vectors of counts."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import config
+from kerasish.engine.front import HostLayer
+from kerasish.engine.operation import KerasTensor
+from kerasish.errors import UnknownNameError
+from kerasish.layers.preprocessing.encoding import check_mode, encoded_shape
+from kerasish.layers.preprocessing.lookups import StringLookup
+from kerasish.layers.preprocessing.reading import batches_of, read_strings
+from kerasish.registry import deserialize_keras_object
+
+# ASCII alone, as in Keras: other letters keep their case, other signs stay.
+_LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
+_NO_SIGNS = {ord(c): None for c in string.punctuation}
+_TABLES: dict[str, dict[int, Any]] = {
+    "lower_and_strip_punctuation": {**_LOWER, **_NO_SIGNS},
+    "lower": {**_LOWER},
+    "strip_punctuation": {**_NO_SIGNS},
+}
+_SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "whitespace": re.compile(r"[^ \t\n\v\f\r]+").findall,
+    "character": list,
+}
+_MODES = ("int", "multi_hot", "count", "tf_idf")
+
+
+class TextVectorization(HostLayer):
+    """Texts as the numbers of their tokens, or as vectors over the vocabulary.
+
+    Each text is standardised, split into tokens, these joined into n-grams, and looked up. Number
+    0 pads, 1 stands for unknown tokens.
+
+    Args:
+        max_tokens: most numbers, the special ones included, > 1; None: any.
+        standardize: "lower_and_strip_punctuation", "lower", "strip_punctuation" (ASCII letters
+            and signs), None, or a function from a NumPy array of strings to another.
+        split: "whitespace", "character", None (each text is a token), or a function from a NumPy
+            array of n texts to n lists of tokens.
+        ngrams: n: all up to n tokens; a tuple: those lengths; None: single tokens.
+        output_mode: "int", "multi_hot", "count" or "tf_idf" (see `StringLookup`).
+        output_sequence_length: tokens of each result of "int", cut or padded; None: as many as
+            the longest text of the batch has.
+        pad_to_max_tokens, vocabulary, idf_weights: as for `StringLookup`.
+        sparse, ragged: must be false; kept for Keras's sake.
+        encoding: of bytes.
+
+    Shape: (batch,) or (batch, 1) -> int: (batch, tokens); else (batch, vocabulary).
+
+    Example:
+        >>> layer = TextVectorization(vocabulary=["so", "far"], output_sequence_length=4)
+        >>> layer(["So far, so good!"]).numpy().tolist()
+        [[2, 3, 2, 1]]
+    """
+
+    _input_dtype = "string"
+
+    def __init__(
+        self, max_tokens: int | None = None,
+        standardize: Any = "lower_and_strip_punctuation", split: Any = "whitespace",
+        ngrams: Any = None, output_mode: str = "int", output_sequence_length: int | None = None,
+        pad_to_max_tokens: bool = False, vocabulary: Any = None, idf_weights: Any = None,
+        sparse: bool = False, ragged: bool = False, encoding: str = "utf-8", name: Any = None,
+        vocabulary_size: int | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(name=name, **kwargs)
+        who = self._who()
+        for what, value, known in (
+            ("standardize", standardize, _TABLES),
+            ("split", split, _SPLITS),
+        ):
+            if isinstance(value, str) and value not in known:
+                raise UnknownNameError.of(f"{who}: {what}", value, list(known))
+            if value is not None and not isinstance(value, str) and not callable(value):
+                raise ValueError(f"{who}: {what} is a name, None or a function, got {value!r}.")
+        self._lengths = _lengths_of(ngrams, who)
+        check_mode(
+            who, {"binary": "multi_hot", "tf-idf": "tf_idf"}.get(output_mode, output_mode), _MODES
+        )
+        if output_sequence_length is not None and output_mode != "int":
+            raise ValueError(
+                f"{who}: output_sequence_length goes with output_mode='int', not {output_mode!r}."
+            )
+        if output_sequence_length is not None and output_sequence_length < 1:
+            raise ValueError(
+                f"{who}: output_sequence_length is a number >= 1, got {output_sequence_length!r}."
+            )
+        if ragged:
+            raise ValueError(
+                f"{who}: ragged=True is not supported; give output_sequence_length, or let the "
+                "results be padded with 0 to the longest of the batch."
+            )
+        self.standardize, self.split, self.ngrams = standardize, split, ngrams
+        self.output_sequence_length, self.ragged = output_sequence_length, ragged
+        self.encoding = encoding
+        self._lookup_layer = StringLookup(
+            max_tokens, mask_token="", vocabulary=vocabulary, idf_weights=idf_weights,
+            output_mode=output_mode, pad_to_max_tokens=pad_to_max_tokens, sparse=sparse,
+            encoding=encoding, vocabulary_size=vocabulary_size,
+        )  # fmt: skip
+        self.output_mode = self._lookup_layer.output_mode
+
+    # --- the vocabulary -----------------------------------------------------------------------
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
+        """Return the vocabulary, in the order of its numbers.
+
+        Args:
+            include_special_tokens: whether padding ("") and unknown tokens ("[UNK]") lead.
+        """
+        return self._lookup_layer.get_vocabulary(include_special_tokens)
+
+    def vocabulary_size(self) -> int:
+        """Return the number of numbers: of the vocabulary with its special tokens."""
+        return self._lookup_layer.vocabulary_size()
+
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
+        """Set the vocabulary, instead of learning it; see `StringLookup.set_vocabulary`."""
+        self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
+
+    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
+        """Learn the vocabulary: the most frequent tokens of an array or iterable of batches.
+
+        Args:
+            data: texts, or batches of them.
+            batch_size: accepted; the result does not depend on it.
+            steps: batches to take at most; None: all.
+        """
+        self.reset_state()
+        for batch in batches_of(data, steps, self._who()):
+            self.update_state(batch)
+        self.finalize_state()
+
+    def reset_state(self) -> None:
+        """Forget the tokens counted, and a vocabulary learnt from them."""
+        self._lookup_layer.reset_state()
+
+    def update_state(self, data: Any) -> None:
+        """Count the tokens of a batch of texts."""
+        texts = read_strings(data, self._who(), self.encoding)
+        self._lookup_layer.count_tokens(self._tokens(texts))
+
+    def finalize_state(self) -> None:
+        """Make the vocabulary of the tokens counted."""
+        self._lookup_layer.finalize_state()
+
+    # --- vectorising --------------------------------------------------------------------------
+
+    def call(self, inputs: Any) -> Any:
+        """Vectorise."""
+        texts = read_strings(inputs, self._who(), self.encoding)
+        rows = self._tokens(texts)
+        lookup = self._lookup_layer
+        if self.split is None and not self._lengths:
+            flat = [row[0] for row in rows]
+            return lookup(np.array(flat, dtype=str).reshape(texts.shape))
+        length = max(map(len, rows), default=0)
+        if self.output_sequence_length is not None:
+            length = self.output_sequence_length
+        numbers = self._padded(rows, length)
+        return lookup.encode_numbers(numbers if texts.ndim else numbers[0])
+
+    def _padded(self, rows: Sequence[list[str]], length: int) -> Any:
+        """Return the tokens' numbers, a row a text, cut or padded with what counts nowhere."""
+        rows = [row[:length] for row in rows]
+        flat = [token for row in rows for token in row]
+        found = np.full((len(rows), length), 0 if self.output_mode == "int" else -1, np.int64)
+        sizes = np.array([len(row) for row in rows], np.int64)
+        places = np.arange(length)[None, :] < sizes[:, None]
+        found[places] = self._lookup_layer.find_numbers(np.array(flat, dtype=str))
+        return found
+
+    def _tokens(self, texts: Any) -> list[list[str]]:
+        """Return the tokens of each text."""
+        texts = self._standardized(texts)
+        if self.split is None:
+            rows = [[t] for t in texts.ravel().tolist()]
+        else:
+            if texts.ndim > 1 and texts.shape[-1] != 1 or texts.ndim > 2:
+                raise ValueError(
+                    f"{self._who()}: texts to be split have the shape (batch,) or (batch, 1), got "
+                    f"{texts.shape}."
+                )
+            rows = self._split_all(texts.reshape(-1))
+        if self._lengths:
+            return [_join(row, self._lengths) for row in rows]
+        return rows
+
+    def _standardized(self, texts: Any) -> Any:
+        if self.standardize is None:
+            return texts
+        if callable(self.standardize):
+            found = read_strings(self.standardize(texts), self._who(), self.encoding)
+            if found.shape != texts.shape:
+                raise ValueError(
+                    f"{self._who()}: standardize= must keep the shape {texts.shape}, gave "
+                    f"{found.shape}."
+                )
+            return found
+        table = _TABLES[self.standardize]
+        flat = [t.translate(table) for t in texts.ravel().tolist()]
+        return np.array(flat, dtype=str).reshape(texts.shape)
+
+    def _split_all(self, texts: Any) -> list[list[str]]:
+        if not callable(self.split):
+            return list(map(_SPLITS[self.split], texts.tolist()))
+        found = self.split(texts)
+        rows = found.to_list() if hasattr(found, "to_list") else list(found)
+        if len(rows) != len(texts) or any(isinstance(row, (str, bytes)) for row in rows):
+            raise ValueError(
+                f"{self._who()}: split= must give a list of tokens for each of {len(texts)} texts, "
+                f"gave {rows[:3]!r} ({len(rows)})."
+            )
+        return [read_strings(list(row), self._who(), self.encoding).tolist() for row in rows]
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """Return a symbolic tensor of the result's shape and dtype."""
+        lookup = self._lookup_layer
+        if self.split is None and not self._lengths:
+            return lookup.compute_output_spec(inputs)
+        batch = inputs.shape[:1]
+        tokens = KerasTensor((*batch, self.output_sequence_length), "string")
+        if self.output_mode == "int":
+            return KerasTensor(tokens.shape, "int64")
+        dtype = config.floatx() if self.output_mode == "tf_idf" else "int64"
+        return KerasTensor(encoded_shape(tokens.shape, lookup.depth(), "count"), dtype)
+
+    # --- files --------------------------------------------------------------------------------
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put the idf weights into the dict-like `store`."""
+        self._lookup_layer.save_own_variables(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Keep the idf weights until the vocabulary is there."""
+        self._lookup_layer.load_own_variables(store)
+
+    def save_assets(self, dir_path: str) -> None:
+        """Write a learnt vocabulary into a folder."""
+        self._lookup_layer.save_assets(dir_path)
+
+    def load_assets(self, dir_path: str) -> None:
+        """Set the vocabulary that `save_assets`, or Keras, wrote into a folder."""
+        self._lookup_layer.load_assets(dir_path)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments; a learnt vocabulary is no part of them."""
+        found = super().get_config()
+        lookup = self._lookup_layer.get_config()
+        for name in (
+            "max_tokens", "pad_to_max_tokens", "sparse", "vocabulary", "idf_weights",
+            "vocabulary_size",
+        ):  # fmt: skip
+            found[name] = lookup[name]
+        return found
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TextVectorization:
+        """Return the layer that `get_config` describes."""
+        config = dict(config)
+        for name in ("standardize", "split"):
+            if isinstance(config.get(name), dict):
+                config[name] = deserialize_keras_object(config[name])
+        StringLookup.refuse_path(config)
+        return super().from_config(config)  # type: ignore[no-any-return]
+
+
+def _lengths_of(ngrams: Any, who: str) -> tuple[int, ...]:
+    """Return the lengths of n-grams to make, () for none."""
+    if ngrams is None:
+        return ()
+    if isinstance(ngrams, int) and not isinstance(ngrams, bool) and ngrams > 0:
+        return tuple(range(1, ngrams + 1))
+    if isinstance(ngrams, (tuple, list)) and all(isinstance(n, int) and n > 0 for n in ngrams):
+        return tuple(ngrams)
+    raise ValueError(f"{who}: ngrams is None, a number >= 1 or a tuple of them, got {ngrams!r}.")
+
+
+def _join(tokens: list[str], lengths: Sequence[int]) -> list[str]:
+    """Return the n-grams of all `lengths`, those of one length together."""
+    return [" ".join(tokens[i : i + n]) for n in lengths for i in range(len(tokens) - n + 1)]

@@ -1,0 +1,102 @@
+"""Vocabularies: counted in data, read from files, and looked up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+_TEXT, _EXACT = "vocabulary.txt", "vocabulary.json"
+
+
+class TokenCounts:
+    """How often tokens occur in documents, and in how many of these."""
+
+    def __init__(self) -> None:
+        self.tokens: Counter[Any] = Counter()
+        self.documents: Counter[Any] = Counter()
+        self.size = 0
+
+    def add(self, documents: Iterable[Sequence[Any]], in_documents: bool) -> None:
+        """Count the tokens of some documents.
+
+        Args:
+            documents: lists of tokens.
+            in_documents: whether to count the documents of each token, too.
+        """
+        for tokens in documents:
+            self.tokens.update(tokens)
+            self.size += 1
+            if in_documents:
+                self.documents.update(set(tokens))
+
+    def most_common(self, leave_out: Iterable[Any], most: int | None) -> list[Any]:
+        """Return the tokens by falling frequency, equally frequent ones from last to first."""
+        found = [t for t in self.tokens if t not in set(leave_out)]
+        found.sort(key=lambda t: (self.tokens[t], t), reverse=True)
+        return found if most is None else found[: max(most, 0)]
+
+    def idf(self, tokens: Sequence[Any]) -> Any:
+        """Return log(1 + documents / (1 + documents with the token)) of each, float32.
+
+        Source: Sparck Jones, A statistical interpretation of term specificity (1972), smoothed.
+        """
+        having = np.array([self.documents[t] for t in tokens], "float64")
+        return np.log1p(self.size / (1.0 + having)).astype("float32")
+
+
+class TokenTable:
+    """From tokens to their numbers and back.
+
+    Args:
+        tokens: the tokens in the order of their numbers.
+        first: the number of the first one.
+    """
+
+    def __init__(self, tokens: Sequence[Any], first: int) -> None:
+        self.tokens, self.first = list(tokens), first
+        self._numbers = {t: i for i, t in enumerate(self.tokens, first)}
+
+    def find(self, flat: Sequence[Any]) -> Any:
+        """Return the numbers of tokens, int64, -1 where there is none."""
+        get = self._numbers.get
+        return np.fromiter((get(t, -1) for t in flat), np.int64, len(flat))
+
+
+def read_lines(path: str, encoding: str) -> list[str]:
+    """Return the lines of a text file, one token each."""
+    with open(path, encoding=encoding, newline="") as file:
+        text = file.read()
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines and not lines[-1] and len(lines) > 1 else lines
+
+
+def save_tokens(folder: str, tokens: Sequence[Any]) -> None:
+    """Write tokens into a folder, one a line, as Keras reads them.
+
+    Tokens that hold a line's end go into a second file, too, which only kerasish reads.
+    """
+    words = [str(t) for t in tokens]
+    with open(os.path.join(folder, _TEXT), "w", encoding="utf-8", newline="") as file:
+        file.write("\n".join(words))
+    if any("\n" in w for w in words):
+        with open(os.path.join(folder, _EXACT), "w", encoding="utf-8") as file:
+            json.dump(words, file)
+
+
+def load_tokens(folder: str, kind: Callable[[str], Any]) -> list[Any]:
+    """Return the tokens that `save_tokens`, or Keras, wrote into a folder."""
+    exact = os.path.join(folder, _EXACT)
+    if os.path.exists(exact):
+        with open(exact, encoding="utf-8") as file:
+            found = json.load(file)
+        if not isinstance(found, list) or not all(isinstance(w, str) for w in found):
+            raise ValueError(f"{exact}: expected a list of strings.")
+    else:
+        with open(os.path.join(folder, _TEXT), encoding="utf-8", newline="") as file:
+            found = file.read().split("\n")
+    return [kind(w) for w in found]

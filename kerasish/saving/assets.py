@@ -1,0 +1,70 @@
+"""Assets: files that layers keep beside their weights, such as vocabularies.
+
+A layer has them if it defines `save_assets(folder)` and `load_assets(folder)`; in an archive they
+lie in `assets/`, each layer's at the layer's path.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from kerasish.saving.paths import places
+
+FOLDER = "assets"
+
+
+class _Members(Protocol):
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+    def where(self, name: str) -> str: ...
+
+
+@contextmanager
+def written_assets(model: Any) -> Iterator[list[tuple[str, str]]]:
+    """Let the parts of `model` write their assets; yield (name in the archive, file) pairs."""
+    with tempfile.TemporaryDirectory() as root:
+        for place in places(model):
+            if hasattr(place.owner, "save_assets"):
+                folder = os.path.join(root, FOLDER, *place.path.split("/"))
+                os.makedirs(folder, exist_ok=True)
+                place.owner.save_assets(folder)
+        found = [
+            os.path.join(where, name) for where, _, names in os.walk(root) for name in sorted(names)
+        ]
+        yield [(os.path.relpath(path, root).replace(os.sep, "/"), path) for path in found]
+
+
+def load_assets(model: Any, archive: _Members) -> None:
+    """Let the parts of `model` read their assets from an archive.
+
+    Raises:
+        ValueError: a part cannot read what is there.
+    """
+    names = [n for n in archive.names() if n.startswith(f"{FOLDER}/") and not n.endswith("/")]
+    if not names:
+        return
+    with tempfile.TemporaryDirectory() as root:
+        for name in names:
+            path = os.path.join(root, *name.split("/"))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(archive.read(name))
+        for place in places(model):
+            folder = os.path.join(root, FOLDER, *place.path.split("/"))
+            if hasattr(place.owner, "load_assets") and os.path.isdir(folder):
+                _load(place, folder, archive.where(f"{FOLDER}/{place.path}"))
+
+
+def _load(place: Any, folder: str, where: str) -> None:
+    try:
+        place.owner.load_assets(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{where}: {type(place.owner).__name__} could not load its assets: {error}"
+        ) from error
