@@ -97,9 +97,9 @@ def fit(
         rows = validation_batch_size or (batch_size if data.in_memory else None)
         validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
         model._prepare("test", *validation.peek())
+    look(model, data, initial_epoch, (validation, validation_split) if split else None)
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
-    look(model, data, initial_epoch, (validation, validation_split) if split else None)
         calls = CallbackList(
             callbacks, add_history=True, add_progbar=_verbosity(verbose) != 0, model=model,
             verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
@@ -122,10 +122,10 @@ def fit(
             if found is None:
                 break
             logs, batch = found, 0
-            if validation is not None and _validates(epoch, validation_freq):
-                found = _run_test(model, validation, calls, epoch)
             if epoch == first:
                 mistakes.check_loss_value(model, logs, _arrays_of(data))
+            if validation is not None and _validates(epoch, validation_freq):
+                found = _run_test(model, validation, calls, epoch)
                 logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
             calls.on_epoch_end(epoch, logs)
             if keeper is not None:
@@ -148,8 +148,6 @@ def fit(
     return calls.history or getattr(model, "history", None)
 
 
-def _validation(given: Any, rows: Any, steps: Any) -> Any:
-    x, y, weights = given, None, None
 def look(model: Any, data: Any, epoch: int, split: Any = None) -> None:
     """Look for what is hardly meant in a training's data, all of it or its first batch.
 
@@ -176,6 +174,8 @@ def _arrays_of(data: Any) -> dict[str, Any]:
     return dict(zip(("x", "y", "sample_weight"), data.pack(data.arrays)))
 
 
+def _validation(given: Any, rows: Any, steps: Any) -> Any:
+    x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
     return make_data(
