@@ -11,12 +11,16 @@ class AdviceWarning(UserWarning):
     """A likely mistake in how a model is trained; training goes on."""
 
 
-def advise(model: Any, text: str) -> None:
-    """Warn of a likely mistake, once for each model, at the user's own line."""
+def advise(model: Any, text: str, topic: str = "") -> None:
+    """Warn of a likely mistake, once for each model, at the user's own line.
+
+    Args:
+        topic: of several lines on one topic only the first is said.
+    """
     said = model.__dict__.setdefault("_advised", set())
-    if text in said:
+    if (topic or text) in said:
         return
-    said.add(text)
+    said.add(topic or text)
     warnings.warn(f"{model._who()}: {text}", AdviceWarning, stacklevel=_levels_to_user())
 
 

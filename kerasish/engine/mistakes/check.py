@@ -47,7 +47,7 @@ def _check_weights(model: Any, sample_weight: Any) -> None:
             continue
         if not all_finite(some_rows(weights)):
             text = f"sample_weight holds {first_odd(some_rows(weights))}: the loss will be NaN."
-            advise(model, f"{text} Give each row a number.")
+            advise(model, f"{text} Give each row a number.", "finite")
         elif not weights.any():
             advise(model, "sample_weight is 0 for every row, so training changes nothing.")
 
@@ -69,5 +69,6 @@ def check_loss_value(model: Any, logs: dict[str, Any], parts: dict[str, Any]) ->
                     model,
                     f"the loss is {loss} because {name} holds {first_odd(array)}. Drop such rows, "
                     "or fill them in.",
+                    "finite",
                 )
                 return

@@ -74,6 +74,7 @@ def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> 
             model,
             f"{name} holds {first_odd(values)}, which {layer._who()} turns into NaN everywhere. "
             "Drop such rows, or fill them in (np.nan_to_num).",
+            "finite",
         )
         return
     few = some_rows(array, FEW)

@@ -38,6 +38,7 @@ def check_labels(model: Any, match: Match, layer: str, activation: str) -> None:
             model,
             f"{match.y} holds {first_odd(values)}: the loss will be NaN. Drop such rows, or fill "
             "them in.",
+            "finite",
         )
         return
     if match.kind in SPARSE:
