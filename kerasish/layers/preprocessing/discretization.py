@@ -30,7 +30,7 @@ class QuantileSketch:
         ordered = np.sort(np.asarray(data, "float32"), axis=None)
         gap = ordered.size * epsilon
         step = max(gap, 1.0)
-        kept = ordered[int(gap) :: int(step)]
+        kept = ordered[int(max(gap - 1.0, 0.0)) :: int(step)]
         return cls(kept, np.full_like(kept, step))
 
     def join(self, other: QuantileSketch, epsilon: float) -> QuantileSketch:
@@ -120,7 +120,13 @@ class Discretization(Layer):
                 f"{self._who()}: bin_boundaries were given; adapt() goes with num_bins."
             )
         new = QuantileSketch.of(to_numpy(data), self.epsilon)
-        self._sketch = new if self._sketch is None else self._sketch.join(new, self.epsilon)
+        # As in Keras, whose numbers these are, the first batch is thinned, too.
+        seen = (
+            QuantileSketch(new.values[:0], new.weights[:0])
+            if self._sketch is None
+            else self._sketch
+        )
+        self._sketch = new.join(seen, self.epsilon)
 
     def finalize_state(self) -> None:
         """Turn what `update_state` saw into boundaries."""

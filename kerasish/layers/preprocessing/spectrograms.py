@@ -19,7 +19,8 @@ class STFTSpectrogram(Layer):
     """Short-time Fourier transforms of windowed frames, by convolutions that may be trained.
 
     Args:
-        mode: "log" or "magnitude" of |X|, "psd" |X| ** 2, "real", "imag", "angle" of X, or "stft":
+        mode: "log" or "magnitude" of |X|, "psd" |X| ** 2 of
+            the frequency and its negative one, "real", "imag", "angle" of X, or "stft":
             real parts, then imaginary ones.
         frame_length: samples a frame.
         frame_step: samples from one frame to the next, <= frame_length; None: half a frame.
@@ -154,12 +155,20 @@ class STFTSpectrogram(Layer):
             return ops.arctan2(imag, real)
         power = ops.add(ops.square(real), ops.square(imag))
         if self.mode == "psd":
-            return power
+            return ops.multiply(power, self._sides())
         # The root has no slope at 0.
         magnitude = ops.sqrt(ops.maximum(power, config.epsilon()))
         return (
             ops.log(ops.maximum(magnitude, config.epsilon())) if self.mode == "log" else magnitude
         )
+
+    def _sides(self) -> Any:
+        """Return how many frequencies each bin stands for: itself and its negative one."""
+        sides = np.full(self._size // 2 + 1, 2.0, "float32")
+        sides[0] = 1.0
+        if self._size % 2 == 0:
+            sides[-1] = 1.0
+        return ops.cast(sides, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
