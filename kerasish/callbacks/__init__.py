@@ -1,5 +1,6 @@
 """What happens around training: stopping, saving, rates, progress, records. Handed the model."""
 
+from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
 from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
 from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
 from kerasish.callbacks.callback import Callback as Callback
@@ -16,3 +17,6 @@ from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
 from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
 from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
 from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
+from kerasish.left_out import explain
+
+__getattr__ = explain(__name__)

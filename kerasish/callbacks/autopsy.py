@@ -1,0 +1,412 @@
+"""NaNAutopsy: finds where the first NaN or Inf of a training came from."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish import random, tree
+from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.message import say
+from kerasish.callbacks.op_watch import Birth, find_birth
+from kerasish.callbacks.values import plain
+
+_SHARE = 0.02  # of the training's time that keeping states may take
+_SECONDS_BETWEEN_LOOKS = 0.05
+_BYTES_OF_BATCHES = 64 << 20  # batches kept for a replay, before a new state is kept instead
+
+
+class Finding(NamedTuple):
+    """What an autopsy found.
+
+    Attributes:
+        birth: where the first value that is not finite was born, op by op; None where the step
+            did not repeat it.
+        epoch, batch: of the step, from 0.
+        step: the optimizer's updates before it.
+        data_rows: the rows of the data, where they are known, that `birth.rows` are in the batch.
+        file: the replay file.
+    """
+
+    birth: Birth | None
+    epoch: int
+    batch: int
+    step: int
+    data_rows: tuple[int, ...]
+    file: str
+
+    def __str__(self) -> str:
+        where = f"epoch {self.epoch + 1}, batch {self.batch} (update {self.step})"
+        return f"{where}: {_told(self.birth, self.data_rows)}"
+
+
+def _told(birth: Birth | None, data_rows: tuple[int, ...]) -> str:
+    if birth is None:
+        return "loss or weights turned NaN or Inf, but op by op the step did not repeat it"
+    at = f" in {birth.layer!r}" if birth.layer else ""
+    line = f" at {birth.source}" if birth.source else ""
+    if birth.direction == "data":
+        text = f"the first {birth.kind} is in the data, {birth.layer}"
+    elif birth.direction == "weights":
+        text = f"the weight {birth.layer!r} held {birth.kind} before the step"
+    elif birth.direction == "backward":
+        text = f"the first {birth.kind} is in the gradient of {birth.op}{at}{line}"
+    else:
+        text = f"the first {birth.kind} comes from {birth.op}{at}{line} ({birth.direction})"
+    text += f"; {birth.bad} of {math.prod(birth.shape)} values"
+    if birth.rows:
+        text += f", rows {_short(birth.rows)} of the batch"
+    if data_rows:
+        text += f" (rows {_short(data_rows)} of the data)"
+    return text
+
+
+def _short(rows: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, rows[:8]))
+    return f"[{shown}, ... {len(rows)} in all]" if len(rows) > 8 else f"[{shown}]"
+
+
+class NaNAutopsy(Callback):
+    """Ends training at the first NaN or Inf, and says which layer, op and rows it came from.
+
+    While all is well it looks at the running loss a few times a second and keeps a recent state of
+    all variables, for at most 2 % of the time. When the loss (or, at the end, a weight) is no
+    longer finite, it goes back to that state, finds the step, runs it op by op, prints what it
+    found and writes a file with which `NaNAutopsy.replay` repeats the step. The model is left as it
+    was before that step.
+
+    Args:
+        filepath: the replay file (.npz): variables, batch and findings.
+        raise_error: whether to raise a RuntimeError instead of stopping.
+
+    Attributes:
+        finding: the Finding, None as long as all is well.
+
+    Example:
+        >>> import kerasish as keras
+        >>> import tempfile, os
+        >>> dense = keras.layers.Dense(1, keras.ops.log, kernel_initializer="zeros", name="last")
+        >>> model = keras.Sequential([keras.Input((1,)), dense])
+        >>> model.compile("sgd", "mse")
+        >>> autopsy = NaNAutopsy(os.path.join(tempfile.mkdtemp(), "autopsy.npz"))
+        >>> data = np.ones((2, 1), "float32")
+        >>> history = model.fit(data, data, verbose=0, callbacks=[autopsy])
+        Epoch 1, batch 0 (update 0): the first Inf comes from log in 'last' (forward); 2 of 2
+        values, rows [0, 1] of the batch. Replay: ...
+        >>> autopsy.finding.birth.op
+        'log'
+    """
+
+    every_batch = False
+
+    def __init__(
+        self, filepath: str | os.PathLike[str] = "nan_autopsy.npz", raise_error: bool = False
+    ) -> None:
+        super().__init__()
+        self.filepath, self.raise_error = os.fspath(filepath), raise_error
+        self.finding: Finding | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._epoch = 0
+        self._since = time.perf_counter()
+        self._spent = self._last_cost = self._looked = 0.0
+        self._state: dict[str, Any] | None = None  # type: ignore[assignment]
+        self._batches: list[_Batches] = []
+        self._kept_bytes = 0
+
+    # --- hooks ------------------------------------------------------------------------------------
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self._forget()
+        self.finding = None
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._epoch = epoch
+        self._put_in()
+        if self._state is None or self._may_keep():
+            self._keep()
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.finding is None and not _finite_losses(logs or {}):
+            self._autopsy()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.finding is None and not _finite_weights(self.model):
+            self._autopsy()
+        self._release()
+
+    def _release(self) -> None:
+        if self.model is not None:
+            steps = self.model._compiled_functions
+            for key, run in list(steps.items()):
+                if isinstance(run, _WatchedStep):
+                    steps[key] = run.inner
+        self._state, self._batches = None, []
+
+    def _put_in(self) -> None:
+        """Stand between the loop and the training step: so the batches are known, at no cost."""
+        run = self.model._function("train")
+        if not isinstance(run, _WatchedStep):
+            steps = self.model._compiled_functions
+            key = next(k for k, v in steps.items() if v is run)
+            steps[key] = _WatchedStep(run, self)
+
+    def get_state(self) -> dict[str, Any]:
+        return {}
+
+    # --- while all is well ------------------------------------------------------------------------
+
+    def _may_keep(self) -> bool:
+        elapsed = time.perf_counter() - self._since
+        return self._spent + self._last_cost <= _SHARE * elapsed
+
+    def _keep(self) -> None:
+        start = time.perf_counter()
+        self._state = _take_state(self.model)
+        self._batches, self._kept_bytes = [], 0
+        self._last_cost = time.perf_counter() - start
+        self._spent += self._last_cost
+
+    def _after(self, done: _Batches, own_logs: Any) -> None:
+        """Note what was done; look at the loss now and then."""
+        if self.finding is not None:
+            return
+        self._batches.append(done)
+        self._kept_bytes += done.size
+        full = self._kept_bytes > _BYTES_OF_BATCHES
+        now = time.perf_counter()
+        if now - self._looked < _SECONDS_BETWEEN_LOOKS and not full:
+            return
+        self._looked = now
+        if not _finite_loss(self.model, own_logs):
+            self._autopsy()
+        elif full or self._may_keep():
+            self._keep()
+
+    # --- when it is not ---------------------------------------------------------------------------
+
+    def _autopsy(self) -> None:
+        model, step = self.model, self.model._function("train")
+        run = step.inner if isinstance(step, _WatchedStep) else step
+        batches = [(*one, many.epoch) for many in self._batches for one in many]
+        if not batches or self._state is None:
+            return
+        place = self._find_step(run, batches)
+        _give_state(model, self._state)
+        for batch, *_ in batches[:place]:
+            run(*batch)
+        batch, number, rows, epoch = batches[place]
+        birth = find_birth(model, model._step_function("train"), batch)
+        data_rows = () if birth is None or rows is None else tuple(int(rows[r]) for r in birth.rows)
+        updates = int(np.asarray(model.optimizer.iterations))
+        self.finding = Finding(birth, epoch, number, updates, data_rows, self.filepath)
+        _write(self.filepath, model, batch, self.finding)
+        model.stop_training = True
+        text = f"{self.finding}. Replay: {self.filepath}"
+        if self.raise_error:
+            raise RuntimeError(text)
+        say(text[0].upper() + text[1:])
+
+    def _find_step(self, run: Any, batches: list[Any]) -> int:
+        """Return which of the steps since the kept state is the first to end in NaN or Inf."""
+        _give_state(self.model, self._state or {})
+        for i, (batch, *_) in enumerate(batches):
+            logs = run(*batch)
+            if not (_finite_loss(self.model, logs) and _finite_weights(self.model)):
+                return i
+        return len(batches) - 1
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def replay(model: Any, filepath: str | os.PathLike[str]) -> Birth | None:
+        """Put a replay file's state into `model` and run its step again, op by op.
+
+        Args:
+            model: built and compiled as the one that trained.
+
+        Returns:
+            Where the first value that is not finite is born; None if there is none (any more:
+            after a change to the code, say).
+        """
+        with np.load(filepath, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        head = json.loads(str(arrays["head"]))
+        batch = tuple(_filled(part, arrays) for part in head["batch"])
+        model._prepare("train", *batch)
+        variables = _variables(model)
+        shapes = [[list(v.shape), v.dtype] for v in variables]
+        if shapes != head["variables"]:
+            raise ValueError(
+                f"NaNAutopsy.replay: {os.fspath(filepath)!r} is of a model with "
+                f"{len(head['variables'])} variables of other shapes than this one's {len(shapes)}"
+            )
+        for i, v in enumerate(variables):
+            v.assign(arrays[f"variable/{i}"])
+        return find_birth(model, model._step_function("train"), batch)
+
+
+class _Batches:
+    """Batches that the training step was given, in order."""
+
+    def __init__(self, epoch: int, first: int, items: Any, count: int, size: int) -> None:
+        self.epoch, self.first, self.items, self.count = epoch, first, items, count
+        self.size = size  # bytes held only for the autopsy's sake
+
+    def __iter__(self) -> Any:
+        for i in range(self.count):
+            batch, rows = self.items(i)
+            yield batch, self.first + i, rows
+
+
+class _WatchedStep:
+    """A compiled training step that tells the autopsy what it was given."""
+
+    def __init__(self, inner: Any, autopsy: NaNAutopsy) -> None:
+        self.inner, self._autopsy = inner, autopsy
+        self._epoch, self._count = -1, 0
+        self._last: Any = None
+
+    def _next(self, count: int) -> int:
+        """Return the number of the next batch of the epoch."""
+        if self._epoch != self._autopsy._epoch:
+            self._epoch, self._count = self._autopsy._epoch, 0
+        first = self._count
+        self._count += count
+        return first
+
+    def __call__(self, x: Any, y: Any, w: Any) -> Any:
+        batch = self._held((x, y, w))
+        logs = self.inner(x, y, w)
+        size = sum(getattr(a, "nbytes", 0) for a in tree.flatten(batch))
+        first = self._next(1)
+        self._autopsy._after(_Batches(self._epoch, first, lambda i: (batch, None), 1, size), logs)
+        return logs
+
+    def _held(self, batch: Any) -> Any:
+        """Return the batch as it is; copied, if its makers use the last one's memory again."""
+        start = next((a.ctypes.data for a in tree.flatten(batch) if isinstance(a, np.ndarray)), 0)
+        again, self._last = self._last == start, start
+        return tree.map_structure(_copied, batch) if again else batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner":  # not there yet: while being unpickled or copied
+            raise AttributeError(name)
+        found = getattr(self.inner, name)
+        return self._over_rows if name == "over_rows" else found
+
+    def _over_rows(self, arrays: Any, pack: Any, order: Any, batch_size: int) -> Any:
+        steps = self.inner.over_rows(arrays, pack, order, batch_size)
+        if steps is None:
+            return None
+
+        def item(i: int) -> Any:
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            return pack([a[rows] for a in arrays]), rows
+
+        return _WatchedRows(steps, self, self._autopsy, item)
+
+
+class _WatchedRows:
+    """Steps over the rows of an epoch that tell the autopsy how far they have come."""
+
+    def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy, item: Any) -> None:
+        self.inner, self._step, self._autopsy, self._item = inner, step, autopsy, item
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        before = self.inner.done
+        found = self.inner.run(*args, **kwargs)
+        count = self.inner.done - before
+        first = self._step._next(count)
+        epoch, item = self._step._epoch, self._item
+        done = _Batches(epoch, first, lambda i: item(before + i), count, 0)
+        self._autopsy._after(done, None)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def _copied(x: Any) -> Any:
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+# --- states and files -----------------------------------------------------------------------------
+
+
+def _variables(model: Any) -> list[Any]:
+    """Return all variables that a training step may read or change, each once."""
+    metrics = [v for m in model.metrics for v in m.variables]
+    every = [*model.variables, *metrics, *model.optimizer.variables]
+    return list({id(v): v for v in every}.values())
+
+
+def _take_state(model: Any) -> dict[str, Any]:
+    values = [(v, np.array(v.numpy())) for v in _variables(model)]
+    return {"values": values, "shared": random.shared_state()}
+
+
+def _give_state(model: Any, state: dict[str, Any]) -> None:
+    for v, value in state["values"]:
+        v.assign(value)
+    random.set_shared_state(state["shared"])
+
+
+def _finite(value: Any) -> bool:
+    return bool(np.isfinite(np.asarray(plain(value), "float64")).all())
+
+
+def _finite_losses(logs: Any) -> bool:
+    """Whether the losses among the logs are finite (all values, where none is called a loss)."""
+    named = [v for k, v in logs.items() if k == "loss" or k.endswith("_loss")]
+    return all(_finite(v) for v in (named or logs.values()))
+
+
+def _finite_loss(model: Any, own_logs: Any) -> bool:
+    """Whether the epoch's running loss is finite so far; a NaN stays in it."""
+    if isinstance(own_logs, dict):
+        return _finite_losses(own_logs)
+    tracker = model._loss_tracker
+    return tracker is None or _finite(tracker.total.numpy())
+
+
+def _finite_weights(model: Any) -> bool:
+    every = (np.asarray(w.numpy(), "float32") for w in model.weights)
+    return all(np.isfinite(a).all() for a in every)
+
+
+def _write(path: str, model: Any, batch: Any, finding: Finding) -> None:
+    """Write the state before the step, its batch and what was found."""
+    variables = _variables(model)
+    arrays = {f"variable/{i}": _plain_array(v.numpy()) for i, v in enumerate(variables)}
+    skeleton = []
+    for name, part in zip(("x", "y", "sample_weight"), batch):
+        leaves = [] if part is None else tree.flatten(part)
+        names = [f"data/{name}/{i}" for i in range(len(leaves))]
+        arrays.update((n, np.asarray(a)) for n, a in zip(names, leaves))
+        skeleton.append(None if part is None else tree.pack_sequence_as(part, names))
+    birth = finding.birth
+    head = {
+        "format": "kerasish NaN autopsy 1",
+        "batch": skeleton,
+        "variables": [[list(v.shape), v.dtype] for v in variables],
+        "paths": [v.path for v in variables],
+        "finding": {**finding._asdict(), "birth": None if birth is None else birth._asdict()},
+    }
+    with open(path, "wb") as file:  # the name as given: NumPy would add .npz
+        np.savez(file, head=np.array(json.dumps(head)), **arrays)
+
+
+def _plain_array(array: Any) -> Any:
+    """Return an array that NumPy's files know: float32 for bfloat16."""
+    return array if array.dtype.kind != "V" else np.asarray(array, "float32")
+
+
+def _filled(skeleton: Any, arrays: dict[str, Any]) -> Any:
+    return None if skeleton is None else tree.map_structure(lambda name: arrays[name], skeleton)

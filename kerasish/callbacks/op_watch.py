@@ -1,0 +1,262 @@
+"""Runs one step op by op and finds where its first NaN or Inf came from."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish import tree
+from kerasish.autodiff import walk_back
+from kerasish.losses.loss import Loss
+from kerasish.metrics.metric import Metric
+from kerasish.ops.op import Op, current_engine, using_engine
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Scope, Tensor, Variable, convert, to_numpy, using_scope, wrap
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class Birth(NamedTuple):
+    """A place where a value that is not finite came into being.
+
+    Attributes:
+        op: the op's name; in the backward direction that of the op whose gradient it was.
+        kind: "NaN" or "Inf".
+        direction: "data", "weights" (not finite before the step), "forward", "backward", "update".
+        layer: the names of the layers, the loss, the metric or the optimizer it was in.
+        source: the user's own line there, "file.py:12"; "" where only the library's are.
+        rows: rows of the batch with such a value; () where it belongs to no single row.
+        bad: how many elements are not finite.
+        shape: of the value.
+    """
+
+    op: str
+    kind: str
+    direction: str
+    layer: str
+    source: str
+    rows: tuple[int, ...]
+    bad: int
+    shape: tuple[int, ...]
+
+
+class _Place(NamedTuple):
+    layer: str
+    source: str
+    maker: Any  # the record whose gradient is being computed, None outside the reverse pass
+    in_optimizer: bool
+
+
+class _Writes(Scope):
+    """Keeps what the step assigns; the variables themselves stay as they are."""
+
+    def __init__(self) -> None:
+        self.written: dict[Variable, Tensor] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        return self.written[variable] if variable in self.written else variable._leaf
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        leaf = wrap(value.value)
+        leaf.key, leaf.tracked = variable._key, variable._leaf.tracked
+        self.written[variable] = leaf
+
+
+class OpWatch:
+    """An engine that lets another one work and looks at each result.
+
+    Constants that are not finite (the -Inf of a mask) count as no one's fault; a NaN made of them
+    does.
+    """
+
+    def __init__(self, model: Any, batch: dict[str, Any]) -> None:
+        self._engine = current_engine()
+        self._model = model
+        self._made_by: dict[int, _Place] = {}  # serial of a record -> where it was made
+        self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
+        self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
+        self._births: list[Birth] = []
+        self._weights = {id(v._leaf.value): v for v in model.variables}
+        self._weight_shapes = {tuple(v.shape) for v in model.variables}
+        self._rows = 0
+        for name, value in batch.items():
+            self._take_data(name, value)
+
+    def _take_data(self, name: str, value: Any) -> None:
+        if not value.shape:
+            return
+        self._rows = self._rows or value.shape[0]
+        self._by_row[id(value)] = value
+        if _is_bad(value):
+            self._know(value, {self._note("", "data", name, "", value, True)}, value)
+
+    # --- engine -----------------------------------------------------------------------------------
+
+    def apply(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+        """Compute `op` by the engine below, and look at what it gave."""
+        result = self._engine.apply(op, args, attrs)
+        results = result if isinstance(result, tuple) else (result,)
+        inputs = [self._value(a) for a in args]
+        aligned = any(id(v) in self._by_row for v in inputs)
+        place: _Place | None = None
+        for t in results:
+            if t.maker is not None and t.maker.serial not in self._made_by:
+                place = place or self._place()
+                self._made_by[t.maker.serial] = place
+            value = t.value
+            by_row = aligned and bool(value.shape) and self._is_by_row(value)
+            if by_row:
+                self._by_row[id(value)] = value
+            if _is_bad(value):
+                place = place or self._place()
+                self._judge(op, inputs, value, by_row, place)
+        return result
+
+    def _value(self, x: Any) -> Any:
+        if isinstance(x, Variable):
+            x = x.value
+        return x.value if isinstance(x, Tensor) else x
+
+    def _is_by_row(self, value: Any) -> bool:
+        return value.shape[0] == self._rows and tuple(value.shape) not in self._weight_shapes
+
+    def _judge(self, op: Op, inputs: list[Any], value: Any, by_row: bool, place: _Place) -> None:
+        """Note a birth, or whose births the value that is not finite comes from."""
+        births: set[int] = set()
+        any_bad = any_nan = False
+        for i in inputs:
+            bad, own, nan = self._look_up(i)
+            any_bad, any_nan = any_bad or bad, any_nan or nan
+            births |= own
+        nan_now = bool(np.isnan(to_numpy(value)).any())
+        if not any_bad or (nan_now and not any_nan):
+            name, direction, layer, source = self._describe(op, place)
+            births.add(self._note(name, direction, layer, source, value, by_row))
+        self._know(value, births, value)
+
+    def _look_up(self, value: Any) -> tuple[bool, frozenset[int], bool]:
+        """Return (whether not finite, its births, whether it has a NaN) of an input."""
+        found = self._known.get(id(value))
+        if found is not None:
+            return True, found[1], found[2]
+        if isinstance(value, float):
+            return not math.isfinite(value), frozenset(), math.isnan(value)
+        if not hasattr(value, "shape") or not _is_bad(value):
+            return False, frozenset(), False
+        variable = self._weights.get(id(value))
+        births: set[int] = set()
+        if variable is not None:
+            births.add(self._note("", "weights", variable.path, "", value, False))
+        self._know(value, births, value)
+        return True, frozenset(births), self._known[id(value)][2]
+
+    def _know(self, value: Any, births: Iterable[int], keep: Any) -> None:
+        nan = bool(np.isnan(to_numpy(value)).any())
+        self._known[id(value)] = (keep, frozenset(births), nan)
+
+    def _note(
+        self, op: str, direction: str, layer: str, source: str, value: Any, by_row: bool
+    ) -> int:
+        array = to_numpy(value)
+        bad = ~np.isfinite(array)
+        rows = np.flatnonzero(bad.reshape(len(bad), -1).any(1)) if by_row else ()
+        self._births.append(
+            Birth(
+                op, "NaN" if np.isnan(array).any() else "Inf", direction, layer, source,
+                tuple(int(r) for r in rows), int(bad.sum()), tuple(array.shape),
+            )
+        )  # fmt: skip
+        return len(self._births) - 1
+
+    # --- where we are -----------------------------------------------------------------------------
+
+    def _describe(self, op: Op, place: _Place) -> tuple[str, str, str, str]:
+        if place.maker is not None:
+            at = self._made_by.get(place.maker.serial, place)
+            return place.maker.op.name, "backward", at.layer, at.source or place.source
+        return op.name, "update" if place.in_optimizer else "forward", place.layer, place.source
+
+    def _place(self) -> _Place:
+        """Read from the call stack whose code is at work."""
+        names: list[str] = []
+        seen: set[int] = set()
+        source, maker, in_optimizer = "", None, False
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code is not _run_step.__code__:
+            code = frame.f_code
+            owner = frame.f_locals.get("self")
+            if not source and not code.co_filename.startswith((_PACKAGE, "<")):
+                source = f"{Path(code.co_filename).name}:{frame.f_lineno}"
+            if code is walk_back.__code__ and maker is None:
+                maker = frame.f_locals.get("maker")
+            if id(owner) not in seen and _is_part(owner) and _name(owner) != self._model.name:
+                seen.add(id(owner))
+                names.append(_name(owner))
+                in_optimizer = in_optimizer or isinstance(owner, Optimizer)
+            frame = frame.f_back
+        return _Place("/".join(reversed(names)), source, maker, in_optimizer)
+
+    def first_for(self, values: Iterable[Any]) -> Birth | None:
+        """Return the earliest birth that made any of `values` not finite."""
+        found: set[int] = set()
+        for value in values:
+            found |= self._look_up(value)[1]
+        return self._births[min(found)] if found else None
+
+
+def _is_part(owner: Any) -> bool:
+    return isinstance(owner, (Loss, Metric, Optimizer)) or hasattr(type(owner), "_flatten_layers")
+
+
+def _name(owner: Any) -> str:
+    return str(owner.name)
+
+
+def _is_bad(value: Any) -> bool:
+    """Whether an array holds a NaN or an Inf."""
+    array = to_numpy(value)
+    return array.dtype.kind not in "biuSUO" and not np.isfinite(array).all()
+
+
+def _run_step(step: Callable[..., Any], args: Any) -> Any:
+    return step(*args)
+
+
+def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]) -> Birth | None:
+    """Return where the first NaN or Inf of a training step is born, None if it has none.
+
+    Nothing is assigned: the model stays as it is.
+
+    Args:
+        step: the pure step, `step(x, y, sample_weight)`.
+        batch: (x, y, sample_weight), structures of arrays.
+    """
+    tensors = [tree.map_structure(_as_tensor, part) for part in batch]
+    data: dict[str, Any] = {}
+    for name, part in zip(("x", "y", "sample_weight"), tensors):
+        for path, leaf in _leaves(part):
+            data["/".join([name, *map(str, path)])] = leaf.value
+    watch, writes = OpWatch(model, data), _Writes()
+    with using_engine(watch), using_scope(writes):
+        own = _run_step(step, tensors)
+    ends = [leaf.value for leaf in writes.written.values()]
+    ends += [t.value for t in tree.flatten(own) if isinstance(t, Tensor)]
+    return watch.first_for(ends)
+
+
+def _leaves(part: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    if isinstance(part, (dict, list, tuple)):
+        found = tree.flatten_with_path(part)
+    else:
+        found = [((), part)]
+    return [(tuple(path), leaf) for path, leaf in found if isinstance(leaf, Tensor)]
+
+
+def _as_tensor(x: Any) -> Any:
+    return x if x is None else convert(x)
