@@ -18,7 +18,8 @@ from kerasish.callbacks.values import plain
 
 _SHARE = 0.02  # of the training's time that keeping states may take
 _SECONDS_BETWEEN_LOOKS = 0.05
-_BYTES_OF_BATCHES = 64 << 20  # batches kept for a replay, before a new state is kept instead
+# Batches are kept for a replay until they weigh so much more than a state; then it is renewed.
+_LEAST_BYTES, _TIMES_A_STATE = 4 << 20, 4
 
 
 class Finding(NamedTuple):
@@ -118,7 +119,7 @@ class NaNAutopsy(Callback):
         self._spent = self._last_cost = self._looked = 0.0
         self._state: dict[str, Any] | None = None  # type: ignore[assignment]
         self._batches: list[_Batches] = []
-        self._kept_bytes = 0
+        self._kept_bytes = self._most_bytes = 0
 
     # --- hooks ------------------------------------------------------------------------------------
 
@@ -170,6 +171,8 @@ class NaNAutopsy(Callback):
         start = time.perf_counter()
         self._state = _take_state(self.model)
         self._batches, self._kept_bytes = [], 0
+        size = sum(value.nbytes for _, value in self._state["values"])
+        self._most_bytes = max(_LEAST_BYTES, _TIMES_A_STATE * size)
         self._last_cost = time.perf_counter() - start
         self._spent += self._last_cost
 
@@ -179,7 +182,7 @@ class NaNAutopsy(Callback):
             return
         self._batches.append(done)
         self._kept_bytes += done.size
-        full = self._kept_bytes > _BYTES_OF_BATCHES
+        full = self._kept_bytes > self._most_bytes
         now = time.perf_counter()
         if now - self._looked < _SECONDS_BETWEEN_LOOKS and not full:
             return
@@ -282,18 +285,21 @@ class _WatchedStep:
         return first
 
     def __call__(self, x: Any, y: Any, w: Any) -> Any:
-        batch = self._held((x, y, w))
+        arrays = _arrays((x, y, w))
+        batch = (x, y, w)
+        if self._lends_again(arrays):
+            batch = tree.map_structure(_copied, batch)
         logs = self.inner(x, y, w)
-        size = sum(getattr(a, "nbytes", 0) for a in tree.flatten(batch))
+        size = sum(a.nbytes for a in arrays)
         first = self._next(1)
         self._autopsy._after(_Batches(self._epoch, first, lambda i: (batch, None), 1, size), logs)
         return logs
 
-    def _held(self, batch: Any) -> Any:
-        """Return the batch as it is; copied, if its makers use the last one's memory again."""
-        start = next((a.ctypes.data for a in tree.flatten(batch) if isinstance(a, np.ndarray)), 0)
+    def _lends_again(self, arrays: list[Any]) -> bool:
+        """Whether the batch lies where the last one lay, which is kept: its maker overwrites it."""
+        start = arrays[0].ctypes.data if arrays else 0
         again, self._last = self._last == start, start
-        return tree.map_structure(_copied, batch) if again else batch
+        return again
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner":  # not there yet: while being unpickled or copied
@@ -331,6 +337,13 @@ class _WatchedRows:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+def _arrays(batch: tuple[Any, ...]) -> list[Any]:
+    """Return the NumPy arrays of a batch; the usual batch is three of them, or two and None."""
+    plain = all(part is None or type(part) is np.ndarray for part in batch)
+    leaves = batch if plain else tree.flatten(batch)
+    return [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
 
 
 def _copied(x: Any) -> Any:
