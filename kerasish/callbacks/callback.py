@@ -140,6 +140,13 @@ class Callback:
         """Hooks of its own that, made with these arguments, this callback has no work for."""
         return ()
 
+    def _is_working(self) -> bool:
+        """Whether a thread of this callback still does what the state already speaks of."""
+        return False
+
+    def _settle(self) -> None:
+        """Wait for such a thread; raise what went wrong in it."""
+
     def _release(self) -> None:
         """Close what is open (bars, files); called when a run ends by an error."""
 

@@ -114,6 +114,13 @@ class CallbackList(Callback):
     def _release(self) -> None:
         self.release()
 
+    def _is_working(self) -> bool:
+        return any(callback._is_working() for callback in self.callbacks)
+
+    def _settle(self) -> None:
+        for callback in self.callbacks:
+            callback._settle()
+
     def _keyed(self) -> dict[str, Callback]:
         found: dict[str, Callback] = {}
         counts: Counter[str] = Counter()

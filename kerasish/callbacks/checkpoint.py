@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import string
 import warnings
+from functools import partial
 from typing import Any
 
+from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
@@ -27,9 +31,14 @@ class ModelCheckpoint(Monitor):
         mode: "min", "max", or "auto" by the metric.
         save_freq: "epoch", or a number of batches, counted over epochs.
         initial_value_threshold: what the first value has to beat, with save_best_only.
+        keep: files to keep, >= 1; older ones are deleted when a newer one is whole. None: all.
+            `kerasish.saving.latest(folder)` finds the newest whole one.
+        background: whether a thread writes the file, of a copy of the model, while the training
+            goes on. At most one is on its way; an error is raised at one of the next batches, and
+            `fit` ends when the last file is written.
 
     Raises:
-        ValueError: the ending of filepath or save_freq is none of the above.
+        ValueError: the ending of filepath, save_freq or keep is none of the above.
         KeyError: filepath asks for a log that does not exist.
 
     Example:
@@ -38,7 +47,7 @@ class ModelCheckpoint(Monitor):
         False
     """
 
-    _state = ("best", "_batches_since", "_epoch")
+    _state = ("best", "_batches_since", "_epoch", "_kept")
 
     def __init__(
         self,
@@ -50,6 +59,9 @@ class ModelCheckpoint(Monitor):
         mode: str = "auto",
         save_freq: str | int = "epoch",
         initial_value_threshold: float | None = None,
+        *,
+        keep: int | None = None,
+        background: bool = False,
     ) -> None:
         super().__init__(monitor, mode)
         self.filepath = os.fspath(filepath)
@@ -60,7 +72,13 @@ class ModelCheckpoint(Monitor):
         self.best = initial_value_threshold
         self._batches_since = 0
         self._epoch = 0
+        self.keep, self.background = keep, bool(background)
+        self._kept: list[str] = []
+        self._thread = Background("kerasish-checkpoint")
+        # In the background, batches are only looked at for errors: now and then will do.
+        self.every_batch = self.save_freq != "epoch"
         self._check_ending()
+        self._check_keep()
 
     def _check_ending(self) -> None:
         endings = (".weights.h5",) if self.save_weights_only else (".keras", ".h5")
@@ -70,14 +88,38 @@ class ModelCheckpoint(Monitor):
                 f"end in {' or '.join(map(repr, endings))}, got {self.filepath!r}"
             )
 
+    def _check_keep(self) -> None:
+        keep = self.keep
+        if keep is None:
+            return
+        if not isinstance(keep, int) or keep < 1:
+            raise ValueError(
+                f"ModelCheckpoint: keep is a number of files >= 1 or None, got {keep!r}"
+            )
+        if keep > 1 and not self._has_fields():
+            raise ValueError(
+                f"ModelCheckpoint: keep={keep} needs a filepath that changes, such as "
+                f"'model-{{epoch}}.keras', got {self.filepath!r}"
+            )
+
+    def _has_fields(self) -> bool:
+        return any(field for _, field, _, _ in string.Formatter().parse(self.filepath))
+
     def _idle(self) -> tuple[str, ...]:
         ours = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
-        return ("on_train_batch_end",) if ours and self.save_freq == "epoch" else ()
+        nothing = self.save_freq == "epoch" and not self.background
+        return ("on_train_batch_end",) if ours and nothing else ()
+
+    def wants_batches(self, mode: str) -> bool:
+        # A subclass that looks at batches wants them all.
+        ours = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
+        return super().wants_batches(mode) if ours else self.wants_updates(mode)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._thread.check()
         if self.save_freq == "epoch":
             return
         self._batches_since += 1
@@ -95,12 +137,54 @@ class ModelCheckpoint(Monitor):
         if better is None:
             return
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        if self.save_weights_only:
-            self.model.save_weights(path, overwrite=True)
+        outdated = self._keep(path)
+        if self.background:
+            self._thread.wait()
+            self._thread.start(partial(self._write, self._copied(), path, outdated))
         else:
-            self.model.save(path, overwrite=True)
+            self._write(self.model, path, outdated)
         if self.verbose > 0:
-            say(f"Epoch {epoch + 1}: {better}saved to {path}")
+            done = "is being saved" if self.background else "saved"
+            say(f"Epoch {epoch + 1}: {better}{done} to {path}")
+
+    def _keep(self, path: str) -> list[str]:
+        """Count `path` among the files; return those that it makes superfluous."""
+        if self.keep is None:
+            return []
+        known = [p for p in self._kept if p != path]
+        self._kept = [*known, path][-self.keep :]
+        return [p for p in known if p not in self._kept]
+
+    def _copied(self) -> Any:
+        """Return a copy of the model; it shares arrays, none of which changes any more."""
+        try:
+            return copy.deepcopy(self.model)
+        except Exception as error:
+            raise ValueError(
+                f"ModelCheckpoint: background=True saves a copy of the model, which cannot be "
+                f"copied: {error}"
+            ) from error
+
+    def _write(self, model: Any, path: str, outdated: list[str]) -> None:
+        if self.save_weights_only:
+            model.save_weights(path, overwrite=True)
+        else:
+            model.save(path, overwrite=True)
+        for old in outdated:
+            with contextlib.suppress(FileNotFoundError):  # deleted by the run before the crash
+                os.remove(old)
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        self._thread.wait()
+
+    def _is_working(self) -> bool:
+        return self._thread.busy
+
+    def _settle(self) -> None:
+        self._thread.wait()
+
+    def _release(self) -> None:
+        self._thread.wait()
 
     def _judge(self, epoch: int, path: str, logs: Logs | None) -> str | None:
         """Return what got better, in words, or None if nothing is to be saved."""
@@ -123,7 +207,7 @@ class ModelCheckpoint(Monitor):
         return f"{self.monitor} {value:.5g} is the best{before}, "
 
     def _format(self, epoch: int, batch: int | None, logs: Logs) -> str:
-        if not any(field for _, field, _, _ in string.Formatter().parse(self.filepath)):
+        if not self._has_fields():
             return self.filepath
         fields: dict[str, Any] = {name: plain(value) for name, value in logs.items()}
         fields["epoch"] = epoch + 1

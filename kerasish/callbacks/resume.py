@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,9 +19,8 @@ from kerasish.callbacks.training_state import (
     state_variables,
 )
 
-# In the background, training is held up for one part in so many by the taking of states.
-_SHARE = 40
 _SLICE = 0.1  # seconds between two looks at the clock
+_SLICE_BUSY = 0.02  # likewise, while the next state waits for the one before to be written
 _VERSION = 1
 
 
@@ -44,7 +42,12 @@ class Resume(Callback):
         every: save after so many batches; None: not by batches.
         seconds: save after so many seconds; None: not by time.
         background: whether a thread writes while the training goes on. There is at most one state
-            on its way: when it is on the disk, the newest follows, those between are left out.
+            on its way; those that fall due meanwhile are left out for the newest. False saves at
+            exactly the batches asked for, and waits for the disk.
+
+    Attributes:
+        share: how much of the time may go into saving in the background, 0.05 at first: where steps
+            are so short that more would be due, states are left out.
 
     A generator cannot be put to a place: its first batches are read again and left out, with a
     warning. A callback of your own takes part by `get_state` and `set_state`.
@@ -56,6 +59,8 @@ class Resume(Callback):
         >>> Resume("run-1", every=100).every
         100
     """
+
+    share: float = 0.05
 
     def __init__(
         self,
@@ -87,7 +92,6 @@ class Resume(Callback):
         self._batches = 0  # since the last save
         self._saved = self._earliest = time.perf_counter()
         self._overdue = False
-        self._wake: Callable[[], None] | None = None
 
     # --- the beginning: called by the loop of fit, in this order ---------------------------------
 
@@ -159,15 +163,11 @@ class Resume(Callback):
         if self._kept["at_start"] is not None and epoch != self._kept["first"]:
             self._at_epoch = random_state()
 
-    def interrupts(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` in the writing thread when a state is on the disk (None: nothing)."""
-        self._wake = wake
-
     def ahead(self) -> tuple[float, int | None]:
         """Return (seconds, batches) that may pass before `due` has to be asked again."""
         now = time.perf_counter()
         if self._overdue:
-            wait = _SLICE if self._thread.busy else self._earliest - now
+            wait = _SLICE_BUSY if self._thread.busy else self._earliest - now
             return min(max(wait, 0.0), _SLICE), None
         wait = _SLICE if self.seconds is None else self._saved + self.seconds - now
         most = None if self.every is None else self.every - self._batches
@@ -186,10 +186,14 @@ class Resume(Callback):
             self._overdue = True
         if self.seconds is not None and now - self._saved >= self.seconds:
             self._overdue = True
-        return self._overdue and not self._thread.busy and now >= self._earliest
+        if not self._overdue or not self.background:
+            return self._overdue
+        # A state must not speak of files that others are still writing.
+        return now >= self._earliest and not self._thread.busy and not self._calls._is_working()
 
     def save(self, epoch: int, batch: int, logs: Any = None) -> None:
         """Save the state; `epoch` and `batch` are what comes next."""
+        self._calls._settle()
         began = time.perf_counter()
         state = {
             **self._kept,
@@ -202,15 +206,23 @@ class Resume(Callback):
             "callbacks": self._calls.get_state(),
             "variables": capture(self._variables),
         }
-        write = partial(self._write, state)
-        if self.background:
-            self._thread.start(write, self._wake)
-        else:
-            write()
         self._batches, self._overdue = 0, False
         self._saved = time.perf_counter()
         if self.background:
-            self._earliest = self._saved + _SHARE * (self._saved - began)
+            self._rest(self._saved - began)
+            self._thread.start(partial(self._write_aside, state))
+        else:
+            self._write(state)
+
+    def _rest(self, cost: float) -> None:
+        """Save nothing until `cost` seconds are a small share of the time that has passed."""
+        # Half of the share for what holds up the training, half for what the thread takes away.
+        self._earliest = max(self._earliest, time.perf_counter() + 2 * cost / self.share)
+
+    def _write_aside(self, state: dict[str, Any]) -> None:
+        began = time.thread_time()
+        self._write(state)
+        self._rest(time.thread_time() - began)
 
     def _write(self, state: dict[str, Any]) -> None:
         self._folder.write(state)
@@ -240,7 +252,7 @@ class Resume(Callback):
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to no run.
         copied = super().__getstate__()
-        of_a_run = dict.fromkeys(("_folder", "_past", "_calls", "_at_epoch", "_wake"))
+        of_a_run = dict.fromkeys(("_folder", "_past", "_calls", "_at_epoch"))
         return {**copied, **of_a_run, "_variables": [], "_kept": {}}
 
 

@@ -248,8 +248,6 @@ def _run_rows(
     if steps is None:
         return start - 1, True
     shown = True
-    if keeper is not None:
-        keeper.interrupts(steps.interrupt)
     while steps.left and not model.stop_training:
         seconds, most = (_SECONDS_BETWEEN_UPDATES, None) if keeper is None else keeper.ahead()
         done = steps.run(seconds, most)
@@ -258,8 +256,6 @@ def _run_rows(
             tell(start + steps.done - 1, model._results())
         if keeper is not None and keeper.due(done):
             keeper.save(epoch, start + steps.done)
-    if keeper is not None:
-        keeper.interrupts(None)
     return start + steps.done - 1, shown
 
 

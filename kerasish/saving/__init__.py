@@ -17,6 +17,7 @@ from kerasish.saving.model_file import model_from_json as model_from_json
 from kerasish.saving.model_file import model_to_json as model_to_json
 from kerasish.saving.model_file import save_model as save_model
 from kerasish.saving.model_file import save_weights as save_weights
+from kerasish.saving.newest import latest as latest
 
 register_saving(
     save_model=save_model,

@@ -8,6 +8,7 @@ these texts.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -31,6 +32,12 @@ _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _LONGEST_HEADER = 2**28
 
 
+@functools.cache
+def _code(dtype: np.dtype) -> str | None:
+    """Return what the file calls a dtype, None for dtypes that it cannot hold."""
+    return _CODES.get(dtype.name) if dtype.isnative else None
+
+
 def write_state(path: str, state: dict[str, Any]) -> None:
     """Write a tree of dicts, lists, arrays, numbers, strings and None to a file.
 
@@ -43,7 +50,7 @@ def write_state(path: str, state: dict[str, Any]) -> None:
     header: dict[str, Any] = {}
     at = 0
     for name, array in arrays.items():
-        shape, code = list(array.shape), _CODES[array.dtype.name]
+        shape, code = list(array.shape), _code(array.dtype)
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     sums = json.dumps([[name, _checksum(array)] for name, array in arrays.items()])
@@ -52,8 +59,7 @@ def write_state(path: str, state: dict[str, Any]) -> None:
     text += b" " * (-len(text) % 8)
     with replacing(path) as temporary, open(temporary, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays.values():
-            file.write(_bytes_of(array))
+        file.writelines(_bytes_of(array) for array in arrays.values())
 
 
 def read_state(path: str) -> dict[str, Any]:
@@ -92,7 +98,7 @@ def _take_out(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     if isinstance(value, np.generic):
         value = value.item() if value.dtype.kind in "biuf" else np.asarray(value)
     if isinstance(value, np.ndarray):
-        if value.dtype.name not in _CODES:
+        if _code(value.dtype) is None:
             raise TypeError(f"A training state holds no arrays of {value.dtype} ({where}).")
         arrays[where] = np.ascontiguousarray(value).reshape(value.shape)
         return {"array": len(arrays) - 1}
@@ -120,7 +126,7 @@ def _bytes_of(array: np.ndarray) -> Any:
 
 def _checksum(array: np.ndarray) -> int:
     """Return the CRC-32 of an array's dtype, shape and bytes."""
-    start = zlib.crc32(f"{_CODES[array.dtype.name]}{list(array.shape)}".encode())
+    start = zlib.crc32(f"{_code(array.dtype)}{list(array.shape)}".encode())
     return zlib.crc32(_bytes_of(array), start)
 
 

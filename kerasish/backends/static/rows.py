@@ -87,10 +87,6 @@ class RowSteps:
         self._program = Program([*gather.records, *program.records])
         self._steps = Steps(self._program, gather.advances)
 
-    def interrupt(self) -> None:
-        """Make `run` return after its current batch; may be called by any thread."""
-        self._steps.interrupt()
-
     def run(self, seconds: float, most: int | None = None) -> int:
         """Do batches for about `seconds`, at least one; return how many were done.
 

@@ -1,0 +1,78 @@
+"""The newest file of a folder that is whole."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from kerasish.saving import hdf5
+from kerasish.saving.archive import Archive
+from kerasish.saving.weights import file_path
+
+_ENDINGS = (".keras", ".h5", ".hdf5")
+
+
+def latest(folder: Any) -> str | None:
+    """Return the path of the newest model or weight file in a folder that is whole, or None.
+
+    Every array is read and compared with its checksum; a damaged file is passed over with a
+    warning that says what is wrong with it.
+
+    Args:
+        folder: where `ModelCheckpoint` has put ".keras", ".weights.h5" or ".h5" files.
+
+    Raises:
+        OSError: the folder cannot be read.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(os.path.join(folder, "a.keras"))
+        ...     os.path.basename(latest(folder))
+        'a.keras'
+    """
+    path = file_path(folder)
+    # Names that begin with a dot are saves that were cut off.
+    names = [n for n in os.listdir(path) if n.endswith(_ENDINGS) and not n.startswith(".")]
+    paths = [os.path.join(path, name) for name in names]
+    for found in sorted(paths, key=lambda p: (os.stat(p).st_mtime_ns, p), reverse=True):
+        try:
+            check_whole(found)
+        except (ValueError, OSError) as error:
+            warnings.warn(f"{error} Took an older file.", stacklevel=2)
+            continue
+        return found
+    return None
+
+
+def check_whole(path: str) -> None:
+    """Read all arrays of a model or weight file.
+
+    Raises:
+        ValueError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    if path.endswith(".keras"):
+        with Archive(path) as archive:
+            archive.config()
+            with archive.weights() as file:
+                _read_all(file, archive.where("its weights"), 0)
+        return
+    with hdf5.opened(path, path) as file:
+        _read_all(file, path, 0)
+
+
+def _read_all(group: Any, where: str, depth: int) -> None:
+    import h5py
+
+    if depth > 64:
+        raise ValueError(f"{where}: the groups at {group.name!r} are nested without end.")
+    with hdf5.clear_errors(where):
+        inside = list(hdf5.members(group, where))
+    for _, item in inside:
+        if isinstance(item, h5py.Group):
+            _read_all(item, where, depth + 1)
+        elif isinstance(item, h5py.Dataset):
+            hdf5.entry_of(item, item.name.strip("/"), where).read()
