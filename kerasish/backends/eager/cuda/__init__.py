@@ -1,0 +1,24 @@
+"""CUDA kernels of our own, and the table by which the eager engine finds them on CuPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.eager.cuda import (
+    activation,
+    convolution,
+    embedding,
+    pooling,
+    random,
+    recurrent,
+)
+
+# op name -> kernel(*arrays, **attrs), as in NumPy's table.
+KERNELS: dict[str, Any] = {
+    **activation.KERNELS,
+    **convolution.KERNELS,
+    **embedding.KERNELS,
+    **pooling.KERNELS,
+    **random.KERNELS,
+    **recurrent.KERNELS,
+}

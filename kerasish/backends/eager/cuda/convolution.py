@@ -1,0 +1,194 @@
+"""Convolution where cuDNN is absent: windows laid out as rows, and one product; depthwise apart.
+
+Memory stays bounded: large batches go in chunks of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.eager.cuda.kernels import (
+    compact,
+    cupy,
+    fits,
+    launch,
+    launch_elements,
+    multiply,
+    packed,
+)
+from kerasish.backends.eager.cuda.window import fits_window, window
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.window import window_counts
+
+SOURCE = "columns"
+ROWS_BYTES = 256 << 20  # of the rows of a chunk of samples
+CHUNK_WINDOWS, MOST_CHUNKS = 256, 64  # of the sums that a depthwise kernel's gradient is
+
+
+class _Setting:
+    """A convolution's sizes, and the records that its kernels take."""
+
+    def __init__(
+        self, sizes: Any, window_size: Any, channels: int, strides: Any, padding: Any,
+        dilation: Any, groups: int,
+    ) -> None:  # fmt: skip
+        self.sizes, self.window, self.channels, self.groups = sizes, window_size, channels, groups
+        self.counts = window_counts(sizes, window_size, strides, padding, dilation, "convolution")
+        self.record = window(sizes, self.counts, window_size, strides, padding, dilation)
+        self.part = channels // groups
+        self.places = math.prod(window_size)
+        self.plain = (
+            self.places == 1 and max(strides) == 1 and not any(map(any, padding)) and groups == 1
+        )
+
+    def chunks(self, samples: int, itemsize: int) -> Iterator[slice]:
+        each = math.prod(self.counts) * self.places * self.part * itemsize
+        step = max(1, ROWS_BYTES // max(each, 1))
+        return (slice(i, min(i + step, samples)) for i in range(0, samples, step))
+
+    def rows(self, x: Any, group: int) -> Any:
+        """Return the windows of x's channels of the group: (windows, places * part)."""
+        windows = x.shape[0] * math.prod(self.counts)
+        rows = cupy().empty((windows, self.places * self.part), x.dtype)
+        first = group * self.part
+        together = _packs(self.part, self.channels, first, x, rows)
+        sizes = tuple(np.int64(k) for k in (windows, self.channels, first, self.part))
+        args = (x, rows, self.record, *sizes, together)
+        pieces = rows.size // (16 // x.dtype.itemsize) if together else rows.size
+        launch_elements(SOURCE, "windows_to_rows", x.dtype, pieces, *args)
+        return rows
+
+    def back(self, rows: Any, x: Any, group: int) -> None:
+        """Write into x's channels of the group what the rows add up to at each place."""
+        places = x.shape[0] * math.prod(self.sizes)
+        first = group * self.part
+        together = _packs(self.part, self.channels, first, x, rows)
+        sizes = tuple(np.int64(k) for k in (places, self.channels, first, self.part))
+        count = places * self.part
+        pieces = count // (16 // x.dtype.itemsize) if together else count
+        args = (rows, x, self.record, *sizes, together)
+        launch_elements(SOURCE, "rows_to_places", x.dtype, pieces, *args)
+
+
+def _packs(part: int, channels: int, first: int, *arrays: Any) -> Any:
+    return np.int32(packed(part, *arrays) and packed(channels, *arrays) and packed(first, *arrays))
+
+
+def _matrix(kernel: Any, group: int, groups: int) -> Any:
+    """Return the group's kernel as (places * part, results of the group)."""
+    each = kernel.shape[-1] // groups
+    part = kernel[..., group * each : (group + 1) * each]
+    return compact(part).reshape(-1, each)
+
+
+def _usable(*arrays: Any) -> bool:
+    return fits(*arrays) and fits_window(*(a.shape for a in arrays))
+
+
+def _is_depthwise(setting: _Setting) -> bool:
+    return setting.part == 1 and setting.groups > 1
+
+
+def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
+    """Return the convolution of x with the kernel."""
+    if not _usable(x, kernel):
+        return REGISTRY["convolution"].kernel(cupy(), x, kernel, **attrs)
+    x, results = compact(x), kernel.shape[-1]
+    s = _Setting(x.shape[1:-1], kernel.shape[:-2], x.shape[-1], **attrs)
+    y = cupy().empty((x.shape[0], *s.counts, results), x.dtype)
+    if not y.size:
+        return y
+    if _is_depthwise(s):
+        many = results // s.channels
+        sizes = tuple(np.int64(k) for k in (y.size // results, s.channels, many))
+        args = (x, compact(kernel), y, s.record, *sizes)
+        launch_elements(SOURCE, "depthwise", x.dtype, y.size, *args)
+        return y
+    each = results // s.groups
+    for part in s.chunks(x.shape[0], x.dtype.itemsize):
+        for group in range(s.groups):
+            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+            found = multiply(rows, _matrix(kernel, group, s.groups))
+            shape = (*y[part].shape[:-1], each)
+            y[part][..., group * each : (group + 1) * each] = found.reshape(shape)
+    return y
+
+
+def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -> Any:
+    """Return the gradient of a convolution by its data, g arriving at its result."""
+    if not _usable(g, kernel):
+        reference = REGISTRY["convolution_data_gradient"].kernel
+        return reference(cupy(), g, kernel, size=size, **attrs)
+    g, groups = compact(g), attrs["groups"]
+    s = _Setting(size, kernel.shape[:-2], kernel.shape[-2] * groups, **attrs)
+    dx = cupy().empty((g.shape[0], *size, s.channels), g.dtype)
+    if not dx.size:
+        return dx
+    if not g.size:
+        dx.fill(0)
+        return dx
+    if _is_depthwise(s):
+        sizes = (dx.size // s.channels, s.channels, kernel.shape[-1] // s.channels)
+        args = (g, compact(kernel), dx, s.record, *(np.int64(k) for k in sizes))
+        launch_elements(SOURCE, "depthwise_data", g.dtype, dx.size, *args)
+        return dx
+    each = kernel.shape[-1] // groups
+    for part in s.chunks(g.shape[0], g.dtype.itemsize):
+        for group in range(groups):
+            arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
+            rows = multiply(arriving, _matrix(kernel, group, groups).T)
+            if s.plain:
+                dx[part] = rows.reshape(dx[part].shape)
+            else:
+                s.back(rows, dx[part], group)
+    return dx
+
+
+def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> Any:
+    """Return the gradient of a convolution by its kernel, g arriving at its result."""
+    xp = cupy()
+    if not _usable(x, g):
+        reference = REGISTRY["convolution_kernel_gradient"].kernel
+        return reference(xp, x, g, size=size, **attrs)
+    x, g = compact(x), compact(g)
+    s = _Setting(x.shape[1:-1], size, x.shape[-1], **attrs)
+    results, groups = g.shape[-1], s.groups
+    if not x.size or not g.size:
+        return xp.zeros((*size, s.part, results), x.dtype)
+    if _is_depthwise(s):
+        return _depthwise_kernel(x, g, s)
+    each = results // groups
+    totals: list[Any] = [None] * groups
+    for part in s.chunks(x.shape[0], x.dtype.itemsize):
+        for group in range(groups):
+            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+            arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
+            found = multiply(rows.T, arriving).astype(xp.float32, copy=False)
+            totals[group] = found if totals[group] is None else totals[group] + found
+    made = totals[0] if groups == 1 else xp.concatenate(totals, axis=-1)
+    return made.reshape(*size, s.part, results).astype(x.dtype, copy=False)
+
+
+def _depthwise_kernel(x: Any, g: Any, s: _Setting) -> Any:
+    xp, results = cupy(), g.shape[-1]
+    windows = g.size // results
+    chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))
+    chunks = -(-windows // chunk)
+    parts = xp.empty((1, chunks, s.places * results), xp.float32)
+    total = xp.empty(s.places * results, xp.float32)
+    sizes = (windows, s.channels, results // s.channels, chunk, chunks)
+    args = (x, g, parts, s.record, *(np.int64(k) for k in sizes))
+    work = -(-results // 32) * s.places * chunks
+    launch(SOURCE, "depthwise_kernel_parts", x.dtype, work, (32, 8), *args)
+    counts = (np.int64(1), np.int64(chunks), np.int64(s.places * results))
+    launch_elements("norm", "column_totals", x.dtype, total.size, parts, total, *counts)
+    return total.reshape(*s.window, 1, results).astype(x.dtype, copy=False)
+
+
+KERNELS: dict[str, Any] = {
+    f.__name__: f for f in (convolution, convolution_data_gradient, convolution_kernel_gradient)
+}

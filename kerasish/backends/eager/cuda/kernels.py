@@ -1,0 +1,124 @@
+"""CUDA kernels of our own: their sources compiled by CuPy when first used, and their launches.
+
+CuPy keeps what it compiled on disk (`CUPY_CACHE_DIR`) and for each device in memory. Launches go
+to the current stream and never wait for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent
+# Sources that need more than the prelude before them.
+PARTS = {"pooling": ("window.cuh",), "columns": ("window.cuh",)}
+SOURCES = (
+    "activation", "columns", "embedding", "norm", "pooling", "random", "recurrent", "softmax",
+    "update",
+)  # fmt: skip
+# The dtypes that kernels store numbers in, and what SCALAR is for each.
+SCALARS = {"float32": 32, "float16": 16, "bfloat16": 17}
+# Blocks of a launch over all elements: threads go on in steps of the whole grid.
+MOST_BLOCKS = 1 << 16
+THREADS = 256
+NOTHING = np.uint64(0)  # an argument that a kernel does not look at
+
+
+def cupy() -> Any:
+    """Return CuPy."""
+    import cupy
+
+    return cupy
+
+
+def source(name: str) -> str:
+    """Return the whole CUDA C text of a source: the prelude, what it needs, itself."""
+    parts = ("prelude.cuh", *PARTS.get(name, ()), f"{name}.cu")
+    return "\n".join((FOLDER / part).read_text() for part in parts)
+
+
+@functools.cache
+def function(name: str, kernel: str, scalar: int) -> Any:
+    """Return a kernel, compiled for numbers stored as `scalar` says (see SCALARS)."""
+    return _module(name, scalar).get_function(kernel)
+
+
+@functools.cache
+def _module(name: str, scalar: int) -> Any:
+    options = ("--std=c++17", f"-DSCALAR={scalar}")
+    return cupy().RawModule(code=source(name), options=options)
+
+
+def fits(*arrays: Any) -> bool:
+    """Return whether kernels take these arrays: all of one dtype among SCALARS."""
+    dtype = arrays[0].dtype
+    return dtype.name in SCALARS and all(a.dtype == dtype for a in arrays)
+
+
+def check(what: str, *arrays: Any) -> None:
+    """Raise if kernels do not take these arrays.
+
+    Raises:
+        TypeError: their dtypes differ, or are none of SCALARS.
+    """
+    if not fits(*arrays):
+        found = ", ".join(a.dtype.name for a in arrays)
+        raise TypeError(f"{what}: arrays of one dtype among {list(SCALARS)} expected, got {found}.")
+
+
+def compact(x: Any) -> Any:
+    """Return x, in C order without gaps."""
+    return x if x.flags.c_contiguous else cupy().ascontiguousarray(x)
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """Return the product of two matrices of one dtype, in that dtype and C order."""
+    y = cupy().matmul(a, b)
+    return compact(y.astype(a.dtype, copy=False))
+
+
+def packed(n: int, *arrays: Any) -> Any:
+    """Return 1 where runs of `n` elements can be read 16 bytes at a time, else 0."""
+    width = 16 // min(a.dtype.itemsize for a in arrays)
+    aligned = all(a.data.ptr % 16 == 0 for a in arrays)
+    return np.int32(n % width == 0 and aligned)
+
+
+def launch(
+    name: str, kernel: str, dtype: Any, blocks: int, threads: tuple[int, ...], *args: Any
+) -> None:
+    """Launch a kernel on the current stream, with at most 2**31 - 1 blocks.
+
+    Args:
+        dtype: the dtype in which numbers are stored.
+        args: arrays and NumPy scalars, of exactly the types of the kernel's parameters.
+    """
+    run = function(name, kernel, SCALARS[dtype.name])
+    run((min(blocks, 2**31 - 1),), threads, args)
+
+
+def launch_elements(name: str, kernel: str, dtype: Any, count: int, *args: Any) -> None:
+    """Launch a kernel that has a thread for each of `count` pieces of work, if there is any."""
+    if count:
+        blocks = min(-(-count // THREADS), MOST_BLOCKS)
+        launch(name, kernel, dtype, blocks, (THREADS,), *args)
+
+
+def launch_rows(name: str, kernel: str, dtype: Any, rows: int, n: int, *args: Any) -> None:
+    """Launch a kernel that gives each of `rows` rows of n elements to a warp or to a block."""
+    if not rows or not n:
+        return
+    if n <= 1024:
+        launch(name, kernel, dtype, min(-(-rows // 8), MOST_BLOCKS), (32, 8), *args)
+        return
+    threads = 256 if n <= 8192 else 512
+    launch(name, kernel, dtype, min(rows, MOST_BLOCKS), (threads,), *args)
+
+
+def product(shape: Any) -> Any:
+    """Return the number of elements of a shape, as a kernel takes it."""
+    return np.int64(math.prod(shape))

@@ -1,0 +1,305 @@
+// Layer, RMS, group and batch normalisation.
+//
+// A row of the first three is what shares its moments. Its element e lies at
+// (e / width) * channels + e % width from its start: layer and RMS norm have width = n; in group
+// norm, data (samples, places, channels) has a row for each group of a sample, of n = places *
+// width elements, width = channels / groups.
+
+// The start of a row.
+__device__ __forceinline__ i64 row_start(i64 row, i64 n, i64 width, i64 channels) {
+    i64 groups = channels / width;
+    return groups == 1 ? row * n : (row / groups) * (n * groups) + (row % groups) * width;
+}
+
+// Calls f(offset from the row's start, channel from the group's first), N elements at a time.
+template <int N, class F>
+__device__ __forceinline__ void each_of_row(i64 n, i64 width, i64 channels, F f) {
+    i64 at = (i64)threadIdx.x * N, step = (i64)blockDim.x * N;
+    i64 line = at / width, column = at % width;
+    i64 lines = step / width, columns = step % width;
+    for (; at < n; at += step) {
+        f(line * channels + column, column);
+        line += lines;
+        column += columns;
+        if (column >= width) {
+            column -= width;
+            ++line;
+        }
+    }
+}
+
+template <int N>
+__device__ void normalize_rows(
+    IN(Scalar) x, IN(float) gamma, IN(float) beta, OUT(Scalar) y, OUT(float) mean,
+    OUT(float) scale, i64 rows, i64 n, i64 width, i64 channels, float epsilon, int centered,
+    int has_gamma, int has_beta) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
+        float center = 0.0f, total = 0.0f;
+        if (centered) {
+            each_of_row<N>(n, width, channels, [&](i64 at, i64) {
+                Numbers<N> v = load<N>(x + start + at);
+#pragma unroll
+                for (int k = 0; k < N; ++k) total += v.at[k];
+            });
+            center = reduce_row(total, Sum()) / (float)n;
+        }
+        total = 0.0f;
+        each_of_row<N>(n, width, channels, [&](i64 at, i64) {
+            Numbers<N> v = load<N>(x + start + at);
+#pragma unroll
+            for (int k = 0; k < N; ++k) total += (v.at[k] - center) * (v.at[k] - center);
+        });
+        float factor = 1.0f / sqrtf(reduce_row(total, Sum()) / (float)n + epsilon);
+        if (threadIdx.x == 0) {
+            mean[row] = center;
+            scale[row] = factor;
+        }
+        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+            Numbers<N> v = load<N>(x + start + at);
+#pragma unroll
+            for (int k = 0; k < N; ++k) v.at[k] = (v.at[k] - center) * factor;
+            if (has_gamma) {
+                Numbers<N> by = load<N>(gamma + first + column);
+#pragma unroll
+                for (int k = 0; k < N; ++k) v.at[k] *= by.at[k];
+            }
+            if (has_beta) {
+                Numbers<N> by = load<N>(beta + first + column);
+#pragma unroll
+                for (int k = 0; k < N; ++k) v.at[k] += by.at[k];
+            }
+            store<N>(y + start + at, v);
+        });
+    }
+}
+
+// y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(mean((x - mean)^2) + epsilon) for each
+// row; mean is 0 unless centered.
+extern "C" __global__ void normalize(
+    IN(Scalar) x, IN(float) gamma, IN(float) beta, OUT(Scalar) y, OUT(float) mean,
+    OUT(float) scale, i64 rows, i64 n, i64 width, i64 channels, float epsilon, int centered,
+    int has_gamma, int has_beta, int packed) {
+    if (packed) {
+        normalize_rows<PACK>(x, gamma, beta, y, mean, scale, rows, n, width, channels, epsilon,
+                             centered, has_gamma, has_beta);
+    } else {
+        normalize_rows<1>(x, gamma, beta, y, mean, scale, rows, n, width, channels, epsilon,
+                          centered, has_gamma, has_beta);
+    }
+}
+
+template <int N>
+__device__ void normalize_back(
+    IN(Scalar) g, IN(Scalar) x, IN(float) gamma, IN(float) mean, IN(float) scale, OUT(Scalar) dx,
+    i64 rows, i64 n, i64 width, i64 channels, int centered, int has_gamma) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
+        float center = mean[row], factor = scale[row], plain = 0.0f, along = 0.0f;
+        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+            Numbers<N> a = load<N>(g + start + at), v = load<N>(x + start + at), by;
+            if (has_gamma) by = load<N>(gamma + first + column);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                float arriving = has_gamma ? a.at[k] * by.at[k] : a.at[k];
+                plain += arriving;
+                along += arriving * (v.at[k] - center) * factor;
+            }
+        });
+        plain = centered ? reduce_row(plain, Sum()) / (float)n : 0.0f;
+        along = reduce_row(along, Sum()) / (float)n;
+        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+            Numbers<N> a = load<N>(g + start + at), v = load<N>(x + start + at), by;
+            if (has_gamma) by = load<N>(gamma + first + column);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                float arriving = has_gamma ? a.at[k] * by.at[k] : a.at[k];
+                v.at[k] = factor * (arriving - plain - (v.at[k] - center) * factor * along);
+            }
+            store<N>(dx + start + at, v);
+        });
+    }
+}
+
+// dx of `normalize`: scale * (a - mean(a) - h mean(a h)), a = g gamma, h = (x - mean) scale.
+extern "C" __global__ void normalize_gradient(
+    IN(Scalar) g, IN(Scalar) x, IN(float) gamma, IN(float) mean, IN(float) scale, OUT(Scalar) dx,
+    i64 rows, i64 n, i64 width, i64 channels, int centered, int has_gamma, int packed) {
+    if (packed) {
+        normalize_back<PACK>(
+            g, x, gamma, mean, scale, dx, rows, n, width, channels, centered, has_gamma);
+    } else {
+        normalize_back<1>(
+            g, x, gamma, mean, scale, dx, rows, n, width, channels, centered, has_gamma);
+    }
+}
+
+// --- sums down the columns, in two steps: over chunks of rows, then over the chunks ---------------
+
+// A block has 32 x 8 threads: 32 columns, rows by eights.
+#define TILE 32
+#define LINES 8
+
+// parts (2, chunks, columns): sums of g, and of g * (x - mean[s]) * scale[s] if x counts. The
+// moments of element (row, column) are s = row / rows_each * in_line + column / columns_each.
+extern "C" __global__ void column_parts(
+    IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, OUT(float) parts, i64 rows,
+    i64 columns, i64 rows_each, i64 columns_each, i64 in_line, i64 chunk, i64 chunks,
+    int with_x) {
+    SHARED(float, plain_parts, TILE * LINES);
+    SHARED(float, along_parts, TILE * LINES);
+    i64 tiles = (columns + TILE - 1) / TILE, work = tiles * chunks;
+    int own = threadIdx.y * TILE + threadIdx.x;
+    for (i64 w = blockIdx.x; w < work; w += gridDim.x) {
+        i64 column = w % tiles * TILE + threadIdx.x, part = w / tiles;
+        i64 end = part * chunk + chunk < rows ? part * chunk + chunk : rows;
+        float plain = 0.0f, along = 0.0f;
+        if (column < columns) {
+            for (i64 row = part * chunk + threadIdx.y; row < end; row += LINES) {
+                float arriving = get(g + row * columns + column);
+                plain += arriving;
+                if (with_x) {
+                    i64 line = rows_each == 1 ? row : row / rows_each;
+                    i64 s = line * in_line + column / columns_each;
+                    along += arriving * (get(x + row * columns + column) - mean[s]) * scale[s];
+                }
+            }
+        }
+        plain_parts[own] = plain;
+        along_parts[own] = along;
+        __syncthreads();
+        if (threadIdx.y == 0 && column < columns) {
+            for (int k = 1; k < LINES; ++k) {
+                plain += plain_parts[k * TILE + threadIdx.x];
+                along += along_parts[k * TILE + threadIdx.x];
+            }
+            parts[part * columns + column] = plain;
+            if (with_x) parts[(chunks + part) * columns + column] = along;
+        }
+        __syncthreads();
+    }
+}
+
+// totals (count, columns): the sums over the chunks of parts (count, chunks, columns).
+extern "C" __global__ void column_totals(
+    IN(float) parts, OUT(float) totals, i64 count, i64 chunks, i64 columns) {
+    for (i64 at = first_element(); at < count * columns; at += element_step()) {
+        auto from = parts + (at / columns) * chunks * columns + at % columns;
+        float total = 0.0f;
+        for (i64 part = 0; part < chunks; ++part) total += from[part * columns];
+        totals[at] = total;
+    }
+}
+
+// --- the moments of columns ----------------------------------------------------------------------
+
+// How many, their mean, and the sum of their squared distances from it.
+struct Moments {
+    float count, mean, apart;
+};
+
+// Source: Chan, Golub & LeVeque, Algorithms for computing the sample variance, 1983.
+__device__ __forceinline__ Moments joined(Moments a, Moments b) {
+    if (b.count == 0.0f) return a;
+    if (a.count == 0.0f) return b;
+    float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;
+    Moments both = {
+        count, a.mean + delta * share, a.apart + b.apart + delta * delta * a.count * share};
+    return both;
+}
+
+// parts (3, chunks, columns): count, mean and squared distances of each chunk of rows.
+extern "C" __global__ void moment_parts(
+    IN(Scalar) x, OUT(float) parts, i64 rows, i64 columns, i64 chunk, i64 chunks) {
+    SHARED(float, counts, TILE * LINES);
+    SHARED(float, means, TILE * LINES);
+    SHARED(float, aparts, TILE * LINES);
+    i64 tiles = (columns + TILE - 1) / TILE, work = tiles * chunks;
+    int own = threadIdx.y * TILE + threadIdx.x;
+    for (i64 w = blockIdx.x; w < work; w += gridDim.x) {
+        i64 column = w % tiles * TILE + threadIdx.x, part = w / tiles;
+        i64 end = part * chunk + chunk < rows ? part * chunk + chunk : rows;
+        Moments m = {0.0f, 0.0f, 0.0f};
+        if (column < columns) {
+            for (i64 row = part * chunk + threadIdx.y; row < end; row += LINES) {
+                float v = get(x + row * columns + column), delta = v - m.mean;
+                m.count += 1.0f;
+                m.mean += delta / m.count;
+                m.apart += delta * (v - m.mean);
+            }
+        }
+        counts[own] = m.count;
+        means[own] = m.mean;
+        aparts[own] = m.apart;
+        __syncthreads();
+        if (threadIdx.y == 0 && column < columns) {
+            for (int k = 1; k < LINES; ++k) {
+                int of = k * TILE + threadIdx.x;
+                Moments other = {counts[of], means[of], aparts[of]};
+                m = joined(m, other);
+            }
+            i64 at = part * columns + column, all = chunks * columns;
+            parts[at] = m.count;
+            parts[all + at] = m.mean;
+            parts[2 * all + at] = m.apart;
+        }
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void moment_totals(
+    IN(float) parts, OUT(float) mean, OUT(float) variance, i64 chunks, i64 columns) {
+    i64 all = chunks * columns;
+    for (i64 column = first_element(); column < columns; column += element_step()) {
+        Moments m = {0.0f, 0.0f, 0.0f};
+        for (i64 part = 0; part < chunks; ++part) {
+            i64 at = part * columns + column;
+            Moments other = {parts[at], parts[all + at], parts[2 * all + at]};
+            m = joined(m, other);
+        }
+        mean[column] = m.mean;
+        variance[column] = m.apart / m.count;
+    }
+}
+
+// --- by column -----------------------------------------------------------------------------------
+
+template <int N>
+__device__ void scale_columns(
+    IN(Scalar) x, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count, i64 columns) {
+    i64 at = first_element() * N, step = element_step() * N;
+    i64 column = at % columns, column_step = step % columns;
+    for (; at < count; at += step) {
+        Numbers<N> v = load<N>(x + at), a = load<N>(factor + column), b = load<N>(shift + column);
+#pragma unroll
+        for (int k = 0; k < N; ++k) v.at[k] = v.at[k] * a.at[k] + b.at[k];
+        store<N>(y + at, v);
+        column += column_step;
+        if (column >= columns) column -= columns;
+    }
+}
+
+// y = x * factor[column] + shift[column].
+extern "C" __global__ void scale_shift(
+    IN(Scalar) x, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count, i64 columns,
+    int packed) {
+    if (packed) scale_columns<PACK>(x, factor, shift, y, count, columns);
+    else scale_columns<1>(x, factor, shift, y, count, columns);
+}
+
+// dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows), sums (2, columns).
+extern "C" __global__ void batch_gradient(
+    IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,
+    OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma) {
+    i64 at = first_element(), step = element_step(), count = rows * columns;
+    i64 column = at % columns, column_step = step % columns;
+    float share = 1.0f / (float)rows;
+    for (; at < count; at += step) {
+        float h = (get(x + at) - mean[column]) * scale[column];
+        float factor = scale[column] * (has_gamma ? gamma[column] : 1.0f);
+        float away = (sums[column] + h * sums[columns + column]) * share;
+        put(dx + at, factor * (get(g + at) - away));
+        column += column_step;
+        if (column >= columns) column -= columns;
+    }
+}

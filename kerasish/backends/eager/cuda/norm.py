@@ -1,0 +1,241 @@
+"""Layer, RMS, group and batch normalisation, their gradients, and sums down columns.
+
+No op expresses the normalisations as a whole yet: `kerasish.ops.normalization` composes them. They
+stand ready for an op, or a fused call, that does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.eager.cuda.kernels import (
+    NOTHING,
+    check,
+    compact,
+    cupy,
+    launch,
+    launch_elements,
+    launch_rows,
+    packed,
+)
+
+SOURCE = "norm"
+# Rows of a chunk at least, and chunks at most, of sums down columns: by shape alone, so that the
+# order of additions is the same everywhere.
+CHUNK_ROWS, MOST_CHUNKS = 64, 256
+
+
+def _factors(v: Any) -> Any:
+    """Return gamma or beta as kernels take them: float32, or nothing."""
+    return NOTHING if v is None else compact(v.astype(cupy().float32, copy=False)).reshape(-1)
+
+
+def _given(*values: Any) -> list[Any]:
+    return [v for v in values if v is not NOTHING]
+
+
+class _Rows:
+    """How x is cut into rows that share their moments: see norm.cu."""
+
+    def __init__(self, x: Any, groups: int) -> None:
+        self.channels = x.shape[-1]
+        self.width = self.channels // groups
+        inner = x.shape[1:-1] if groups > 1 or x.ndim > 2 else ()
+        self.places = 1
+        for size in inner:
+            self.places *= size
+        self.n = self.places * self.width
+        self.rows = x.size // self.n if self.n else 0
+
+    def args(self) -> tuple[Any, ...]:
+        return tuple(np.int64(k) for k in (self.rows, self.n, self.width, self.channels))
+
+
+def _by_last(x: Any) -> Any:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _normalize(
+    x: Any, rows: _Rows, gamma: Any, beta: Any, epsilon: float, centered: bool
+) -> tuple[Any, Any, Any]:
+    xp = cupy()
+    y = xp.empty(x.shape, x.dtype)
+    mean, scale = xp.empty(rows.rows, xp.float32), xp.empty(rows.rows, xp.float32)
+    by, add = _factors(gamma), _factors(beta)
+    flags = (np.int32(centered), np.int32(gamma is not None), np.int32(beta is not None))
+    together = _together(rows, x, y, by, add)
+    args = (x, by, add, y, mean, scale, *rows.args(), np.float32(epsilon), *flags, together)
+    launch_rows(SOURCE, "normalize", x.dtype, rows.rows, rows.n, *args)
+    return y, mean, scale
+
+
+def _together(rows: _Rows, x: Any, other: Any, *factors: Any) -> Any:
+    # Packs are of so many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
+    aligned = all(a.data.ptr % 16 == 0 for a in _given(other, *factors))
+    return np.int32(packed(rows.width, x) and packed(rows.channels, x) and aligned)
+
+
+def _normalize_gradient(
+    g: Any, x: Any, rows: _Rows, gamma: Any, mean: Any, scale: Any, centered: bool
+) -> Any:
+    dx = cupy().empty(x.shape, x.dtype)
+    by = _factors(gamma)
+    together = np.int32(_together(rows, x, dx, by) and _together(rows, g, dx))
+    flags = (np.int32(centered), np.int32(gamma is not None))
+    args = (g, x, by, mean, scale, dx, *rows.args(), *flags, together)
+    launch_rows(SOURCE, "normalize_gradient", x.dtype, rows.rows, rows.n, *args)
+    return dx
+
+
+def layer_norm(
+    x: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3, centered: bool = True
+) -> tuple[Any, Any, Any]:
+    """Return ((x - mean) * scale * gamma + beta, mean, scale) along the last axis.
+
+    Args:
+        centered: False: RMS normalisation, a mean of 0.
+
+    Shape: (..., n), (n,), (n,) -> (..., n), and (rows,) float32 twice.
+    """
+    check("layer_norm", x)
+    x = compact(x)
+    return _normalize(x, _Rows(_by_last(x), 1), gamma, beta, epsilon, centered)
+
+
+def layer_norm_gradient(
+    g: Any, x: Any, gamma: Any, mean: Any, scale: Any, centered: bool = True
+) -> tuple[Any, Any, Any]:
+    """Return the gradients by x, gamma and beta (the latter two float32).
+
+    Args:
+        mean, scale: what came with the result.
+    """
+    check("layer_norm_gradient", g, x)
+    g, x = compact(g), compact(x)
+    dx = _normalize_gradient(g, x, _Rows(_by_last(x), 1), gamma, mean, scale, centered)
+    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (1, 1, x.shape[-1]))
+    return dx, sums[1], sums[0]
+
+
+def group_norm(
+    x: Any, groups: int, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
+) -> tuple[Any, Any, Any]:
+    """Return ((x - mean) * scale * gamma + beta, mean, scale) for each group of channels.
+
+    Shape: (n, *spatial, c), (c,), (c,) -> (n, *spatial, c), and (n * groups,) float32 twice.
+    """
+    check("group_norm", x)
+    x = compact(x)
+    return _normalize(x, _Rows(x, groups), gamma, beta, epsilon, True)
+
+
+def group_norm_gradient(
+    g: Any, x: Any, groups: int, gamma: Any, mean: Any, scale: Any
+) -> tuple[Any, Any, Any]:
+    """Return the gradients by x, gamma and beta (the latter two float32)."""
+    check("group_norm_gradient", g, x)
+    g, x = compact(g), compact(x)
+    rows = _Rows(x, groups)
+    dx = _normalize_gradient(g, x, rows, gamma, mean, scale, True)
+    lying = (rows.places, groups, rows.width)
+    sums = column_sums(_by_last(g), _by_last(x), mean, scale, lying)
+    return dx, sums[1], sums[0]
+
+
+# --- down the columns ----------------------------------------------------------------------------
+
+
+def _chunks(rows: int) -> tuple[int, int]:
+    """Return (rows of a chunk, number of chunks)."""
+    chunk = max(CHUNK_ROWS, -(-rows // MOST_CHUNKS))
+    return chunk, -(-rows // chunk)
+
+
+def column_sums(
+    g: Any, x: Any = None, mean: Any = None, scale: Any = None, lying: Any = (1, 1, 1)
+) -> Any:
+    """Return the sums of g down its columns (float32), and with x those of g * h as well.
+
+    h = (x - mean[s]) * scale[s], s = row // lying[0] * lying[1] + column // lying[2].
+
+    Shape: (..., columns) -> (columns,), or (2, columns) with x.
+    """
+    xp, g = cupy(), compact(g)
+    columns = g.shape[-1]
+    rows, many = (g.size // columns if columns else 0), 1 if x is None else 2
+    if not rows or not columns:
+        totals = xp.zeros((many, columns), xp.float32)
+        return totals if many == 2 else totals[0]
+    chunk, chunks = _chunks(rows)
+    parts = xp.empty((many, chunks, columns), xp.float32)
+    totals = xp.empty((many, columns), xp.float32)
+    more = (NOTHING, NOTHING, NOTHING) if x is None else (compact(x), mean, scale)
+    sizes = [np.int64(k) for k in (rows, columns, lying[0], lying[2], lying[1], chunk, chunks)]
+    work = -(-columns // 32) * chunks
+    args = (g, *more, parts, *sizes, np.int32(many - 1))
+    launch(SOURCE, "column_parts", g.dtype, work, (32, 8), *args)
+    counts = (np.int64(many), np.int64(chunks), np.int64(columns))
+    launch_elements(SOURCE, "column_totals", g.dtype, many * columns, parts, totals, *counts)
+    return totals if many == 2 else totals[0]
+
+
+def column_moments(x: Any) -> tuple[Any, Any]:
+    """Return the mean of each column, and its mean squared distance from it, as float32.
+
+    Shape: (..., columns) -> (columns,), (columns,).
+    """
+    check("column_moments", x)
+    xp, x = cupy(), compact(x)
+    columns = x.shape[-1]
+    rows = x.size // columns if columns else 0
+    mean, variance = xp.empty(columns, xp.float32), xp.empty(columns, xp.float32)
+    if not rows:
+        mean.fill(np.nan)  # of nothing
+        variance.fill(np.nan)
+        return mean, variance
+    chunk, chunks = _chunks(rows)
+    parts = xp.empty((3, chunks, columns), xp.float32)
+    sizes = [np.int64(k) for k in (rows, columns, chunk, chunks)]
+    work = -(-columns // 32) * chunks
+    launch(SOURCE, "moment_parts", x.dtype, work, (32, 8), x, parts, *sizes)
+    counts = (np.int64(chunks), np.int64(columns))
+    launch_elements(SOURCE, "moment_totals", x.dtype, columns, parts, mean, variance, *counts)
+    return mean, variance
+
+
+def batch_norm(
+    x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
+) -> tuple[Any, Any]:
+    """Return ((x - mean) * scale * gamma + beta, scale), scale = 1 / sqrt(variance + epsilon).
+
+    Shape: (..., c) and (c,) four times -> (..., c), (c,) float32.
+    """
+    check("batch_norm", x)
+    xp, x = cupy(), compact(x)
+    scale = (1 / xp.sqrt(variance + np.float32(epsilon))).astype(xp.float32)
+    factor = scale if gamma is None else scale * gamma.astype(xp.float32)
+    shift = -mean * factor if beta is None else beta.astype(xp.float32) - mean * factor
+    y = xp.empty(x.shape, x.dtype)
+    together = packed(x.shape[-1], x, y)
+    pieces = x.size // (16 // x.dtype.itemsize) if together else x.size
+    args = (x, factor, shift, y, np.int64(x.size), np.int64(max(x.shape[-1], 1)), together)
+    launch_elements(SOURCE, "scale_shift", x.dtype, pieces, *args)
+    return y, scale
+
+
+def batch_norm_gradient(
+    g: Any, x: Any, mean: Any, scale: Any, gamma: Any = None
+) -> tuple[Any, Any, Any]:
+    """Return the gradients by x (through the batch's moments), gamma and beta (float32)."""
+    check("batch_norm_gradient", g, x)
+    g, x = compact(g), compact(x)
+    columns = x.shape[-1]
+    rows = x.size // columns if columns else 0
+    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
+    dx = cupy().empty(x.shape, x.dtype)
+    sizes = (np.int64(rows), np.int64(columns))
+    args = (g, x, mean, scale, _factors(gamma), sums, dx, *sizes, np.int32(gamma is not None))
+    launch_elements(SOURCE, "batch_gradient", x.dtype, x.size, *args)
+    return dx, sums[1], sums[0]

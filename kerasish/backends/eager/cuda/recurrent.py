@@ -1,0 +1,160 @@
+"""Whole recurrent sequences: for each step one product and one kernel that does all gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.eager.cuda.kernels import (
+    NOTHING,
+    compact,
+    cupy,
+    fits,
+    launch_elements,
+    multiply,
+)
+from kerasish.ops.op import REGISTRY
+
+SOURCE = "recurrent"
+
+
+def _with_fallback(kernel: Any) -> Any:
+    """Return the kernel, for the dtypes it takes; the reference one for others."""
+    name = kernel.__name__
+
+    def run(*arrays: Any) -> Any:
+        if not fits(*arrays) or not all(a.size for a in arrays):
+            return REGISTRY[name].kernel(cupy(), *arrays)
+        return kernel(*(compact(a) for a in arrays))
+
+    return run
+
+
+def _step(kernel: str, x: Any, units: int, *args: Any) -> None:
+    """Launch a step for all units of all samples; arguments after the sizes are flags."""
+    launch_elements(SOURCE, kernel, x.dtype, x.shape[1] * units, *args)
+
+
+def _sizes(x: Any, units: int, mask: Any, *flags: bool) -> tuple[Any, ...]:
+    masked = np.int32(mask is not None)
+    return (np.int64(x.shape[1]), np.int64(units), masked, *(np.int32(f) for f in flags))
+
+
+def _at(mask: Any, t: int) -> Any:
+    return NOTHING if mask is None else mask[t]
+
+
+def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
+    """Return the gradient by the recurrent kernel: one product over all steps."""
+    xp = cupy()
+    before = xp.concatenate([first[None], states[:-1]])
+    rows = dz.reshape(-1, dz.shape[-1])
+    return multiply(before.reshape(-1, first.shape[-1]).T, rows)
+
+
+def _arrived(carry: Any, past: Any, dtype: Any) -> Any:
+    return (carry + past).astype(dtype, copy=False)
+
+
+def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
+    """Return h[t] = tanh(x[t] + h[t-1] @ recurrent) for all steps."""
+    xp, units = cupy(), h.shape[-1]
+    states = xp.empty(x.shape, x.dtype)
+    sizes = _sizes(x, units, mask)
+    for t in range(x.shape[0]):
+        s = multiply(h, recurrent)
+        _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
+        h = states[t]
+    return states
+
+
+def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any = None) -> Any:
+    """Return (dx, drecurrent, dh) of `simple_rnn`."""
+    xp, units = cupy(), h.shape[-1]
+    dx, past = xp.empty(g.shape, g.dtype), NOTHING
+    carry, spare = (xp.empty(h.shape, xp.float32) for _ in range(2))
+    turned, steps = compact(recurrent.T), g.shape[0]
+    for t in reversed(range(steps)):
+        sizes = _sizes(g, units, mask, t + 1 < steps)
+        args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
+        _step("simple_step_gradient", g, units, *args, *sizes)
+        carry, spare = spare, carry
+        past = multiply(dx[t], turned)
+    return dx, _by_recurrent(h, states, dx), _arrived(carry, past, g.dtype)
+
+
+def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
+    """Return the states h, c and the gates of all steps."""
+    xp, units = cupy(), h.shape[-1]
+    shape = (*x.shape[:2], units)
+    states, cells = xp.empty(shape, x.dtype), xp.empty(shape, x.dtype)
+    gates = xp.empty(x.shape, x.dtype)
+    cell, spare = c.astype(xp.float32), xp.empty(c.shape, xp.float32)
+    sizes = _sizes(x, units, mask)
+    for t in range(x.shape[0]):
+        s = multiply(h, recurrent)
+        args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
+        _step("lstm_step", x, units, *args, *sizes)
+        cell, spare = spare, cell
+        h = states[t]
+    return states, cells, gates
+
+
+def lstm_gradient(
+    g_states: Any, g_cells: Any, recurrent: Any, h: Any, c: Any, states: Any, cells: Any,
+    gates: Any, mask: Any = None,
+) -> Any:  # fmt: skip
+    """Return (dx, drecurrent, dh, dc) of `lstm`."""
+    xp, units = cupy(), h.shape[-1]
+    dx, past = xp.empty(gates.shape, gates.dtype), NOTHING
+    carry_h, carry_c, next_h, next_c = (xp.empty(h.shape, xp.float32) for _ in range(4))
+    turned, steps = compact(recurrent.T), gates.shape[0]
+    for t in reversed(range(steps)):
+        before = cells[t - 1] if t else c
+        sizes = _sizes(gates, units, mask, t + 1 < steps)
+        args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
+        made = (_at(mask, t), dx[t], next_h, next_c)
+        _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
+        carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
+        past = multiply(dx[t], turned)
+    dh = _arrived(carry_h, past, h.dtype)
+    return dx, _by_recurrent(h, states, dx), dh, carry_c.astype(c.dtype, copy=False)
+
+
+def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
+    """Return the states and the gates z, r, n, s_n of all steps."""
+    xp, units = cupy(), h.shape[-1]
+    states = xp.empty((*x.shape[:2], units), x.dtype)
+    gates = xp.empty((*x.shape[:2], 4 * units), x.dtype)
+    sizes = _sizes(x, units, mask)
+    for t in range(x.shape[0]):
+        s = multiply(h, recurrent)
+        args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
+        _step("gru_step", x, units, *args, *sizes)
+        h = states[t]
+    return states, gates
+
+
+def gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None) -> Any:
+    """Return (dx, drecurrent, dbias, dh) of `gru`."""
+    xp, units = cupy(), h.shape[-1]
+    shape = (*g.shape[:2], 3 * units)
+    dx, ds = xp.empty(shape, g.dtype), xp.empty(shape, g.dtype)
+    carry, spare = (xp.empty(h.shape, xp.float32) for _ in range(2))
+    past, turned, steps = NOTHING, compact(recurrent.T), g.shape[0]
+    for t in reversed(range(steps)):
+        before = states[t - 1] if t else h
+        sizes = _sizes(g, units, mask, t + 1 < steps)
+        args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
+        _step("gru_step_gradient", g, units, *args, *sizes)
+        carry, spare = spare, carry
+        past = multiply(ds[t], turned)
+    bias = ds.reshape(-1, 3 * units).sum(axis=0, dtype=xp.float32).astype(g.dtype, copy=False)
+    return dx, _by_recurrent(h, states, ds), bias, _arrived(carry, past, g.dtype)
+
+
+KERNELS: dict[str, Any] = {
+    f.__name__: _with_fallback(f)
+    for f in (simple_rnn, simple_rnn_gradient, lstm, lstm_gradient, gru, gru_gradient)
+}

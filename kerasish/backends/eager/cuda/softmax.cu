@@ -1,0 +1,195 @@
+// softmax, log-softmax and cross-entropies of rows of logits, and their gradients.
+
+// The largest logit of a row, and the sum of exp(logit - largest): one pass over the row.
+struct Spread {
+    float top, total;
+};
+
+template <int N, class P>
+__device__ __forceinline__ Spread spread_of(P row, i64 n) {
+    float top = LOWEST, total = 0.0f;
+    for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+        Numbers<N> x = load<N>(row + j);
+        float most = top;
+#pragma unroll
+        for (int k = 0; k < N; ++k) most = fmaxf(most, x.at[k]);
+        if (most > top) total *= expf(top - most);
+        top = most;
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            // Nothing but -infinity so far adds nothing, but a NaN must show.
+            if (top != LOWEST || x.at[k] != x.at[k]) total += expf(x.at[k] - top);
+        }
+    }
+    Spread found;
+    found.top = reduce_row(top, Largest());
+    found.total = reduce_row(top == LOWEST ? total : total * expf(top - found.top), Sum());
+    return found;
+}
+
+template <int N>
+__device__ void softmax_rows(IN(Scalar) x, OUT(Scalar) y, i64 rows, i64 n, int logarithm) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        auto from = x + row * n;
+        auto to = y + row * n;
+        Spread s = spread_of<N>(from, n);
+        float whole = logarithm ? logf(s.total) : 1.0f / s.total;
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> v = load<N>(from + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                float shifted = v.at[k] - s.top;
+                v.at[k] = logarithm ? shifted - whole : expf(shifted) * whole;
+            }
+            store<N>(to + j, v);
+        }
+    }
+}
+
+// y = softmax(x) along rows of n, or its logarithm.
+extern "C" __global__ void softmax(
+    IN(Scalar) x, OUT(Scalar) y, i64 rows, i64 n, int logarithm, int packed) {
+    if (packed) softmax_rows<PACK>(x, y, rows, n, logarithm);
+    else softmax_rows<1>(x, y, rows, n, logarithm);
+}
+
+template <int N>
+__device__ void softmax_gradient_rows(
+    IN(Scalar) g, IN(Scalar) y, OUT(Scalar) dx, i64 rows, i64 n, int logarithm) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row * n;
+        float total = 0.0f;
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> a = load<N>(g + start + j), b = load<N>(y + start + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) total += logarithm ? a.at[k] : a.at[k] * b.at[k];
+        }
+        total = reduce_row(total, Sum());
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> a = load<N>(g + start + j), b = load<N>(y + start + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                a.at[k] = logarithm ? a.at[k] - expf(b.at[k]) * total
+                                    : b.at[k] * (a.at[k] - total);
+            }
+            store<N>(dx + start + j, a);
+        }
+    }
+}
+
+// dx = y (g - sum(g y)) for y = softmax(x); dx = g - exp(y) sum(g) for its logarithm.
+extern "C" __global__ void softmax_gradient(
+    IN(Scalar) g, IN(Scalar) y, OUT(Scalar) dx, i64 rows, i64 n, int logarithm, int packed) {
+    if (packed) softmax_gradient_rows<PACK>(g, y, dx, rows, n, logarithm);
+    else softmax_gradient_rows<1>(g, y, dx, rows, n, logarithm);
+}
+
+template <int N>
+__device__ void class_loss_rows(
+    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) whole, i64 rows, i64 n) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        auto from = x + row * n;
+        Spread s = spread_of<N>(from, n);
+        if (threadIdx.x == 0) {
+            int own = classes[row];
+            float log_sum = logf(s.total);
+            // The difference first: it is exact where the largest logit is far from 0.
+            put(loss + row, own >= 0 && own < n ? log_sum + (s.top - get(from + own)) : 0.0f);
+            whole[row] = log_sum + s.top;
+        }
+    }
+}
+
+// loss = log(sum(exp(x))) - x[class], 0 where there is no such class; whole = log(sum(exp(x))).
+extern "C" __global__ void class_loss(
+    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) whole, i64 rows, i64 n,
+    int packed) {
+    if (packed) class_loss_rows<PACK>(x, classes, loss, whole, rows, n);
+    else class_loss_rows<1>(x, classes, loss, whole, rows, n);
+}
+
+template <int N>
+__device__ void class_loss_gradient_rows(
+    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows,
+    i64 n) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row * n, own = classes[row];
+        float arriving = own >= 0 && own < n ? get(g + row) : 0.0f, log_sum = whole[row];
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> v = load<N>(x + start + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                v.at[k] = arriving * (expf(v.at[k] - log_sum) - (j + k == own ? 1.0f : 0.0f));
+            }
+            store<N>(dx + start + j, v);
+        }
+    }
+}
+
+// dx = g (softmax(x) - onehot(class)).
+extern "C" __global__ void class_loss_gradient(
+    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows, i64 n,
+    int packed) {
+    if (packed) class_loss_gradient_rows<PACK>(g, x, classes, whole, dx, rows, n);
+    else class_loss_gradient_rows<1>(g, x, classes, whole, dx, rows, n);
+}
+
+template <int N>
+__device__ void target_loss_rows(
+    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) whole, OUT(float) weight, i64 rows,
+    i64 n) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row * n;
+        Spread s = spread_of<N>(x + start, n);
+        float log_sum = logf(s.total), found = 0.0f, total = 0.0f;
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> a = load<N>(t + start + j), b = load<N>(x + start + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                found += a.at[k] * (log_sum - (b.at[k] - s.top));
+                total += a.at[k];
+            }
+        }
+        found = reduce_row(found, Sum());
+        total = reduce_row(total, Sum());
+        if (threadIdx.x == 0) {
+            put(loss + row, found);
+            whole[row] = log_sum + s.top;
+            weight[row] = total;
+        }
+    }
+}
+
+// loss = -sum(t log_softmax(x)); whole = log(sum(exp(x))), weight = sum(t) serve the gradient.
+extern "C" __global__ void target_loss(
+    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) whole, OUT(float) weight, i64 rows,
+    i64 n, int packed) {
+    if (packed) target_loss_rows<PACK>(t, x, loss, whole, weight, rows, n);
+    else target_loss_rows<1>(t, x, loss, whole, weight, rows, n);
+}
+
+template <int N>
+__device__ void target_loss_gradient_rows(
+    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) whole, IN(float) weight, OUT(Scalar) dx,
+    i64 rows, i64 n) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        i64 start = row * n;
+        float arriving = get(g + row), log_sum = whole[row], total = weight[row];
+        for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
+            Numbers<N> a = load<N>(t + start + j), b = load<N>(x + start + j);
+#pragma unroll
+            for (int k = 0; k < N; ++k) {
+                b.at[k] = arriving * (expf(b.at[k] - log_sum) * total - a.at[k]);
+            }
+            store<N>(dx + start + j, b);
+        }
+    }
+}
+
+// dx = g (softmax(x) sum(t) - t).
+extern "C" __global__ void target_loss_gradient(
+    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) whole, IN(float) weight, OUT(Scalar) dx,
+    i64 rows, i64 n, int packed) {
+    if (packed) target_loss_gradient_rows<PACK>(g, t, x, whole, weight, dx, rows, n);
+    else target_loss_gradient_rows<1>(g, t, x, whole, weight, dx, rows, n);
+}

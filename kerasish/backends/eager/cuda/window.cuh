@@ -1,0 +1,51 @@
+// Windows that slide over up to three spatial axes of (samples, *spatial, channels). Missing axes
+// come first, of size 1.
+
+struct Window {
+    int in[3];      // sizes of the data
+    int out[3];     // how many windows
+    int size[3];    // places of a window
+    int stride[3];
+    int before[3];  // padding
+    int apart[3];   // dilation
+};
+
+struct Spot {
+    i64 sample;
+    int at[3];
+};
+
+// Where the flat position `at` lies in (samples, *sizes).
+__device__ __forceinline__ Spot spot_of(i64 at, const int* sizes) {
+    Spot spot;
+    for (int axis = 2; axis >= 0; --axis) {
+        spot.at[axis] = (int)(at % sizes[axis]);
+        at /= sizes[axis];
+    }
+    spot.sample = at;
+    return spot;
+}
+
+__device__ __forceinline__ i64 flat(i64 sample, const int* at, const int* sizes) {
+    return ((sample * sizes[0] + at[0]) * sizes[1] + at[1]) * sizes[2] + at[2];
+}
+
+// The places [low, high) of the window at `spot` that lie inside the data, without dilation.
+__device__ __forceinline__ void inside(const Window& w, const Spot& spot, int* low, int* high) {
+    for (int axis = 0; axis < 3; ++axis) {
+        int start = spot.at[axis] * w.stride[axis] - w.before[axis];
+        low[axis] = start < 0 ? -start : 0;
+        int room = w.in[axis] - start;
+        high[axis] = room < w.size[axis] ? room : w.size[axis];
+    }
+}
+
+// The windows [low, high) that the place `spot` of the data may be in, without dilation.
+__device__ __forceinline__ void covering(const Window& w, const Spot& spot, int* low, int* high) {
+    for (int axis = 0; axis < 3; ++axis) {
+        int place = spot.at[axis] + w.before[axis], first = place - w.size[axis] + 1;
+        low[axis] = first > 0 ? (first + w.stride[axis] - 1) / w.stride[axis] : 0;
+        int last = place / w.stride[axis] + 1;
+        high[axis] = last < w.out[axis] ? last : w.out[axis];
+    }
+}

@@ -1,0 +1,381 @@
+// Runs the package's CUDA kernels on the CPU, to test them: every thread of a block is a fiber.
+//
+// Checked: each access to memory (the array, its ends, the alignment of packs), barriers and warp
+// exchanges that not all threads reach, shared memory that is read before it is written (NaN).
+// The order in which threads run can be shuffled by a seed.
+#pragma once
+#include <math.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <type_traits>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+#define ON_CPU
+#define __device__
+#define __forceinline__ inline
+
+struct Index { unsigned x, y, z; };
+
+namespace cu {
+
+typedef long long i64;
+
+// --- fibers ------------------------------------------------------------------------------------
+
+enum State { READY, AT_BARRIER, AT_WARP, DONE };
+
+struct Fiber {
+    State state;
+    int site;
+    unsigned number;
+    Index thread;
+    uint64_t value;
+    char* stack;
+#if defined(__x86_64__)
+    void* context;
+#else
+    ucontext_t context;
+#endif
+};
+
+const size_t STACK = 128 << 10;
+static Fiber* current;
+static Fiber fibers[1024];
+static unsigned fiber_count;
+static Index block_index, block_size, grid_size;
+static void (*body)(void**);
+static void** arguments;
+static char message[512];
+static bool failed;
+
+#if defined(__x86_64__)
+static void* scheduler;
+extern "C" void cu_switch(void** from, void* to);
+asm(".text\n"
+    ".globl cu_switch\n"
+    ".hidden cu_switch\n"
+    ".type cu_switch, @function\n"
+    "cu_switch:\n"
+    "  pushq %rbx\n  pushq %rbp\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n"
+    "  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbp\n  popq %rbx\n"
+    "  ret\n");
+static void leave() { cu_switch(&current->context, scheduler); }
+static void enter() { cu_switch(&scheduler, current->context); }
+#else
+static ucontext_t scheduler;
+static void leave() { swapcontext(&current->context, &scheduler); }
+static void enter() { swapcontext(&scheduler, &current->context); }
+#endif
+
+static void start() {
+    body(arguments);
+    current->state = DONE;
+    leave();
+}
+
+static void prepare(Fiber& f) {
+    if (!f.stack) f.stack = (char*)aligned_alloc(64, STACK);
+#if defined(__x86_64__)
+    void** top = (void**)(f.stack + STACK - 64);
+    *--top = nullptr;  // where `start` would return to: it never does
+    *--top = (void*)start;
+    for (int k = 0; k < 6; ++k) *--top = nullptr;
+    f.context = top;
+#else
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack;
+    f.context.uc_stack.ss_size = STACK;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, start, 0);
+#endif
+}
+
+// Ends the launch: nobody comes back to a fiber after this.
+static void fail(const char* format, ...) {
+    if (!failed) {
+        char what[384];
+        va_list rest;
+        va_start(rest, format);
+        vsnprintf(what, sizeof what, format, rest);
+        va_end(rest);
+        snprintf(message, sizeof message, "%s, block (%u, %u, %u), thread (%u, %u, %u)", what,
+                 block_index.x, block_index.y, block_index.z, current->thread.x,
+                 current->thread.y, current->thread.z);
+    }
+    failed = true;
+    leave();
+    abort();
+}
+
+static void wait_for(State what, int site) {
+    current->state = what;
+    current->site = site;
+    leave();
+}
+
+// --- pointers that know their array ---------------------------------------------------------------
+
+template <class T>
+struct Checked {
+    T *at, *low, *high;
+    void look(i64 count, size_t alignment) const {
+        if (at < low || at + count > high) {
+            fail("access to [%lld, %lld) of %lld elements", (i64)(at - low),
+                 (i64)(at - low) + count, (i64)(high - low));
+        }
+        if ((uintptr_t)at % alignment) fail("access not aligned to %zu bytes", alignment);
+    }
+    T& operator*() const { look(1, alignof(T)); return *at; }
+    T& operator[](i64 k) const { return *(*this + k); }
+    Checked operator+(i64 k) const { return {at + k, low, high}; }
+    template <class U>
+    operator Checked<const U>() const { return {at, low, high}; }
+};
+
+struct Buffer { void* address; i64 bytes; };
+
+// What an argument of a launch points to: a value, or for a pointer its address and size.
+template <class T>
+struct Argument { static T get(void* from) { return *(T*)from; } };
+template <class T>
+struct Argument<Checked<T>> {
+    static Checked<T> get(void* from) {
+        Buffer b = *(Buffer*)from;
+        T* start = (T*)b.address;
+        return {start, start, start + b.bytes / (i64)sizeof(T)};
+    }
+};
+
+// The arrays whose addresses stand in tables among the arguments.
+static const Buffer* known;
+static i64 known_count;
+
+template <class T>
+Checked<T> pointer_at(unsigned long long address) {
+    for (i64 k = 0; k < known_count; ++k) {
+        if ((unsigned long long)known[k].address == address) {
+            Buffer b = known[k];
+            return Argument<Checked<T>>::get(&b);
+        }
+    }
+    return {(T*)address, nullptr, nullptr};
+}
+
+// --- shared memory ------------------------------------------------------------------------------------
+
+const size_t SHARED_BYTES = 48 << 10;
+alignas(64) static char shared_bytes[SHARED_BYTES];
+static size_t shared_used;
+const int SLOTS = 64;
+static struct { int slot; size_t place; } shared_slots[SLOTS];
+static int shared_count;
+
+template <class T>
+Checked<T> shared(int slot, i64 count) {
+    size_t place = 0;
+    bool found = false;
+    for (int k = 0; k < shared_count; ++k) {
+        if (shared_slots[k].slot == slot) { place = shared_slots[k].place; found = true; }
+    }
+    if (!found) {
+        place = shared_used;
+        shared_used += (count * sizeof(T) + 15) / 16 * 16;
+        if (shared_used > SHARED_BYTES) fail("%zu bytes of shared memory", shared_used);
+        if (shared_count == SLOTS) fail("more than %d arrays in shared memory", SLOTS);
+        shared_slots[shared_count++] = {slot, place};
+    }
+    T* at = (T*)(shared_bytes + place);
+    return {at, at, at + count};
+}
+
+// --- a block, a launch --------------------------------------------------------------------------------
+
+// Lets the warps go on whose threads have all come to the same exchange.
+static bool release_warps(unsigned count) {
+    bool moved = false;
+    for (unsigned first = 0; first < count; first += 32) {
+        unsigned end = first + 32 < count ? first + 32 : count, waiting = 0, site = 0;
+        bool apart = false, gone = false;
+        for (unsigned k = first; k < end; ++k) {
+            gone = gone || fibers[k].state == DONE;
+            if (fibers[k].state != AT_WARP) continue;
+            apart = apart || (waiting && (int)site != fibers[k].site);
+            site = fibers[k].site;
+            ++waiting;
+        }
+        if (!waiting) continue;
+        current = &fibers[first];
+        if (gone || (apart && waiting == end - first)) {
+            if (!failed) {
+                snprintf(message, sizeof message, "threads of a warp apart at line %d, block %u",
+                         site, block_index.x);
+            }
+            failed = true;
+            return false;
+        }
+        if (waiting < end - first) continue;
+        for (unsigned k = first; k < end; ++k) fibers[k].state = READY;
+        moved = true;
+    }
+    return moved;
+}
+
+static bool release_block(unsigned count) {
+    unsigned waiting = 0, done = 0;
+    int site = 0;
+    bool apart = false;
+    for (unsigned k = 0; k < count; ++k) {
+        done += fibers[k].state == DONE;
+        if (fibers[k].state != AT_BARRIER) continue;
+        apart = apart || (waiting && site != fibers[k].site);
+        site = fibers[k].site;
+        ++waiting;
+    }
+    if (done == count) return false;
+    if (waiting == count && !apart) {
+        for (unsigned k = 0; k < count; ++k) fibers[k].state = READY;
+        return true;
+    }
+    snprintf(message, sizeof message,
+             "barrier at line %d reached by %u of %u threads (%u are done), block %u", site,
+             waiting, count, done, block_index.x);
+    failed = true;
+    return false;
+}
+
+static void run_block(unsigned seed) {
+    unsigned count = block_size.x * block_size.y * block_size.z;
+    fiber_count = count;
+    memset(shared_bytes, 0xff, sizeof shared_bytes);
+    shared_used = 0;
+    shared_count = 0;
+    for (unsigned k = 0; k < count; ++k) {
+        Fiber& f = fibers[k];
+        f.state = READY;
+        f.number = k;
+        f.thread = {k % block_size.x, k / block_size.x % block_size.y,
+                    k / (block_size.x * block_size.y)};
+        prepare(f);
+    }
+    unsigned offset = 0, stride = 1;
+    while (!failed) {
+        if (seed) {  // another order every time: an odd stride visits all when count is 2^k
+            seed = seed * 1664525u + 1013904223u;
+            offset = seed >> 8;
+            stride = count & (count - 1) ? 1 : (seed >> 20) | 1u;
+        }
+        for (unsigned k = 0; k < count && !failed; ++k) {
+            current = &fibers[(k * stride + offset) % count];
+            if (current->state == READY) enter();
+        }
+        if (failed) return;
+        bool moved = release_warps(count);
+        if (failed) return;
+        if (!moved && !release_block(count)) return;
+    }
+}
+
+// Runs the blocks of a launch; with 0 < most < all only the first and the last ones. Returns 0.
+static int launch(const unsigned* shape, unsigned seed, i64 most, const Buffer* buffers,
+                  i64 buffer_count, void (*kernel)(void**), void** given) {
+    grid_size = {shape[0], shape[1], shape[2]};
+    block_size = {shape[3], shape[4], shape[5]};
+    body = kernel;
+    arguments = given;
+    known = buffers;
+    known_count = buffer_count;
+    failed = false;
+    i64 all = (i64)grid_size.x * grid_size.y * grid_size.z;
+    for (i64 b = 0; b < all && !failed; ++b) {
+        if (most && most < all && b == most / 2) b = all - most / 2;
+        block_index = {(unsigned)(b % grid_size.x), (unsigned)(b / grid_size.x % grid_size.y),
+                       (unsigned)(b / grid_size.x / grid_size.y)};
+        run_block(seed ? seed + (unsigned)b : 0);
+    }
+    return failed;
+}
+
+// --- exchanges in a warp ----------------------------------------------------------------------------
+
+template <class T>
+T exchange_xor(T x, int apart, int site) {
+    uint64_t bits = 0;
+    memcpy(&bits, &x, sizeof x);
+    current->value = bits;
+    wait_for(AT_WARP, site);
+    unsigned other = current->number ^ (unsigned)apart;
+    if (other >= fiber_count) fail("exchange with thread %u, which is not there", other);
+    bits = fibers[other].value;
+    wait_for(AT_WARP, site);  // nobody writes anew before all have read
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static float float_of(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+static uint32_t bits_of(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+
+}  // namespace cu
+
+extern "C" const char* cu_message() { return cu::message; }
+
+#define threadIdx (cu::current->thread)
+#define blockIdx (cu::block_index)
+#define blockDim (cu::block_size)
+#define gridDim (cu::grid_size)
+#define __syncthreads() cu::wait_for(cu::AT_BARRIER, __LINE__)
+#define __shfl_xor_sync(mask, x, apart) cu::exchange_xor(x, apart, __LINE__)
+
+#define IN(T) cu::Checked<const T>
+#define OUT(T) cu::Checked<T>
+#define SHARED(T, name, count) auto name = cu::shared<T>(__COUNTER__, count)
+#define AT(T, address) cu::pointer_at<T>(address)
+
+template <class T, int N>
+struct Pack { T at[N]; };
+
+template <int N, class T>
+Pack<typename std::remove_const<T>::type, N> read_pack(cu::Checked<T> from) {
+    from.look(N, N * sizeof(T) < 16 ? N * sizeof(T) : 16);
+    Pack<typename std::remove_const<T>::type, N> values;
+    for (int k = 0; k < N; ++k) values.at[k] = from.at[k];
+    return values;
+}
+
+template <int N, class T>
+void write_pack(cu::Checked<T> to, const Pack<T, N>& values) {
+    to.look(N, N * sizeof(T) < 16 ? N * sizeof(T) : 16);
+    for (int k = 0; k < N; ++k) to.at[k] = values.at[k];
+}
+
+static inline float __int_as_float(int bits) { return cu::float_of((uint32_t)bits); }
+static inline int __float_as_int(float x) { return (int)cu::bits_of(x); }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (uint64_t)a * b >> 32; }
+
+static inline float half_to_float(unsigned short bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+    if (rest >= 0x7c00u) return cu::float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+    return cu::float_of(sign | cu::bits_of(ldexp((float)(rest & 0x3ffu | (rest >> 10 ? 0x400u : 0)),
+                                                      (int)(rest >> 10 ? rest >> 10 : 1) - 25)));
+}
+
+static inline unsigned short float_to_half(float x) {
+    uint32_t bits = cu::bits_of(x);
+    unsigned short sign = (unsigned short)(bits >> 16 & 0x8000u);
+    float size = fabs(x);
+    if (x != x) return sign | 0x7e00u;
+    if (size == 0.0f) return sign;
+    if (size >= 65520.0f) return sign | 0x7c00u;
+    int exponent;
+    frexp(size, &exponent);
+    exponent = exponent < -13 ? -13 : exponent;  // below 2^-14 the steps stay 2^-24
+    // In steps of the last place, to the nearest, ties to even.
+    uint32_t steps = (uint32_t)nearbyint(ldexp(size, 11 - exponent));
+    return (unsigned short)(sign | (steps + ((uint32_t)(exponent + 13) << 10)));
+}
