@@ -44,6 +44,7 @@ from kerasish.engine import Sequential as Sequential
 from kerasish.engine import StatelessScope as StatelessScope
 from kerasish.engine.function import function as function
 from kerasish.initializers import Initializer as Initializer
+from kerasish.left_out import explain
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
 from kerasish.optimizers import Optimizer as Optimizer
@@ -55,13 +56,14 @@ from kerasish.tensor import name_scope as name_scope
 __version__ = "0.1.0"
 
 # Rooms that bring a heavy package along, or that few programs need: imported when first named.
-_ON_FIRST_USE = ("testing", "wrappers")
+_ON_FIRST_USE = ("testing", "visualization", "wrappers")
+_explain = explain(__name__)
 
 
 def __getattr__(name: str) -> Any:
     if name in _ON_FIRST_USE:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _explain(name)
 
 
 def version() -> str:

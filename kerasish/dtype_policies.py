@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import config, registry
+from kerasish.left_out import explain
 from kerasish.ops import dtypes
 
 
@@ -154,3 +155,5 @@ def deserialize(config: Any, custom_objects: Any = None) -> Any:
 config.keep_dtype_policy(dtype_policy, set_dtype_policy)
 registry.add_builtins("keras", {"DTypePolicy": DTypePolicy, "FloatDTypePolicy": DTypePolicy})
 registry.add_builtins("keras.dtype_policies", {"DTypePolicyMap": DTypePolicyMap})
+
+__getattr__ = explain(__name__)

@@ -43,6 +43,7 @@ from kerasish.engine.operation import (
 )
 from kerasish.engine.stateless import StatelessScope
 from kerasish.graph.abstract import infer
+from kerasish.left_out import refuse_method
 from kerasish.metrics.metric import Metric
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
@@ -139,6 +140,7 @@ class Layer(Weighted, Operation):
             own = inspect.getattr_static(type(self), name, None)
             if isinstance(own, property):  # which has said in its own words what is missing
                 return own.fget(self)
+            refuse_method(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -137,11 +137,15 @@ from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
 from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
+from kerasish.left_out import explain
 
 registry.add_builtins(
     "keras.layers",
     {n: v for n, v in globals().items() if isinstance(v, type) and issubclass(v, Layer)},
 )
+
+
+__getattr__ = explain(__name__)
 
 
 def serialize(layer: Layer) -> Any:

@@ -1,0 +1,62 @@
+"""Names left out: each says what to use instead, wherever it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers
+from kerasish.left_out import LEFT_OUT, METHODS, LeftOutError, LeftOutImportError
+
+NAMES = [
+    (module, name)
+    for module, names in LEFT_OUT.items()
+    for name in names
+    if module not in ("export", "distribution")  # whole rooms, left out in the root
+]
+
+
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_a_name_left_out_says_what_to_use(module, name):
+    room = importlib.import_module(f"kerasish.{module}".rstrip("."))
+    with pytest.raises(LeftOutError, match=f"{name} is left out: .{{30}}"):
+        getattr(room, name)
+    assert not hasattr(room, name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["from kerasish.layers import TFSMLayer", "from kerasish import remat, distribution"],
+)
+def test_an_import_says_so_as_well(line):
+    with pytest.raises(LeftOutImportError, match="is left out: "):
+        exec(line, {})
+
+
+@pytest.mark.parametrize(
+    "line", ["from kerasish.layers import Dens", "from kerasish import nothing"]
+)
+def test_unknown_names_stay_unknown(line):
+    with pytest.raises(ImportError, match="cannot import name"):
+        exec(line, {})
+    with pytest.raises(AttributeError, match="no attribute 'Dens'"):
+        layers.Dens  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_method_left_out_says_what_to_use(name):
+    layer = layers.Dense(1)
+    layer(np.ones((1, 2), "float32"))
+    with pytest.raises(LeftOutError, match=f"Dense.{name} is left out: .{{30}}"):
+        getattr(layer, name)
+    with pytest.raises(AttributeError, match="no attribute 'quantise'"):
+        layer.quantise  # noqa: B018
+
+
+def test_rooms_left_out_are_left_out_in_the_root():
+    for room in ("export", "distribution"):
+        assert LEFT_OUT[room]
+        assert not hasattr(kerasish, room)
