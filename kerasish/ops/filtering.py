@@ -20,6 +20,7 @@ from kerasish.ops.elementwise import (
     cast,
     divide,
     equal,
+    exp,
     maximum,
     minimum,
     mod,
@@ -41,6 +42,15 @@ def _bell(size: int, sigma: float) -> Any:
     places = np.arange(size) - (size - 1) / 2
     weights = np.exp(-0.5 * (places / sigma) ** 2)
     return weights / weights.sum()
+
+
+def _curve(size: int, sigma: Any) -> Any:
+    """Return a bell curve whose width may be a tensor."""
+    if isinstance(sigma, (int, float)):
+        return as_tensor(_bell(size, sigma))
+    places = as_tensor(np.arange(size) - (size - 1) / 2)
+    weights = exp(multiply(square(divide(cast(places, sigma.dtype), sigma)), -0.5))
+    return divide(weights, reduce_sum(weights, 0, True))
 
 
 def _filtered(x: Any, kernel: Any, padding: str) -> Any:
@@ -75,14 +85,15 @@ def gaussian_blur(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        kernel_size: (height, width) of the filter, in pixels.
-        sigma: width of the bell along both axes, in pixels.
+        kernel_size: (width, height) of the filter, in pixels; in this order, as Keras computes it.
+        sigma: width of the bell across and down, in pixels.
         data_format: "channels_last" or "channels_first"; None: the default.
     """
     dtype = as_tensor(images).dtype
     x, back = _channels_last(images, data_format, "gaussian_blur")
-    sizes, widths = tuple(kernel_size), tuple(float(s) for s in sigma)
-    kernel = np.outer(_bell(int(sizes[0]), widths[0]), _bell(int(sizes[1]), widths[1]))
+    widths = [get_item(sigma, i) if hasattr(sigma, "shape") else sigma[i] for i in (0, 1)]
+    across, down = (_curve(int(n), width) for n, width in zip(kernel_size, widths))
+    kernel = multiply(reshape(down, (-1, 1)), reshape(across, (1, -1)))
     return cast(back(_filtered(x, kernel, "same")), dtype)
 
 

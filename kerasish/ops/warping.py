@@ -246,6 +246,19 @@ def _adjugate(m: Matrix) -> Matrix:
     ]
 
 
+def perspective_matrix(start_points: Any, end_points: Any) -> Matrix:
+    """Return the 3 x 3 map, but for a factor, that takes four points (n, 4, 2) to four others.
+
+    The points are in the order of `perspective_transform`: two above, two below.
+    """
+    start, end = _from_square(as_float(start_points)), _from_square(as_float(end_points))
+    return _product(end, _adjugate(start))
+
+
+def _product(a: Matrix, b: Matrix) -> Matrix:
+    return [[sum(a[i][k] * b[k][j] for k in range(3)) for j in range(3)] for i in range(3)]
+
+
 @function
 def perspective_transform(
     images: Any,
@@ -273,11 +286,8 @@ def perspective_transform(
             "perspective_transform: the points must have the shape (4, 2) or (n, 4, 2), got "
             f"{start.shape} and {end.shape}."
         )
-    forth, home = _from_square(start), _adjugate(_from_square(end))
-    m = [
-        [reshape(sum(forth[i][k] * home[k][j] for k in range(3)), (-1, 1, 1)) for j in range(3)]
-        for i in range(3)
-    ]
+    back_home = perspective_matrix(end, start)
+    m = [[reshape(entry, (-1, 1, 1)) for entry in row] for row in back_home]
     rows, columns = _grid(x)
     across, down, depth = (a * columns + b * rows + c for a, b, c in m)
     shape = x.shape[:3]
@@ -320,10 +330,49 @@ def elastic_transform(
     """
     _check(interpolation, fill_mode, "elastic_transform")
     x, back = _standing(images, data_format, "elastic_transform")
-    size = int(6 * sigma) | 1
-    moves = normal(_state(seed), (*x.shape[:3], 2), 0.0, sigma, "float32")
-    moves = gaussian_blur(moves, (size, size), (sigma, sigma), "channels_last")
+    moves = smooth_moves(_state(seed), x.shape[:3], alpha, sigma, int(6 * sigma) | 1)
+    return back(_displaced(x, moves, interpolation, fill_mode, fill_value))
+
+
+def smooth_moves(state: Any, shape: Any, alpha: Any, sigma: Any, size: int) -> Any:
+    """Return random distances (down, across), shape (n, h, w, 2), that vary smoothly.
+
+    Args:
+        state: of the random numbers.
+        shape: (n, h, w).
+        alpha: their factor, in pixels.
+        sigma: how smooth they are: the width of the blur, in pixels.
+        size: of the blur's filter, in pixels.
+    """
+    moves = multiply(normal(state, (*shape, 2), 0.0, 1.0, "float32"), sigma)
+    return multiply(gaussian_blur(moves, (size, size), (sigma, sigma), "channels_last"), alpha)
+
+
+def _displaced(x: Any, moves: Any, interpolation: str, fill_mode: str, fill_value: Any) -> Any:
     rows, columns = _grid(x)
-    down = add(rows, multiply(get_item(moves, (..., 0)), alpha))
-    across = add(columns, multiply(get_item(moves, (..., 1)), alpha))
-    return back(_read(x, down, across, interpolation, fill_mode, fill_value))
+    down, across = add(rows, get_item(moves, (..., 0))), add(columns, get_item(moves, (..., 1)))
+    return _read(x, down, across, interpolation, fill_mode, fill_value)
+
+
+@function
+def displace(
+    images: Any,
+    moves: Any,
+    interpolation: str = "bilinear",
+    fill_mode: str = "reflect",
+    fill_value: Any = 0.0,
+    data_format: str | None = None,
+) -> Any:
+    """Return pictures whose pixel (row, column) is read at (row, column) + its move.
+
+    Args:
+        images: shape (n, h, w, c), (h, w, c), or channels first.
+        moves: distances down and across in pixels, shape (n, h, w, 2).
+        interpolation: "nearest" or "bilinear".
+        fill_mode: outside: "constant", "nearest", "wrap", "mirror" or "reflect".
+        fill_value: what is outside with "constant".
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+    _check(interpolation, fill_mode, "displace")
+    x, back = _standing(images, data_format, "displace")
+    return back(_displaced(x, as_float(moves), interpolation, fill_mode, fill_value))

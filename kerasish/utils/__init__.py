@@ -17,11 +17,13 @@ from kerasish.registry import get_registered_name as get_registered_name
 from kerasish.registry import get_registered_object as get_registered_object
 from kerasish.registry import register_keras_serializable as register_keras_serializable
 from kerasish.registry import serialize_keras_object as serialize_keras_object
+from kerasish.utils import bounding_boxes as bounding_boxes
 from kerasish.utils.arrays import normalize as normalize
 from kerasish.utils.arrays import pad_sequences as pad_sequences
 from kerasish.utils.arrays import to_categorical as to_categorical
 from kerasish.utils.drawing import model_to_dot as model_to_dot
 from kerasish.utils.drawing import plot_model as plot_model
+from kerasish.utils.feature_space import FeatureSpace as FeatureSpace
 from kerasish.utils.folders import image_dataset_from_directory as image_dataset_from_directory
 from kerasish.utils.folders import text_dataset_from_directory as text_dataset_from_directory
 from kerasish.utils.images import array_to_img as array_to_img
@@ -33,6 +35,7 @@ from kerasish.utils.names import standardize_dtype as standardize_dtype
 from kerasish.utils.session import clear_session as clear_session
 from kerasish.utils.session import set_random_seed as set_random_seed
 from kerasish.utils.settings import Config as Config
+from kerasish.utils.sounds import audio_dataset_from_directory as audio_dataset_from_directory
 from kerasish.utils.splitting import split_dataset as split_dataset
 from kerasish.utils.windows import timeseries_dataset_from_array as timeseries_dataset_from_array
 

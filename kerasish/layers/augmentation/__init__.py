@@ -1,0 +1,1 @@
+"""Pictures changed at random or by rule, one family a file."""

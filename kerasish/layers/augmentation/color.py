@@ -1,0 +1,387 @@
+"""Brightness, contrast and colours changed: each pixel by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config, ops, random
+from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range, rescale
+
+
+class RandomBrightness(PictureLayer):
+    """In training: x + delta * (most - least), held in the value range.
+
+    Args:
+        factor: the interval of delta, within [-1, 1]; one number f: [-f, f].
+        value_range: the least and the largest value of a pixel.
+        seed: of the deltas; None: drawn.
+    """
+
+    example: Any = {
+        "args": {"factor": (0.3, 0.3), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
+    }  # fmt: skip
+
+    def __init__(
+        self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(seed=seed, **kwargs)
+        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
+        self.value_range = read_range(value_range, self._who())
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return one delta a picture."""
+        delta = self._uniform((images.shape[0], 1, 1, 1), self.factor, seed)
+        return {"rgb_delta": delta * (self.value_range[1] - self.value_range[0])}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Add."""
+        return ops.clip(images + self._cast(transformation["rgb_delta"]), *self.value_range)
+
+
+class RandomContrast(PictureLayer):
+    """In training: (x - mean) * factor + mean, the mean of each channel, held in the value range.
+
+    Args:
+        factor: (a, b) with a, b in [0, 1]: the factor lies in [1 - a, 1 + b]; one number f stands
+            for (0, f), as in Keras.
+        value_range: the least and the largest value of a pixel.
+        seed: of the factors; None: drawn.
+    """
+
+    example: Any = {
+        "args": {"factor": (0.0, 0.0), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
+    }  # fmt: skip
+
+    def __init__(
+        self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(seed=seed, **kwargs)
+        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.value_range = value_range
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return one factor a picture."""
+        interval = (1.0 - self.factor[0], 1.0 + self.factor[1])
+        return {"contrast_factor": self._uniform((images.shape[0], 1, 1, 1), interval, seed)}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Stretch."""
+        mean = ops.mean(images, (-2, -1) if self._first else (-3, -2), keepdims=True)
+        factor = self._cast(transformation["contrast_factor"])
+        return ops.clip((images - mean) * factor + mean, *self.value_range)
+
+
+class RandomColorDegeneration(PictureLayer):
+    """In training: x + factor * (grey - x), held in the value range.
+
+    Args:
+        factor: the interval of the factor, within [-1, 1]; 1 leaves no colour.
+        value_range: the least and the largest value of a pixel.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of the factors; None: drawn.
+    """
+
+    example: Any = {
+        "args": {"factor": (0.3, 0.3), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        factor: Any,
+        value_range: Any = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
+        self.value_range = read_range(value_range, self._who())
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return one factor a picture."""
+        return {"factor": self._uniform((images.shape[0], 1, 1, 1), self.factor, seed)}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Go towards grey."""
+        grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
+        factor = self._cast(transformation["factor"])
+        return ops.clip(images + factor * (grey - images), *self.value_range)
+
+
+class RandomGrayscale(PictureLayer):
+    """In training: a share `factor` of the pictures in grey, still in three channels.
+
+    Args:
+        factor: the probability, 0 <= factor <= 1.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of the choice; None: drawn.
+    """
+
+    example: Any = {"args": {"factor": 1.0}, "shape": (2, 3, 4, 3)}
+
+    def __init__(
+        self,
+        factor: float = 0.5,
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        if not 0 <= factor <= 1:
+            raise ValueError(f"{self._who()}: factor must lie in [0, 1], got {factor}.")
+        self.factor = factor
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return whether each picture loses its colours, (n, 1, 1, 1)."""
+        return self._uniform((images.shape[0], 1, 1, 1), (0.0, 1.0), seed) < self.factor
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Take the colours away where that was drawn."""
+        grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
+        return ops.where(transformation, grey, images)
+
+
+class RandomInvert(PictureLayer):
+    """In training: most - x, for some of the pictures.
+
+    Args:
+        factor: the interval of the probability, within [0, 1]; one number f: [0, f].
+        value_range: the least and the largest value of a pixel.
+        seed: of the choice; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    example: Any = {"args": {"factor": (1.0, 1.0), "value_range": (0, 1)}, "shape": (2, 3, 4, 3)}
+
+    def __init__(
+        self,
+        factor: Any = 1.0,
+        value_range: Any = (0, 255),
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.value_range = value_range
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return whether each picture is inverted, (n,)."""
+        return {"apply_inversion": self._happens(images.shape[0], self.factor, seed)}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Invert where that was drawn."""
+        chosen = self._rows(transformation["apply_inversion"])
+        return ops.where(chosen, self.value_range[1] - images, images)
+
+
+class RandomPosterization(PictureLayer):
+    """In training: only the highest bits of each pixel's 8.
+
+    Args:
+        factor: the interval of the number of bits, 1 to 8, its end left out; equal ends: that
+            number.
+        value_range: the least and the largest value of a pixel.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of the numbers; None: drawn.
+    """
+
+    def __init__(
+        self,
+        factor: Any,
+        value_range: Any = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (1, 8), self._who())
+        self.value_range = read_range(value_range, self._who())
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return how many low bits each picture loses, (n,)."""
+        low, high = (int(f) for f in self.factor)
+        rows = (images.shape[0],)
+        bits = ops.full(rows, low, dtype="int32") if low == high else random.randint(
+            rows, low, high, seed=seed
+        )  # fmt: skip
+        return {"shift_factor": 8 - bits}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Drop the low bits."""
+        step = ops.power(2.0, self._rows(transformation["shift_factor"]))
+        x = ops.floor(rescale(images, self.value_range, (0, 255)))
+        return rescale(ops.floor(x / step) * step, (0, 255), self.value_range)
+
+
+class Solarization(PictureLayer):
+    """In training: x + addition, and what reaches the threshold turned over: 255 - x.
+
+    Args:
+        addition_factor: the interval of the addition, in units of the range; one number f: [0, f].
+        threshold_factor: likewise of the threshold.
+        value_range: the least and the largest value of a pixel.
+        seed: of both; None: drawn.
+    """
+
+    def __init__(
+        self,
+        addition_factor: Any = 0.0,
+        threshold_factor: Any = 0.0,
+        value_range: Any = (0, 255),
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, **kwargs)
+        unit, who = (0.0, 1.0), self._who()
+        self.addition_factor = read_interval(addition_factor, unit, who, "addition_factor")
+        self.threshold_factor = read_interval(threshold_factor, unit, who, "threshold_factor")
+        self.value_range = read_range(value_range, who)
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return an addition and a threshold for each picture, of 255."""
+        shape = (images.shape[0], 1, 1, 1)
+        pairs = (("additions", self.addition_factor), ("thresholds", self.threshold_factor))
+        # Keras multiplies the upper end alone by 255; so do its figures.
+        return {k: self._uniform(shape, (low, high * 255), seed) for k, (low, high) in pairs}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Add, and turn the bright ones over."""
+        x = rescale(images, self.value_range, (0, 255))
+        x = ops.clip(x + self._cast(transformation["additions"]), 0, 255)
+        x = ops.where(x < self._cast(transformation["thresholds"]), x, 255 - x)
+        return rescale(x, (0, 255), self.value_range)
+
+
+class RandomSaturation(PictureLayer):
+    """In training: the saturation times f / (1 - f).
+
+    Args:
+        factor: the interval of f: 0 takes all colour away, 0.5 leaves it, near 1 it is garish.
+        value_range: the least and the largest value of a pixel.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of f; None: drawn.
+    """
+
+    def __init__(
+        self,
+        factor: Any,
+        value_range: Any = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
+        self.value_range = read_range(value_range, self._who())
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return what each picture's saturation is multiplied by, (n,)."""
+        factor = self._uniform((images.shape[0],), self.factor, seed)
+        return {"factor": factor / (1 - factor + config.epsilon())}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Multiply."""
+        hue, saturation, value = _hsv(images, self)
+        saturation = saturation * self._rows(transformation["factor"])
+        return _rgb(hue, ops.clip(saturation, *self.value_range), value, self)
+
+
+class RandomHue(PictureLayer):
+    """In training: the hue turned by up to factor / 2 of the circle, either way.
+
+    Args:
+        factor: the interval of the factor, within [0, 1].
+        value_range: the least and the largest value of a pixel.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of the turns; None: drawn.
+    """
+
+    def __init__(
+        self,
+        factor: Any,
+        value_range: Any = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.value_range = value_range
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return each picture's turn, (n,), as a share of the circle."""
+        rows = (images.shape[0],)
+        sign = ops.where(self._uniform(rows, (0.0, 1.0), seed) > 0.5, -1.0, 1.0)
+        return {"factor": sign * self._uniform(rows, self.factor, seed) * 0.5}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Turn."""
+        x = rescale(images, self.value_range, (0, 1))
+        hue, saturation, value = _hsv(x, self)
+        hue = hue + self._rows(transformation["factor"])
+        hue = ops.where(hue > 1, hue - 1, hue)
+        hue = ops.where(hue < 0, hue + 1, hue)
+        x = ops.clip(_rgb(hue, saturation, value, self), 0, 1)
+        return rescale(x, (0, 1), self.value_range)
+
+
+def _hsv(images: Any, layer: PictureLayer) -> Any:
+    x = ops.image.rgb_to_hsv(images, data_format=layer.data_format)
+    return ops.split(x, 3, axis=layer._channel_axis)
+
+
+def _rgb(hue: Any, saturation: Any, value: Any, layer: PictureLayer) -> Any:
+    x = ops.concatenate([hue, saturation, value], axis=layer._channel_axis)
+    return ops.image.hsv_to_rgb(x, data_format=layer.data_format)
+
+
+class RandomColorJitter(PictureLayer):
+    """In training: brightness, contrast, saturation and hue changed, in this order.
+
+    Args:
+        value_range: the least and the largest value of a pixel.
+        brightness_factor: as for RandomBrightness; None: left alone. Likewise contrast_factor,
+            saturation_factor and hue_factor.
+        seed: of all numbers; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        brightness_factor: Any = None,
+        contrast_factor: Any = None,
+        saturation_factor: Any = None,
+        hue_factor: Any = None,
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.value_range = value_range
+        self.brightness_factor, self.contrast_factor = brightness_factor, contrast_factor
+        self.saturation_factor, self.hue_factor = saturation_factor, hue_factor
+        given = {
+            "random_brightness": (RandomBrightness, brightness_factor),
+            "random_contrast": (RandomContrast, contrast_factor),
+            "random_saturation": (RandomSaturation, saturation_factor),
+            "random_hue": (RandomHue, hue_factor),
+        }
+        options = {"value_range": value_range, "seed": seed, "data_format": self.data_format}
+        options["dtype"] = self.dtype_policy
+        self._steps = {
+            name: cls(factor=factor, **options)
+            for name, (cls, factor) in given.items()
+            if factor is not None
+        }
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return what each of the steps draws, by its name."""
+        return {name: layer.draw(images, seed) for name, layer in self._steps.items()}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Take the steps."""
+        for name, layer in self._steps.items():
+            images = layer.transform_images(images, transformation[name])
+        return images

@@ -1,0 +1,358 @@
+"""Pictures flipped, turned, moved, zoomed and sheared, with the masks and boxes that belong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish import ops
+from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
+from kerasish.ops import boxes as box_ops
+
+_FLIPS = ("horizontal", "vertical", "horizontal_and_vertical")
+_FILLS = ("reflect", "wrap", "constant", "nearest")
+_METHODS = ("nearest", "bilinear")
+
+
+class RandomFlip(PictureLayer):
+    """In training: half of the pictures flipped.
+
+    Args:
+        mode: "horizontal" (left and right), "vertical" or "horizontal_and_vertical".
+        seed: of the choice; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    mask_rule, moves = "pictures", True
+
+    def __init__(
+        self,
+        mode: str = "horizontal_and_vertical",
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.mode = one_of(mode, _FLIPS, self._who(), "mode")
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return whether each picture is flipped, (n, 1, 1, 1)."""
+        flips = self._uniform((images.shape[0], 1, 1, 1), (0.0, 1.0), seed) <= 0.5
+        return {"flips": flips, "input_shape": tuple(images.shape)}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Flip where that was drawn."""
+        axes = (-1, -2) if self._first else (-2, -3)
+        flipped = images
+        for axis, name in zip(axes, ("horizontal", "vertical")):
+            flipped = ops.flip(flipped, axis) if name in self.mode else flipped
+        return ops.where(transformation["flips"], flipped, images)
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Flip where that was drawn."""
+        x1, y1, x2, y2 = ops.split(corners, 4, axis=-1)
+        if "horizontal" in self.mode:
+            x1, x2 = size[1] - x2, size[1] - x1
+        if "vertical" in self.mode:
+            y1, y2 = size[0] - y2, size[0] - y1
+        flips = ops.reshape(transformation["flips"], (-1, 1, 1))
+        return ops.where(flips, ops.concatenate([x1, y1, x2, y2], axis=-1), corners), size
+
+
+class _Affine(PictureLayer):
+    """Pictures read through the affine map that `matrix` makes of what was drawn."""
+
+    mask_rule, moves = "nearest", True
+
+    def __init__(
+        self, *, fill_mode: str, interpolation: str, fill_value: float, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fill_mode = one_of(fill_mode, _FILLS, self._who(), "fill_mode")
+        self.interpolation = one_of(interpolation, _METHODS, self._who(), "interpolation")
+        self.fill_value = fill_value
+
+    def matrix(self, transformation: Any, size: Any) -> Any:
+        """Return a0, a1, a2, b0, b1, b2, 0, 0 for each picture, shape (n, 8)."""
+        return transformation["matrix"]
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Read the pixels through the map."""
+        return ops.image.affine_transform(
+            images, self.matrix(transformation, self._size(images.shape)), interpolation,
+            self.fill_mode, self.fill_value, self.data_format,
+        )  # fmt: skip
+
+
+def _stacked(*parts: Any) -> Any:
+    """Return (n, 8) of numbers and tensors (n,)."""
+    rows = next(p for p in parts if hasattr(p, "shape"))
+    return ops.stack([p if hasattr(p, "shape") else ops.full_like(rows, p) for p in parts], -1)
+
+
+class RandomRotation(_Affine):
+    """In training: turned about the middle.
+
+    Args:
+        factor: the interval of the angle, in units of the full circle, within [-1, 1]; one number
+            f: [-f, f]. Positive is counter-clockwise.
+        fill_mode: outside: "reflect", "wrap", "constant" or "nearest".
+        interpolation: "bilinear" or "nearest".
+        seed: of the angles; None: drawn.
+        fill_value: what is outside with "constant".
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    example: Any = {"args": {"factor": (0.1, 0.1)}, "shape": (2, 3, 4, 3)}
+
+    def __init__(
+        self,
+        factor: Any,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: int | None = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
+            data_format=data_format, **kwargs,
+        )  # fmt: skip
+        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return each picture's angle in degrees, and the map."""
+        low, high = self.factor
+        angle = self._uniform((images.shape[0],), (low * 360.0, high * 360.0), seed)
+        height, width = self._size(images.shape)
+        turn = angle * (math.pi / 180)
+        cos, sin, x, y = ops.cos(turn), ops.sin(turn), (width - 1) / 2, (height - 1) / 2
+        moves = x - x * cos + y * sin, y - x * sin - y * cos
+        return {
+            "angle": angle,
+            "rotation_matrix": _stacked(cos, -sin, moves[0], sin, cos, moves[1], 0.0, 0.0),
+            "image_height": height, "image_width": width, "batch_size": images.shape[0],
+            "input_shape": tuple(images.shape),
+        }  # fmt: skip
+
+    def matrix(self, transformation: Any, size: Any) -> Any:
+        """Return the map drawn."""
+        return transformation["rotation_matrix"]
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Return boxes around the turned ones."""
+        angle = ops.convert_to_tensor(transformation["angle"])
+        none, one = ops.zeros_like(angle), ops.ones_like(angle)
+        moved = box_ops.affine_transform(corners, angle, none, none, one, none, none, *size)
+        return moved, size
+
+
+class RandomTranslation(_Affine):
+    """In training: moved down and to the right.
+
+    Args:
+        height_factor: the interval of the way down, in units of the height, within [-1, 1]; one
+            number f: [-f, f].
+        width_factor: likewise to the right, in units of the width.
+        fill_mode: outside: "reflect", "wrap", "constant" or "nearest".
+        interpolation: "bilinear" or "nearest".
+        seed: of the ways; None: drawn.
+        fill_value: what is outside with "constant".
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    example: Any = {
+        "args": {"height_factor": (0.2, 0.2), "width_factor": (0.1, 0.1)}, "shape": (2, 3, 4, 3),
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        height_factor: Any,
+        width_factor: Any,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: int | None = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
+            data_format=data_format, **kwargs,
+        )  # fmt: skip
+        self.height_factor, self.width_factor = height_factor, width_factor
+        unit, who = (-1.0, 1.0), self._who()
+        height = read_interval(height_factor, unit, who, "height_factor")
+        width = read_interval(width_factor, unit, who, "width_factor")
+        self.height_lower, self.height_upper = height
+        self.width_lower, self.width_upper = width
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return each picture's way (to the right, down) in pixels, (n, 2)."""
+        height, width = self._size(images.shape)
+        shape = (images.shape[0], 1)
+        down = self._uniform(shape, (self.height_lower, self.height_upper), seed) * height
+        right = self._uniform(shape, (self.width_lower, self.width_upper), seed) * width
+        ways = ops.concatenate([right, down], axis=1)
+        return {"translations": ways, "input_shape": tuple(images.shape)}
+
+    def matrix(self, transformation: Any, size: Any) -> Any:
+        """Return the map."""
+        ways = ops.cast(transformation["translations"], "float32")
+        return _stacked(1.0, 0.0, -ways[:, 0], 0.0, 1.0, -ways[:, 1], 0.0, 0.0)
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Move."""
+        ways = ops.cast(transformation["translations"], corners.dtype)
+        return corners + ops.expand_dims(ops.tile(ways, (1, 2)), 1), size
+
+
+class RandomZoom(_Affine):
+    """In training: seen from nearer or farther; a factor below 0 zooms in.
+
+    Args:
+        height_factor: the interval of the change of height, within (-1, 1]; one number f: [-f, f].
+        width_factor: likewise of the width; None: as the height.
+        fill_mode: outside: "reflect", "wrap", "constant" or "nearest".
+        interpolation: "bilinear" or "nearest".
+        seed: of the changes; None: drawn.
+        fill_value: what is outside with "constant".
+        data_format: "channels_last" or "channels_first"; None: the default.
+    """
+
+    example: Any = {
+        "args": {"height_factor": (0.2, 0.2), "width_factor": (-0.1, -0.1)},
+        "shape": (2, 3, 4, 3),
+    }
+
+    def __init__(
+        self,
+        height_factor: Any,
+        width_factor: Any = None,
+        fill_mode: str = "reflect",
+        interpolation: str = "bilinear",
+        seed: int | None = None,
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
+            data_format=data_format, **kwargs,
+        )  # fmt: skip
+        self.height_factor, self.width_factor = height_factor, width_factor
+        self._height = self._interval(height_factor, "height_factor")
+        self._width = None
+        if width_factor is not None:
+            self._width = self._interval(width_factor, "width_factor")
+
+    def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
+        low, high = read_interval(value, (-1.0, 1.0), self._who(), name)
+        if low <= -1:
+            raise ValueError(f"{self._who()}: {name} must lie in (-1, 1], got {value!r}.")
+        return 1.0 + low, 1.0 + high
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return what each picture's coordinates are multiplied by, (n, 1) each."""
+        shape = (images.shape[0], 1)
+        down = self._uniform(shape, self._height, seed)
+        across = down if self._width is None else self._uniform(shape, self._width, seed)
+        shape = tuple(images.shape)
+        return {"height_zoom": down, "width_zoom": across, "input_shape": shape}
+
+    def _map(self, transformation: Any, size: Any) -> tuple[Any, Any, Any, Any]:
+        down, across = (
+            ops.reshape(ops.cast(transformation[k], "float32"), (-1,))
+            for k in ("height_zoom", "width_zoom")
+        )
+        return down, (size[0] - 1) / 2 * (1 - down), across, (size[1] - 1) / 2 * (1 - across)
+
+    def matrix(self, transformation: Any, size: Any) -> Any:
+        """Return the map."""
+        down, top, across, left = self._map(transformation, size)
+        return _stacked(across, 0.0, left, 0.0, down, top, 0.0, 0.0)
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Zoom."""
+        down, top, across, left = self._map(transformation, size)
+        start = ops.expand_dims(ops.stack([left, top, left, top], -1), 1)
+        factor = ops.expand_dims(ops.stack([across, down, across, down], -1), 1)
+        return (corners - start) / factor, size
+
+
+class RandomShear(_Affine):
+    """In training: rows pushed along in proportion to their number, and columns likewise.
+
+    Args:
+        x_factor: the interval of the push of a row by one pixel down, within [0, 1]; one number f:
+            [0, f]. Its sign is drawn.
+        y_factor: likewise of a column.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: outside: "reflect", "wrap", "constant" or "nearest".
+        fill_value: what is outside with "constant".
+        data_format: "channels_last" or "channels_first"; None: the default.
+        seed: of all numbers; None: drawn.
+    """
+
+    def __init__(
+        self,
+        x_factor: Any = 0.0,
+        y_factor: Any = 0.0,
+        interpolation: str = "bilinear",
+        fill_mode: str = "reflect",
+        fill_value: float = 0.0,
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
+            data_format=data_format, **kwargs,
+        )  # fmt: skip
+        self.x_factor = self._interval(x_factor, "x_factor")
+        self.y_factor = self._interval(y_factor, "y_factor")
+
+    def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
+        low, high = read_interval(value, (0.0, 1.0), self._who(), name)
+        # One number means both signs, as in Keras; the drawn sign then changes nothing.
+        return (low, high) if isinstance(value, (list, tuple)) else (-high, high)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> RandomShear:
+        """Return the layer; an interval about 0 came from one number."""
+        for name in ("x_factor", "y_factor"):
+            value = config.get(name)
+            if isinstance(value, (list, tuple)) and value[0] < 0:
+                config = {**config, name: value[1]}
+        return super().from_config(config)  # type: ignore[no-any-return]
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return each picture's pushes (along x, along y), (n, 2)."""
+        shape = (images.shape[0], 1)
+        sign = ops.where(self._uniform(shape, (0.0, 1.0), seed) > 0.5, -1.0, 1.0)
+        down = self._uniform(shape, self.y_factor, seed)
+        across = self._uniform(shape, self.x_factor, seed)
+        pushes = ops.concatenate([across, down], axis=1) * sign
+        return {"shear_factor": pushes, "input_shape": tuple(images.shape)}
+
+    def matrix(self, transformation: Any, size: Any) -> Any:
+        """Return the map."""
+        pushes = ops.cast(transformation["shear_factor"], "float32")
+        return _stacked(1.0, pushes[:, 0], 0.0, pushes[:, 1], 1.0, 0.0, 0.0, 0.0)
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Return boxes around the sheared ones, measured as Keras does: in shares of the sides."""
+        unit = ops.cast(ops.convert_to_tensor([size[1], size[0]] * 2), corners.dtype)
+        x1, y1, x2, y2 = ops.split(corners / unit, 4, axis=-1)
+        pushes = ops.cast(transformation["shear_factor"], corners.dtype)
+        a, b = (ops.reshape(pushes[:, i], (-1, 1, 1)) for i in (0, 1))
+        x1, x2 = (
+            x1 - ops.maximum(a * y1, a * y2),
+            x2 - ops.minimum(a * y1, a * y2),
+        )
+        y1, y2 = (
+            y1 - ops.maximum(b * x1, b * x2),
+            y2 - ops.minimum(b * x1, b * x2),
+        )
+        return ops.concatenate([x1, y1, x2, y2], axis=-1) * unit, size

@@ -1,0 +1,287 @@
+"""What all layers on pictures share: batches or single ones, labels, masks, boxes, draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import config, ops, random
+from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
+from kerasish.ops import boxes as box_ops
+from kerasish.random import SeedGenerator
+
+
+def read_interval(
+    value: Any, bounds: tuple[float, float], who: str, name: str = "factor", symmetric: bool = True
+) -> tuple[Any, Any]:
+    """Return (least, most) of a factor given as one number or as two.
+
+    One number f stands for the interval from -f (cut off at the bounds), or from the lower bound.
+    """
+    low, high = bounds
+    pair = isinstance(value, (list, tuple))
+    numbers = list(value) if pair else [value]
+    good = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in numbers)
+    if not good or len(numbers) != (2 if pair else 1):
+        raise ValueError(f"{who}: {name} must be a number or a pair of them, got {value!r}.")
+    if max(numbers) > high or min(numbers) < low:
+        raise ValueError(f"{who}: {name} must lie in [{low}, {high}], got {value!r}.")
+    if pair:
+        return min(numbers), max(numbers)
+    return (max(-abs(value), low) if symmetric else low), abs(value)
+
+
+def read_range(value: Any, who: str) -> list[Any]:
+    """Return the least and the largest value that a pixel can have, sorted."""
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(f"{who}: value_range must be two numbers, got {value!r}.")
+    return sorted(value)
+
+
+def rescale(x: Any, old: Any, new: Any) -> Any:
+    """Return x with the interval `old` mapped onto `new`."""
+    if tuple(old) == tuple(new):
+        return x
+    return (x - old[0]) / (old[1] - old[0]) * (new[1] - new[0]) + new[0]
+
+
+def one_of(value: Any, known: tuple[str, ...], who: str, name: str) -> Any:
+    """Return the value if it is known, else raise."""
+    if value not in known:
+        raise ValueError(f"{who}: {name} must be one of {known}, got {value!r}.")
+    return value
+
+
+class PictureLayer(Layer):
+    """Pictures (n, h, w, c) or one (h, w, c), alone or in a dict with labels, masks and boxes.
+
+    Subclasses say what is drawn (`draw`), what happens to a batch (`alter`), and if boxes move,
+    how (`move_boxes`).
+
+    Args:
+        seed: of the drawn numbers; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        bounding_box_format: how boxes are written, see `utils.bounding_boxes.convert_format`.
+    """
+
+    draws = True  # whether anything is drawn
+    always = False  # whether the pictures change outside of training, too
+    mask_rule = "same"  # segmentation masks: "same", "nearest", or as the "pictures"
+    moves = False  # whether boxes move
+    interpolation = "bilinear"
+
+    def __init__(
+        self,
+        *,
+        seed: int | None = None,
+        data_format: str | None = None,
+        bounding_box_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.data_format = config.standardize_data_format(data_format)
+        self.bounding_box_format = bounding_box_format
+        self.built = True
+        if self.draws:
+            self.seed = seed
+            self.generator = SeedGenerator(seed)
+
+    # --- for subclasses -----------------------------------------------------------------------
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return what is drawn for a batch (n, h, w, c): a dict."""
+        return {"input_shape": tuple(images.shape)}
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Return a batch of pictures changed as the transformation says."""
+        return images
+
+    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        """Return (boxes (n, k, 4) as x1, y1, x2, y2 in pixels, the (height, width) they are in)."""
+        return corners, size
+
+    def _uniform(self, shape: Any, interval: Any, seed: Any) -> Any:
+        return random.uniform(shape, interval[0], interval[1], dtype="float32", seed=seed)
+
+    def _happens(self, rows: int, interval: Any, seed: Any) -> Any:
+        """Return (n,) booleans, true with a probability that is itself drawn."""
+        probability = self._uniform((rows,), interval, seed)
+        return ops.less(self._uniform((rows,), (0.0, 1.0), seed), probability)
+
+    @property
+    def _first(self) -> bool:
+        return self.data_format == "channels_first"
+
+    @property
+    def _channel_axis(self) -> int:
+        return -3 if self._first else -1
+
+    def _size(self, shape: Any) -> tuple[int, int]:
+        """Return (height, width) of pictures of a shape."""
+        return tuple(shape[-2:] if self._first else shape[-3:-1])  # type: ignore[return-value]
+
+    def _cast(self, x: Any) -> Any:
+        return ops.cast(x, self.compute_dtype)
+
+    def _rows(self, x: Any) -> Any:
+        """Return numbers (n,) as (n, 1, 1, 1) in the compute dtype."""
+        x = ops.convert_to_tensor(x)
+        x = x if x.dtype == "bool" else self._cast(x)
+        return ops.reshape(x, (x.shape[0] if x.shape else 1, 1, 1, 1))
+
+    # --- Keras's methods ------------------------------------------------------------------------
+
+    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+        """Return what is drawn for the data: what the transform methods take."""
+        if not (training or self.always):
+            return None
+        images = ops.convert_to_tensor(data["images"] if isinstance(data, dict) else data)
+        images = ops.expand_dims(images, 0) if self._single(images) else images
+        return self.draw(images, self._seed(seed))
+
+    def _seed(self, seed: Any) -> Any:
+        return getattr(self, "generator", None) if seed is None else seed
+
+    def _single(self, images: Any) -> bool:
+        if len(images.shape) not in (3, 4):
+            raise ShapeError(
+                f"{self._who()}: expected pictures of rank 3 or 4, got shape {images.shape}."
+            )
+        return len(images.shape) == 3
+
+    def _batched(self, f: Callable[[Any], Any], images: Any) -> Any:
+        single = self._single(images)
+        y = f(ops.expand_dims(images, 0) if single else images)
+        return ops.squeeze(y, 0) if single else y
+
+    def _idle(self, transformation: Any, training: bool) -> bool:
+        return not (training or self.always) or self.draws and transformation is None
+
+    def transform_images(
+        self, images: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Return pictures changed as a transformation says."""
+        x = self._cast(ops.convert_to_tensor(images))
+        if self._idle(transformation, training):
+            return x
+        return self._batched(lambda x: self.alter(x, transformation, self.interpolation), x)
+
+    def transform_labels(
+        self, labels: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Return the labels of changed pictures."""
+        return labels
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Return the masks of changed pictures: where pixels move, theirs do as well."""
+        if self.mask_rule == "same" or self._idle(transformation, training):
+            return segmentation_masks
+        x = ops.convert_to_tensor(segmentation_masks)
+        x = self._cast(x) if self.mask_rule == "pictures" else x
+        return self._batched(lambda x: self.alter(x, transformation, "nearest"), x)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Return the boxes {"boxes": (n, k, 4), "labels": (n, k)} of changed pictures."""
+        if not self.moves or self._idle(transformation, training):
+            return bounding_boxes
+        size = self._size(transformation["input_shape"])
+        found = self._moved(self._checked(bounding_boxes), transformation, size)
+        return box_ops.convert_format(
+            found[0], "xyxy", self.bounding_box_format or "xyxy", *found[1]
+        )
+
+    def _moved(self, bounding_boxes: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+        name = self.bounding_box_format or "xyxy"
+        boxes = box_ops.convert_format(bounding_boxes, name, "xyxy", *size)
+        corners, size = self.move_boxes(boxes["boxes"], transformation, size)
+        return box_ops.clip_to_image_size({**boxes, "boxes": corners}, *size), size
+
+    def _checked(self, bounding_boxes: Any) -> Any:
+        if not isinstance(bounding_boxes, dict) or not {"boxes", "labels"} <= set(bounding_boxes):
+            raise ValueError(
+                f"{self._who()}: bounding_boxes must be a dict with 'boxes' and 'labels', got "
+                f"{bounding_boxes!r}."
+            )
+        boxes, labels = (ops.convert_to_tensor(bounding_boxes[k]) for k in ("boxes", "labels"))
+        if len(boxes.shape) not in (2, 3) or boxes.shape[-1] != 4:
+            raise ShapeError(
+                f"{self._who()}: boxes must have the shape (k, 4) or (n, k, 4), got {boxes.shape}."
+            )
+        return {**bounding_boxes, "boxes": boxes, "labels": labels}
+
+    def transform_single_image(self, image: Any, transformation: Any, training: bool = True) -> Any:
+        """Return one picture (h, w, c) changed."""
+        return self._alone(self.transform_images, image, transformation, training)
+
+    def transform_single_label(self, label: Any, transformation: Any, training: bool = True) -> Any:
+        """Return one picture's label."""
+        return self._alone(self.transform_labels, label, transformation, training)
+
+    def transform_single_segmentation_mask(
+        self, segmentation_mask: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Return one picture's mask."""
+        rule = self.transform_segmentation_masks
+        return self._alone(rule, segmentation_mask, transformation, training)
+
+    def transform_single_bounding_box(
+        self, bounding_box: Any, transformation: Any, training: bool = True
+    ) -> Any:
+        """Return one picture's boxes {"boxes": (k, 4), "labels": (k,)}."""
+        boxes = self._checked(bounding_box)
+        wide = {k: ops.expand_dims(v, 0) for k, v in boxes.items()}
+        found = self.transform_bounding_boxes(wide, transformation, training)
+        return {k: ops.squeeze(v, 0) for k, v in found.items()}
+
+    def _alone(self, rule: Any, value: Any, transformation: Any, training: bool) -> Any:
+        wide = ops.expand_dims(ops.convert_to_tensor(value), 0)
+        return ops.squeeze(rule(wide, transformation, training), 0)
+
+    def call(self, data: Any, training: bool = True) -> Any:
+        """Change pictures, and what a dict has beside them."""
+        transformation = self.get_random_transformation(data, training=training)
+        if not isinstance(data, dict):
+            return self.transform_images(data, transformation, training)
+        if "images" not in data:
+            raise ValueError(f'{self._who()}: a dict must hold "images", got {sorted(data)}.')
+        if "bounding_boxes" in data and not self.bounding_box_format:
+            raise ValueError(
+                f'{self._who()}: got "bounding_boxes", but no bounding_box_format: give one to the '
+                f"layer, such as bounding_box_format='xyxy'; known are {box_ops.FORMATS}."
+            )
+        single = self._single(ops.convert_to_tensor(data["images"]))
+        rules = self._rules(single)
+        return {
+            key: rules[key](value, transformation, training) if key in rules else value
+            for key, value in data.items()
+        }
+
+    def _rules(self, single: bool) -> dict[str, Any]:
+        if single:
+            return {
+                "images": self.transform_single_image,
+                "labels": self.transform_single_label,
+                "segmentation_masks": self.transform_single_segmentation_mask,
+                "bounding_boxes": self.transform_single_bounding_box,
+            }
+        return {
+            "images": self.transform_images,
+            "labels": self.transform_labels,
+            "segmentation_masks": self.transform_segmentation_masks,
+            "bounding_boxes": lambda boxes, *rest: self.transform_bounding_boxes(
+                self._checked(boxes), *rest
+            ),
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        found = super().get_config()
+        found["data_format"] = self.data_format
+        if self.bounding_box_format is not None:
+            found["bounding_box_format"] = self.bounding_box_format
+        return found

@@ -1,0 +1,259 @@
+"""Several changes in a row, drawn anew each time: RandAugment, AugMix, Pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish import ops, random
+from kerasish.engine.layer import Layer
+from kerasish.layers.augmentation.color import (
+    RandomBrightness,
+    RandomColorDegeneration,
+    RandomContrast,
+    RandomPosterization,
+    Solarization,
+)
+from kerasish.layers.augmentation.filter import RandomSharpness
+from kerasish.layers.augmentation.geometry import RandomRotation, RandomShear, RandomTranslation
+from kerasish.layers.augmentation.histogram import AutoContrast, Equalization
+from kerasish.layers.augmentation.picture import PictureLayer, read_interval
+
+
+class _Choosing(PictureLayer):
+    """Pictures to which one of several layers is applied, again and again."""
+
+    def _make(self, factor: Any, value_range: Any, interpolation: str, all_ops: bool) -> None:
+        options = {
+            "seed": self.seed, "data_format": self.data_format, "dtype": self.dtype_policy,
+            "bounding_box_format": self.bounding_box_format,
+        }  # fmt: skip
+        still = {k: v for k, v in options.items() if k != "seed"}
+        moving = {**options, "interpolation": interpolation}
+        levels = {**options, "value_range": value_range}
+        bits = max(1, int(8 * factor[1]))
+        self._choices: dict[str, PictureLayer] = {
+            "random_shear": RandomShear(factor, factor, **moving),
+            "random_translation": RandomTranslation(factor, factor, **moving),
+            "random_rotation": RandomRotation(factor, **moving),
+            "random_posterization": RandomPosterization(bits, **levels),
+            "solarization": Solarization(factor, factor, **levels),
+            "auto_contrast": AutoContrast(value_range, **still),
+            "equalization": Equalization(value_range, **still),
+        }
+        if all_ops:
+            self._choices |= {
+                "random_brightness": RandomBrightness(factor, **levels),
+                "random_color_degeneration": RandomColorDegeneration(factor, **levels),
+                "random_contrast": RandomContrast(factor, **levels),
+                "random_sharpness": RandomSharpness(factor, **levels),
+            }
+
+    def _draw_all(self, images: Any, seed: Any) -> dict[str, Any]:
+        return {name: layer.draw(images, seed) for name, layer in self._choices.items()}
+
+    def _apply(
+        self, index: Any, transforms: Any, x: Any, rule: Callable[[PictureLayer], Any]
+    ) -> Any:
+        """Return x changed by the layer number `index`; a number too far changes nothing."""
+
+        def branch(name: str, layer: PictureLayer) -> Callable[[Any], Any]:
+            return lambda x: rule(layer)(x, transforms[name])
+
+        branches = [branch(name, layer) for name, layer in self._choices.items()]
+        return ops.switch(index, [*branches, lambda x: x], x)
+
+
+def _pictures(layer: PictureLayer) -> Any:
+    return layer.transform_images
+
+
+def _masks(layer: PictureLayer) -> Any:
+    return layer.transform_segmentation_masks
+
+
+def _boxes(layer: PictureLayer) -> Any:
+    return layer.transform_bounding_boxes
+
+
+class RandAugment(_Choosing):
+    """In training: `num_ops` changes after each other, each drawn from eleven.
+
+    Args:
+        value_range: the least and the largest value of a pixel.
+        num_ops: number of changes.
+        factor: the interval of their strength, within [0, 1]; one number f: [0, f].
+        interpolation: "bilinear" or "nearest".
+        seed: of all numbers; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+
+    Source: Cubuk et al., NeurIPS 2020.
+    """
+
+    mask_rule, moves = "nearest", True
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        num_ops: int = 2,
+        factor: Any = 0.5,
+        interpolation: str = "bilinear",
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.value_range, self.num_ops, self.interpolation = value_range, num_ops, interpolation
+        self._make(self.factor, value_range, interpolation, True)
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return which layers are applied, (num_ops,), and what each of them draws."""
+        count = len(self._choices)
+        chosen = random.randint((self.num_ops,), 0, count, seed=seed)
+        return {"transforms": self._draw_all(images, seed), "layer_idxes": chosen}
+
+    def _in_turn(self, x: Any, transformation: Any, rule: Any) -> Any:
+        chosen = ops.convert_to_tensor(transformation["layer_idxes"])
+        for i in range(self.num_ops):
+            x = self._apply(chosen[i], transformation["transforms"], x, rule)
+        return x
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Apply the layers drawn."""
+        nearest = interpolation == "nearest" != self.interpolation
+        return self._in_turn(images, transformation, _masks if nearest else _pictures)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Apply the layers drawn: those that move pixels change masks."""
+        if self._idle(transformation, training):
+            return segmentation_masks
+        x = ops.convert_to_tensor(segmentation_masks)
+        return self._batched(lambda x: self._in_turn(x, transformation, _masks), x)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Apply the layers drawn: those that move pixels change boxes."""
+        if self._idle(transformation, training):
+            return bounding_boxes
+        boxes = self._checked(bounding_boxes)
+        boxes["boxes"] = ops.cast(boxes["boxes"], "float32")
+        return self._in_turn(boxes, transformation, _boxes)
+
+
+class AugMix(_Choosing):
+    """In training: w x + (1 - w) Σ v_i chain_i(x): a mix of several chains of changes.
+
+    Args:
+        value_range: the least and the largest value of a pixel.
+        num_chains: number of chains.
+        chain_depth: number of changes in a chain; each of them may be none.
+        factor: the interval of their strength, within [0, 1]; one number f: [0, f].
+        alpha: w is drawn from Beta(alpha, alpha), the v from a Dirichlet distribution.
+        all_ops: whether brightness, colour, contrast and sharpness may change as well.
+        interpolation: "bilinear" or "nearest".
+        seed: of all numbers; None: drawn.
+        data_format: "channels_last" or "channels_first"; None: the default.
+
+    Source: Hendrycks et al., ICLR 2020.
+    """
+
+    mask_rule = "nearest"
+
+    def __init__(
+        self,
+        value_range: Any = (0, 255),
+        num_chains: int = 3,
+        chain_depth: int = 3,
+        factor: Any = 0.3,
+        alpha: float = 1.0,
+        all_ops: bool = True,
+        interpolation: str = "bilinear",
+        seed: int | None = None,
+        data_format: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.value_range, self.interpolation = value_range, interpolation
+        self.num_chains, self.chain_depth = num_chains, chain_depth
+        self.alpha, self.all_ops = alpha, all_ops
+        self._make(self.factor, value_range, interpolation, all_ops)
+
+    def draw(self, images: Any, seed: Any) -> Any:
+        """Return the weights, and for each place in each chain a layer and what all draw."""
+        shares = random.gamma((self.num_chains,), self.alpha, dtype="float32", seed=seed)
+        places = (self.num_chains, self.chain_depth)
+        return {
+            "chain_mixing_weights": shares / ops.sum(shares),
+            "weight_sample": random.beta((), self.alpha, self.alpha, dtype="float32", seed=seed),
+            "layer_idxes": random.randint(places, 0, len(self._choices) + 1, seed=seed),
+            "chain_transforms": [
+                [self._draw_all(images, seed) for _ in range(self.chain_depth)]
+                for _ in range(self.num_chains)
+            ],
+        }
+
+    def _mix(self, x: Any, transformation: Any, rule: Any) -> Any:
+        kind = x.dtype if x.dtype.startswith(("float", "bfloat")) else self.compute_dtype
+        chosen = transformation["layer_idxes"]
+        shares = ops.cast(transformation["chain_mixing_weights"], kind)
+        total = ops.zeros(x.shape, kind)
+        for i, chain in enumerate(transformation["chain_transforms"]):
+            y = x
+            for j, transforms in enumerate(chain):
+                y = self._apply(chosen[i, j], transforms, y, rule)
+            total = total + ops.cast(y, kind) * shares[i]
+        weight = ops.cast(transformation["weight_sample"], kind)
+        return weight * ops.cast(x, kind) + (1 - weight) * total
+
+    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+        """Mix the chains."""
+        return ops.clip(self._mix(images, transformation, _pictures), *self.value_range)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
+    ) -> Any:
+        """Mix the chains' masks with the pictures' weights."""
+        if self._idle(transformation, training):
+            return segmentation_masks
+        x = ops.convert_to_tensor(segmentation_masks)
+        return self._batched(lambda x: self._mix(x, transformation, _masks), x)
+
+
+class Pipeline(Layer):
+    """Layers one after another, for data rather than for a model.
+
+    Args:
+        layers: the layers.
+        name: the pipeline's name.
+    """
+
+    def __init__(self, layers: Any, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._steps = list(layers)
+        self.built = True
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers, first to last."""
+        return self._steps
+
+    def call(self, inputs: Any, training: bool = True, mask: Any = None) -> Any:
+        """Apply the layers."""
+        for layer in self._steps:
+            options: dict[str, Any] = {}
+            if layer._parts_of_call.training:
+                options["training"] = training
+            if "mask" in layer._parts_of_call.masks and mask is not None:
+                options["mask"] = mask
+            inputs = layer(inputs, **options)
+            mask = getattr(inputs, "_keras_mask", None)
+        return inputs
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"name": self.name, "layers": self._steps}
