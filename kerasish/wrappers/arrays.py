@@ -36,7 +36,8 @@ def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 def output_width(model: Any, X: Any) -> Any:
     """Return the size of the last axis of the model's output, a list where it has several."""
     if getattr(model, "_graph", None) is None:
-        shape = model(X[:1], training=False)
+        first = [x[:1] for x in X] if isinstance(X, (list, tuple)) else X[:1]
+        shape = model(first, training=False)
         shapes = [tuple(t.shape) for t in shape] if isinstance(shape, (list, tuple)) else shape
     else:
         shapes = model.output_shape

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -80,8 +81,19 @@ class KerasEstimator(ModelBuilding):
             "dtype": _FLOATS if own else "numeric",
         }  # fmt: skip
 
+    @property
+    def feature_encoder(self) -> Any:
+        """A transformer that turns X into what the model takes, as a list for several inputs; None.
+
+        For subclasses to override; fitted to the rows of `fit`, it is `feature_encoder_`.
+        """
+        return None
+
     def _inputs(self, X: Any) -> Any:
         """Return X as the model takes it."""
+        encoder = getattr(self, "feature_encoder_", None)
+        if encoder is not None:
+            return encoder.transform(X)
         if hasattr(X, "toarray"):
             if np.prod(X.shape) * 4 > _DENSE_BYTES:
                 return X
@@ -104,9 +116,16 @@ class KerasEstimator(ModelBuilding):
         total = X.shape[0] if weights is None else float(weights.sum())
         self.batch_weight_ = total if batch >= X.shape[0] else batch
 
-    def _check_X(self, X: Any) -> Any:
-        check_is_fitted(self, "model_")
-        return self._inputs(validate_data(self, X, reset=False, **self._check_arguments()))
+    def _validation(self, data: Any) -> Any:
+        """Return `validation_data` of `fit` as the model takes them; anything but rows as it is."""
+        if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
+            return data
+        X, y = validate_data(
+            self, data[0], data[1], reset=False, multi_output=True, **self._check_arguments()
+        )
+        self._learn_targets(y, None, None, True)
+        inputs = self._inputs(X)
+        return (inputs, self._encode(y, inputs), *data[2:])
 
     # --- fitting --------------------------------------------------------------------------------
 
@@ -128,27 +147,15 @@ class KerasEstimator(ModelBuilding):
         return X, y, weights
 
     _y_numeric = False
+    history_: dict[str, list[Any]]
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, epochs: int, going_on: bool,
         labels: Any = None, **fit_arguments: Any,
     ) -> Any:  # fmt: skip
-        check_settings(self)
         memory = open_memory(self.memory)
         going_on = going_on and hasattr(self, "model_")
-        X, y, weights = self._take_data(X, y, sample_weight, going_on)
-        if not going_on:
-            self.X_shape_, self.X_dtype_ = X.shape, X.dtype
-        self._learn_targets(y, weights, labels, going_on)
-        weights = self._weigh(y, weights)
-        X, y, weights = drop_weightless(X, y, weights)
-        if not going_on:
-            self._choose_numbers(X, weights)
-        if weights is not None:
-            weights = weights * (len(weights) / weights.sum())
-        if not going_on or not hasattr(self, "_seed"):
-            self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            self._fits = 0
+        X, y, weights = self._prepare(X, y, sample_weight, going_on, labels)
         if going_on or memory is None:
             return self._train(X, y, weights, epochs, going_on, fit_arguments)
         seed = None if self.random_state is None else self._seed
@@ -161,15 +168,44 @@ class KerasEstimator(ModelBuilding):
             self.__dict__.update(kept)
         return self
 
+    def _prepare(self, X: Any, y: Any, sample_weight: Any, going_on: bool, labels: Any) -> Any:
+        """Return (X, y, weights) ready to train on; keep what is known of them, and a seed."""
+        check_settings(self)
+        X, y, weights = self._take_data(X, y, sample_weight, going_on)
+        if not going_on:
+            self.X_shape_, self.X_dtype_ = X.shape, X.dtype
+        self._learn_targets(y, weights, labels, going_on)
+        weights = self._weigh(y, weights)
+        X, y, weights = drop_weightless(X, y, weights)
+        if not going_on:
+            self._choose_numbers(X, weights)
+            encoder = self.feature_encoder
+            self.feature_encoder_ = None if encoder is None else clone(encoder).fit(X)
+        if weights is not None:
+            weights = weights * (len(weights) / weights.sum())
+        if not going_on or not hasattr(self, "_seed"):
+            self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            self._fits = 0
+        return X, y, weights
+
+    def initialize(self, X: Any, y: Any) -> Any:
+        """Make the model for these data, untrained: to look at it, or to go on by `partial_fit`."""
+        self._prepare(X, y, None, False, None)
+        with config.seeded(self._seed << 20):
+            self.model_ = self._make_model()
+        self.history_, self.n_iter_ = {}, 0
+        return self
+
     def _train(
         self, X: Any, y: Any, weights: Any, epochs: int, going_on: bool, fit_arguments: Any
     ) -> Any:
         with config.seeded((self._seed << 20) + self._fits), self._threads():
             if not going_on:
                 self.model_ = self._make_model()
-                self.history_: dict[str, list[Any]] = {}
+                self.history_ = {}
             inputs = self._inputs(X)
-            self._run(inputs, self._encode(y, inputs), weights, epochs, fit_arguments)
+            target = self._encode(y, inputs)
+            self._run(inputs, target, weights, X.shape[0], epochs, fit_arguments)
         self._fits += 1
         return self
 
@@ -188,7 +224,9 @@ class KerasEstimator(ModelBuilding):
         seeded = self.random_state is not None and config.threads() is None
         return config.using_threads(1 if seeded else None)
 
-    def _run(self, X: Any, y: Any, weights: Any, epochs: int, fit_arguments: Any) -> None:
+    def _run(
+        self, X: Any, y: Any, weights: Any, rows: int, epochs: int, fit_arguments: Any
+    ) -> None:
         routed = part(self._routed, "fit")
         known = [n for n in named_parameters(Model.fit) if n not in ("x", "y", "sample_weight")]
         check_names({**routed, **fit_arguments}, known, "fit", "Model.fit")
@@ -196,12 +234,14 @@ class KerasEstimator(ModelBuilding):
         if self._own_model() and self.epochs is None and epochs > 1:
             callbacks.append(self._stop_when_settled())
         given: dict[str, Any] = {
-            "batch_size": self._batch_size(X.shape[0]), "epochs": epochs, "verbose": self.verbose,
+            "batch_size": self._batch_size(rows), "epochs": epochs, "verbose": self.verbose,
             "callbacks": callbacks, "validation_split": self.validation_split,
             "validation_batch_size": self.validation_batch_size, "shuffle": self.shuffle,
         }  # fmt: skip
         given.update(routed)
         given.update(fit_arguments)
+        if "validation_data" in given:
+            given["validation_data"] = self._validation(given["validation_data"])
         history = self.model_.fit(X, y, sample_weight=self._as_model(weights), **given)
         for name, values in history.history.items():
             self.history_.setdefault(name, []).extend(values)
@@ -245,12 +285,13 @@ class KerasEstimator(ModelBuilding):
 
     def _raw(self, X: Any, **predict_arguments: Any) -> Any:
         """Return what the model gives for X."""
-        X = self._check_X(X)
+        check_is_fitted(self, "model_")
+        X = validate_data(self, X, reset=False, **self._check_arguments())
         given = {"verbose": 0, "batch_size": max(self._batch_size(X.shape[0]), 1024)}
         extra = {**part(self._routed, "predict"), **predict_arguments}
         check_names(extra, list(named_parameters(Model.predict)), "predict", "Model.predict")
         with self._threads():
-            return self.model_.predict(X, **{**given, **extra})
+            return self.model_.predict(self._inputs(X), **{**given, **extra})
 
     def _weigh(self, y: Any, weights: Any) -> Any:
         return weights

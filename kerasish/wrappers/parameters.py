@@ -77,9 +77,9 @@ def is_whole(value: Any, least: int) -> bool:
     return whole and int(value) >= least
 
 
-def is_share(value: Any) -> bool:
-    """Return whether a value is a number in [0, 1)."""
-    return isinstance(value, numbers.Real) and not _is_flag(value) and 0 <= float(value) < 1
+def is_number(value: Any, least: float) -> bool:
+    """Return whether a value is a number of `least` or more."""
+    return isinstance(value, numbers.Real) and not _is_flag(value) and float(value) >= least
 
 
 def _is_flag(value: Any) -> bool:
@@ -98,7 +98,9 @@ ACCEPTED = {
         lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"
     ),
     "epochs": (lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"),
-    "validation_split": (is_share, "a share of the rows, from 0 to less than 1"),
+    "validation_split": (
+        lambda v: is_number(v, 0) and v < 1, "a share of the rows, from 0 to less than 1"
+    ),
     "verbose": (lambda v: _is_flag(v) or v == "auto" or is_whole(v, 0), '0, 1, 2 or "auto"'),
     "shuffle": (lambda v: _is_flag(v) or v == "batch", 'True, False or "batch"'),
     "class_weight": (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kerasish import engine, layers, regularizers
+from kerasish.wrappers.parameters import is_number, is_whole
 
 HIDDEN_LAYER_SIZES = (100,)
 ACTIVATION = "relu"
@@ -32,12 +33,12 @@ def build_perceptron(
     """
     sizes = HIDDEN_LAYER_SIZES if hidden_layer_sizes is None else hidden_layer_sizes
     sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
-    if any(isinstance(s, bool) or int(s) != s or s < 1 for s in sizes):
+    if not all(is_whole(size, 1) for size in sizes):
         raise ValueError(
             f"hidden_layer_sizes: expected whole numbers of 1 or more, got {hidden_layer_sizes!r}."
         )
     strength = ALPHA if alpha is None else alpha
-    if strength < 0:
+    if not is_number(strength, 0):
         raise ValueError(f"alpha: expected a number of 0 or more, got {alpha!r}.")
     strength = strength / 2 / meta["batch_weight_"]
     name = ACTIVATION if activation is None else activation
