@@ -27,6 +27,7 @@ class Folder(Batches):
         labels: one for each, or None.
         class_names: the names of the classes in the order of their numbers, or None.
         batch_size, shuffle, seed: as for `Batches`.
+        stack: list of a batch's arrays -> one array.
     """
 
     def __init__(
@@ -38,11 +39,12 @@ class Folder(Batches):
         batch_size: int | None,
         shuffle: bool,
         seed: int | None,
+        stack: Callable[[list[Any]], Any] = np.stack,
     ) -> None:
         self.file_paths, self.class_names = list(paths), class_names
 
         def read(rows: Any) -> Any:
-            x = np.stack([np.asarray(load(self.file_paths[i])) for i in rows])
+            x = stack([np.asarray(load(self.file_paths[i])) for i in rows])
             return x if labels is None else (x, labels[rows])
 
         super().__init__(read, len(paths), batch_size, shuffle, seed)
@@ -114,7 +116,7 @@ def image_dataset_from_directory(
                 )  # fmt: skip
         return picture.transpose(2, 0, 1) if data_format == "channels_first" else picture
 
-    return _make(
+    return make_folders(
         load, directory, _PICTURES, labels, label_mode, class_names, batch_size, shuffle, seed,
         validation_split, subset, follow_links, verbose,
     )  # fmt: skip
@@ -156,18 +158,19 @@ def text_dataset_from_directory(
         with open(path, encoding="utf-8") as file:
             return np.array(file.read(max_length if max_length is not None else -1), dtype=object)
 
-    return _make(
+    return make_folders(
         load, directory, (".txt",), labels, label_mode, class_names, batch_size, shuffle, seed,
         validation_split, subset, follow_links, verbose,
     )  # fmt: skip
 
 
-def _make(
+def make_folders(
     load: Callable[[str], Any], directory: Any, endings: tuple[str, ...], labels: Any,
     label_mode: str | None, class_names: Any, batch_size: int | None, shuffle: bool,
     seed: int | None, validation_split: float | None, subset: str | None, follow_links: bool,
-    verbose: bool,
+    verbose: bool, stack: Callable[[list[Any]], Any] = np.stack,
 ) -> Any:  # fmt: skip
+    """Return the files of a folder as one `Folder`, or as two; see the functions above."""
     _check(labels, label_mode, class_names, shuffle, seed, validation_split, subset)
     root = os.fspath(directory)
     if labels is None:
@@ -197,7 +200,9 @@ def _make(
     def part(rows: Any) -> Folder:
         chosen = None if encoded is None else encoded[rows]
         kept = names if label_mode else None
-        return Folder(load, [paths[i] for i in rows], chosen, kept, batch_size, shuffle, seed)
+        return Folder(
+            load, [paths[i] for i in rows], chosen, kept, batch_size, shuffle, seed, stack
+        )
 
     if not validation_split:
         return part(order)

@@ -1,6 +1,7 @@
 """Record what Keras makes of the preprocessing cases: `python tests/data/record_preprocessing.py`.
 
-Needs Keras 3 with TensorFlow; writes preprocessing.json beside this file.
+Needs Keras 3 with TensorFlow; writes preprocessing.json, feature_space.json,
+feature_space.keras and lookups.keras beside this file.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "shared"))
 
+import feature_space_cases as spaces  # noqa: E402
 import keras  # noqa: E402 (the backend is chosen above)
 import numpy as np  # noqa: E402
 import preprocessing_cases as cases  # noqa: E402
+import tensorflow as tf  # noqa: E402
 
 
 def plain(array: Any) -> Any:
@@ -41,8 +44,31 @@ def fact_of(number: int) -> dict[str, Any]:
     return fact
 
 
+def space_facts() -> dict[str, Any]:
+    """Return what each feature space makes of its table; write one of them to a file."""
+    facts = {}
+    for name in spaces.SPACES:
+        space = spaces.space_of(keras.utils.FeatureSpace, name)
+        table = spaces.table_of(name)
+        space.adapt(tf.data.Dataset.from_tensor_slices(table).batch(2))
+        facts[name] = spaces.flat(space(table))
+        facts[f"{name}, one row"] = spaces.flat(space({n: c[1] for n, c in table.items()}))
+        if name == "by name":
+            space.save(str(HERE / "feature_space.keras"))
+    return facts
+
+
+def model_facts() -> Any:
+    """Return what a model with lookups gives; write it to a file."""
+    model = spaces.text_model(keras)
+    model.save(str(HERE / "lookups.keras"))
+    return spaces.flat(model([tf.constant(x) for x in spaces.text_inputs()]))
+
+
 if __name__ == "__main__":
     facts = {cases.name_of(i): fact_of(i) for i in range(len(cases.CASES))}
     text = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
     (HERE / "preprocessing.json").write_text(text.replace('},"', '},\n"') + "\n")
+    more = {"spaces": space_facts(), "model": model_facts()}
+    (HERE / "feature_space.json").write_text(json.dumps(more, separators=(",", ":")) + "\n")
     print(f"{len(facts)} cases, Keras {keras.__version__}")

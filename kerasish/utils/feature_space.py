@@ -1,0 +1,467 @@
+"""FeatureSpace: a table's columns, each with its own preprocessing, as one vector or a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kerasish import layers, ops, registry, tree
+from kerasish.engine import Input, is_keras_tensor
+from kerasish.engine.front import HostLayer
+from kerasish.engine.slots import saving
+from kerasish.errors import UnknownNameError
+from kerasish.naming import unique_name
+from kerasish.tensor import Tensor, to_numpy
+
+_ENCODINGS = ("int", "one_hot", "float")
+
+
+class Feature:
+    """How a column becomes numbers.
+
+    Args:
+        dtype: of the raw values: "float32", "int32", "string" ...
+        preprocessor: the layer that they go through.
+        output_mode: "float" or "int" as they come out, or "one_hot" of the integers.
+    """
+
+    def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
+        if output_mode not in _ENCODINGS:
+            raise UnknownNameError.of("Feature: output_mode", output_mode, _ENCODINGS)
+        self.dtype, self.output_mode = dtype, output_mode
+        if isinstance(preprocessor, dict):
+            preprocessor = registry.deserialize_keras_object(preprocessor)
+        self.preprocessor = preprocessor
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "dtype": self.dtype, "preprocessor": self.preprocessor, "output_mode": self.output_mode
+        }  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Feature:
+        """Return the feature that `get_config` describes."""
+        return cls(**config)
+
+
+class Cross:
+    """Columns whose combinations are hashed.
+
+    Args:
+        feature_names: their names, two or more.
+        crossing_dim: number of bins, >= 1.
+        output_mode: "int" or "one_hot".
+    """
+
+    def __init__(self, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot") -> None:
+        if output_mode not in ("int", "one_hot"):
+            raise UnknownNameError.of("Cross: output_mode", output_mode, ("int", "one_hot"))
+        self.feature_names = tuple(feature_names)
+        self.crossing_dim, self.output_mode = crossing_dim, output_mode
+
+    @property
+    def name(self) -> str:
+        """The columns' names, joined by _X_."""
+        return "_X_".join(self.feature_names)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "feature_names": self.feature_names, "crossing_dim": self.crossing_dim,
+            "output_mode": self.output_mode,
+        }  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Cross:
+        """Return the cross that `get_config` describes."""
+        return cls(**config)
+
+
+class FeatureSpace(HostLayer):
+    """The columns of a table, each preprocessed in its own way, beside each other.
+
+    Args:
+        features: name -> how: a `FeatureSpace.float_normalized()` or the like, or the name of such
+            a method, for its defaults.
+        output_mode: "concat", one vector a row, or "dict".
+        crosses: tuples of names, or `FeatureSpace.cross(...)`, whose combinations are hashed.
+        crossing_dim: bins of crosses given as tuples.
+        hashing_dim: bins of "integer_hashed" and "string_hashed".
+        num_discretization_bins: bins of "float_discretized".
+        name: the layer's name.
+
+    Shape: a dict of (batch,) or (batch, 1) -> (batch, sum of the features' sizes), or a dict; a
+        dict of single values -> the same without the batch.
+
+    Example:
+        >>> table = {"age": [20.0, 40.0], "town": ["Rome", "Oslo"]}
+        >>> space = FeatureSpace({"age": "float_normalized", "town": "string_categorical"})
+        >>> space.adapt(table)
+        >>> space(table).numpy().tolist()
+        [[-1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        output_mode: str = "concat",
+        crosses: Any = None,
+        crossing_dim: int = 32,
+        hashing_dim: int = 32,
+        num_discretization_bins: int = 32,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        if not features:
+            raise ValueError(
+                f"{self._who()}: features is a dict of at least one, got {features!r}."
+            )
+        if output_mode not in ("concat", "dict"):
+            raise UnknownNameError.of(
+                f"{self._who()}: output_mode", output_mode, ("concat", "dict")
+            )
+        self.crossing_dim, self.hashing_dim = crossing_dim, hashing_dim
+        self.num_discretization_bins, self.output_mode = num_discretization_bins, output_mode
+        self.features = {n: self._feature(n, spec) for n, spec in features.items()}
+        self.crosses = [self._cross(c) for c in crosses or []]
+        self.preprocessors = {n: f.preprocessor for n, f in self.features.items()}
+        self.crossers = {
+            c.name: layers.HashedCrossing(c.crossing_dim, name=c.name) for c in self.crosses
+        }
+        self.one_hot_encoders: dict[str, Any] = {}
+        self.concat = layers.Concatenate(axis=-1) if output_mode == "concat" else None
+        self.inputs = self.get_fresh_inputs()
+        self.encoded_features: Any = None
+        self._adapted = not self._adaptable()
+
+    # --- kinds of features ----------------------------------------------------------------------
+
+    @classmethod
+    def cross(cls, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot") -> Cross:
+        """Return a crossing of columns; see `Cross`."""
+        return Cross(feature_names, crossing_dim, output_mode)
+
+    @classmethod
+    def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
+        """Return a feature with a preprocessing layer of one's own; see `Feature`."""
+        return Feature(dtype, preprocessor, output_mode)
+
+    @classmethod
+    def float(cls, name: str | None = None) -> Feature:
+        """Return a feature of numbers taken as they are."""
+        return _made("float32", layers.Identity, "float", name or unique_name("float"))
+
+    @classmethod
+    def float_rescaled(
+        cls, scale: Any = 1.0, offset: Any = 0.0, name: str | None = None
+    ) -> Feature:
+        """Return a feature of numbers, each x * scale + offset."""
+        name = name or unique_name("float_rescaled")
+        return _made("float32", layers.Rescaling, "float", name, scale=scale, offset=offset)
+
+    @classmethod
+    def float_normalized(cls, name: str | None = None) -> Feature:
+        """Return a feature of numbers brought to mean 0 and variance 1 by `adapt`."""
+        name = name or unique_name("float_normalized")
+        return _made("float32", layers.Normalization, "float", name, axis=-1)
+
+    @classmethod
+    def float_discretized(
+        cls, num_bins: Any, bin_boundaries: Any = None, output_mode: str = "one_hot",
+        name: str | None = None,
+    ) -> Feature:  # fmt: skip
+        """Return a feature of numbers in bins; see `layers.Discretization`."""
+        name = name or unique_name("float_discretized")
+        return _made(
+            "float32", layers.Discretization, output_mode, name, num_bins=num_bins,
+            bin_boundaries=bin_boundaries,
+        )  # fmt: skip
+
+    @classmethod
+    def integer_categorical(
+        cls, max_tokens: int | None = None, num_oov_indices: int = 1,
+        output_mode: str = "one_hot", name: str | None = None,
+    ) -> Feature:  # fmt: skip
+        """Return a feature of integers that are categories; see `layers.IntegerLookup`."""
+        name = name or unique_name("integer_categorical")
+        return _made(
+            "int32", layers.IntegerLookup, output_mode, name, max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+        )  # fmt: skip
+
+    @classmethod
+    def string_categorical(
+        cls, max_tokens: int | None = None, num_oov_indices: int = 1,
+        output_mode: str = "one_hot", name: str | None = None,
+    ) -> Feature:  # fmt: skip
+        """Return a feature of strings that are categories; see `layers.StringLookup`."""
+        name = name or unique_name("string_categorical")
+        return _made(
+            "string", layers.StringLookup, output_mode, name, max_tokens=max_tokens,
+            num_oov_indices=num_oov_indices,
+        )  # fmt: skip
+
+    @classmethod
+    def integer_hashed(
+        cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
+    ) -> Feature:
+        """Return a feature of integers hashed into bins; see `layers.Hashing`."""
+        name = name or unique_name("integer_hashed")
+        return _made("int32", layers.Hashing, output_mode, name, num_bins=num_bins)
+
+    @classmethod
+    def string_hashed(
+        cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
+    ) -> Feature:
+        """Return a feature of strings hashed into bins; see `layers.Hashing`."""
+        name = name or unique_name("string_hashed")
+        return _made("string", layers.Hashing, output_mode, name, num_bins=num_bins)
+
+    def _feature(self, name: str, spec: Any) -> Feature:
+        if isinstance(spec, Feature):
+            return spec
+        if isinstance(spec, dict):
+            return registry.deserialize_keras_object(spec)  # type: ignore[no-any-return]
+        defaults: dict[str, dict[str, Any]] = {
+            "float": {}, "float_normalized": {}, "float_rescaled": {},
+            "float_discretized": {"num_bins": self.num_discretization_bins},
+            "integer_categorical": {}, "string_categorical": {},
+            "integer_hashed": {"num_bins": self.hashing_dim},
+            "string_hashed": {"num_bins": self.hashing_dim},
+        }  # fmt: skip
+        if not isinstance(spec, str) or spec not in defaults:
+            raise UnknownNameError.of(f"{self._who()}: kind of feature {name!r}", spec, defaults)
+        return getattr(self, spec)(name=name, **defaults[spec])  # type: ignore[no-any-return]
+
+    def _cross(self, spec: Any) -> Cross:
+        if isinstance(spec, dict):
+            spec = registry.deserialize_keras_object(spec)
+        if not isinstance(spec, Cross):
+            spec = Cross(spec, self.crossing_dim)
+        unknown = [n for n in spec.feature_names if n not in self.features]
+        if unknown:
+            raise UnknownNameError.of(
+                f"{self._who()}: feature of a cross", unknown[0], list(self.features)
+            )
+        return spec
+
+    # --- adapting -------------------------------------------------------------------------------
+
+    def _adaptable(self) -> list[str]:
+        """Return the names of the features that have something to learn."""
+        given = ("input_vocabulary", "input_mean")
+        found = []
+        for name, layer in self.preprocessors.items():
+            known = any(getattr(layer, a, None) is not None for a in given)
+            known = known or getattr(layer, "num_bins", 0) is None
+            if hasattr(layer, "adapt") and not known:
+                found.append(name)
+        return found
+
+    def list_adaptable_preprocessors(self) -> list[str]:
+        """Return the names of the features whose preprocessing is learnt by `adapt`."""
+        return self._adaptable()
+
+    def adapt(self, dataset: Any) -> None:
+        """Learn vocabularies, means and boundaries from the columns.
+
+        Args:
+            dataset: a dict of columns, or an iterable of such dicts (batches, or single rows).
+
+        Raises:
+            ValueError: there is none, or a column is missing.
+        """
+        columns: dict[str, list[Any]] = {n: [] for n in self._adaptable()}
+        count = 0
+        for batch in _batches(dataset, self._who()):
+            count += 1
+            self._check_columns(batch, columns)
+            for name, found in columns.items():
+                found.append(_column(batch[name]))
+        if not count:
+            raise ValueError(f"{self._who()}: adapt() got no data.")
+        for name, found in columns.items():
+            self.preprocessors[name].adapt(np.concatenate(found))
+        self._adapted = True
+        self.encoded_features = None
+        self.one_hot_encoders.clear()
+
+    def _need_adapted(self) -> None:
+        if not self._adapted:
+            raise ValueError(
+                f"{self._who()}: call adapt(data) first; these features learn from data: "
+                f"{self._adaptable()}."
+            )
+
+    def _check_columns(self, data: Any, names: Iterable[str]) -> None:
+        if not isinstance(data, Mapping):
+            raise ValueError(
+                f"{self._who()}: expected a dict of columns, got {type(data).__name__}."
+            )
+        missing = [n for n in names if n not in data]
+        if missing:
+            raise ValueError(
+                f"{self._who()}: the columns {missing} are missing; got {sorted(data)}."
+            )
+
+    # --- encoding -------------------------------------------------------------------------------
+
+    def get_fresh_inputs(self) -> dict[str, Any]:
+        """Return a new symbolic tensor for each column, shape (batch, 1)."""
+        return {n: Input((1,), dtype=f.dtype, name=n) for n, f in self.features.items()}
+
+    def get_inputs(self) -> dict[str, Any]:
+        """Return the symbolic tensors of the columns, from which a model may start."""
+        return self.inputs
+
+    def get_encoded_features(self) -> Any:
+        """Return the symbolic result for `get_inputs()`."""
+        self._need_adapted()
+        if self.encoded_features is None:
+            self.encoded_features = self._encode(self.inputs)
+        return self.encoded_features
+
+    def __call__(self, data: Any) -> Any:
+        """Preprocess a dict of columns, or of single values."""
+        self._need_adapted()
+        self._check_columns(data, self.features)
+        return super().__call__({n: _given(data[n]) for n in self.features})
+
+    def call(self, data: Any) -> Any:
+        """Preprocess columns."""
+        single = all(not is_keras_tensor(v) and not np.ndim(v) for v in data.values())
+        columns = (
+            data if any(map(_is_symbolic, data.values())) else tree.map_structure(_column, data)
+        )
+        found = self._encode(columns)
+        return tree.map_structure(lambda t: ops.squeeze(t, 0), found) if single else found
+
+    def compute_output_spec(self, data: Any) -> Any:
+        """Return symbolic tensors of the results' shapes and dtypes."""
+        return layers.Layer.compute_output_spec(self, data)
+
+    def _encode(self, columns: Any) -> Any:
+        values = {n: self.preprocessors[n](columns[n]) for n in sorted(self.features)}
+        found = {n: self._one_hot(n, v, self.features[n].output_mode) for n, v in values.items()}
+        for cross in sorted(self.crosses, key=lambda c: c.name):
+            value = self.crossers[cross.name](tuple(values[n] for n in cross.feature_names))
+            found[cross.name] = self._one_hot(cross.name, value, cross.output_mode)
+        if self.concat is None:
+            return found
+        for name, value in found.items():
+            if not value.dtype.startswith(("float", "bfloat")):
+                raise ValueError(
+                    f"{self._who()}: the feature {name!r} gives {value.dtype}, which is not "
+                    "joined to numbers; encode it (output_mode='one_hot'), or use "
+                    "FeatureSpace(output_mode='dict')."
+                )
+        parts = list(found.values())
+        return self.concat(parts) if len(parts) > 1 else parts[0]
+
+    def _one_hot(self, name: str, value: Any, mode: str) -> Any:
+        if mode != "one_hot":
+            return value
+        if not value.dtype.startswith(("int", "uint")):
+            raise ValueError(
+                f"{self._who()}: the feature {name!r} has output_mode='one_hot', but its "
+                f"preprocessor gives {value.dtype}, no integers."
+            )
+        if name not in self.one_hot_encoders:
+            layer = self.crossers.get(name) or self.preprocessors[name]
+            self.one_hot_encoders[name] = layers.CategoryEncoding(
+                _categories(layer, name), output_mode="multi_hot"
+            )
+        return self.one_hot_encoders[name](value)
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def save(self, filepath: Any) -> None:
+        """Write all that was learnt to a `.keras` file; `load_model` reads it."""
+        saving("save_model")(self, filepath)
+
+    def get_build_config(self) -> dict[str, Any]:
+        """Return the shapes from which the preprocessing layers were built."""
+        return {n: p.get_build_config() or {} for n, p in self.preprocessors.items()}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build the preprocessing layers, of which the file says that they have learnt."""
+        for name, built in config.items():
+            if name in self.preprocessors:
+                self.preprocessors[name].build_from_config(built)
+        self._adapted = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "features": self.features, "output_mode": self.output_mode, "crosses": self.crosses,
+            "crossing_dim": self.crossing_dim, "hashing_dim": self.hashing_dim,
+            "num_discretization_bins": self.num_discretization_bins, "name": self.name,
+        }  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> FeatureSpace:
+        """Return the feature space that `get_config` describes."""
+        return cls(**config)
+
+
+def _made(dtype: str, layer: Any, output_mode: str, name: str, **args: Any) -> Feature:
+    return Feature(dtype, layer(name=f"{name}_preprocessor", **args), output_mode)
+
+
+def _categories(layer: Any, name: str) -> int:
+    if hasattr(layer, "vocabulary_size"):
+        return int(layer.vocabulary_size())
+    if isinstance(layer, layers.Discretization):
+        return len(layer.bin_boundaries or []) + 1
+    for attribute in ("num_bins", "num_tokens"):
+        if getattr(layer, attribute, None) is not None:
+            return int(getattr(layer, attribute))
+    raise ValueError(
+        f"The feature {name!r} has output_mode='one_hot', but {type(layer).__name__} does not say "
+        "how many categories there are; let the layer encode them itself, with output_mode='float'."
+    )
+
+
+def _batches(dataset: Any, who: str) -> Iterator[Any]:
+    if isinstance(dataset, Mapping):
+        yield dataset
+        return
+    if hasattr(dataset, "columns") and hasattr(dataset, "to_numpy"):  # a data frame
+        yield {name: dataset[name].to_numpy() for name in dataset.columns}
+        return
+    if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
+        raise ValueError(
+            f"{who}: adapt() takes a dict of columns or an iterable of such dicts, got "
+            f"{type(dataset).__name__}."
+        )
+    for batch in dataset:
+        yield batch[0] if isinstance(batch, tuple) and batch else batch
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, Tensor) or is_keras_tensor(x)
+
+
+def _given(x: Any) -> Any:
+    """Return a column as an array, if it is none."""
+    if _is_symbolic(x):
+        return x
+    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
+
+
+def _column(x: Any) -> Any:
+    """Return a column, or a single value, as an array of shape (rows, 1)."""
+    array = to_numpy(x) if isinstance(x, Tensor) else np.asarray(_given(x))
+    if array.dtype == np.float64:
+        array = array.astype("float32")
+    return array.reshape(-1, 1) if array.ndim < 2 else array
+
+
+registry.add_builtins("keras.utils", {"FeatureSpace": FeatureSpace})
+registry.add_builtins(
+    "keras.src.layers.preprocessing.feature_space",
+    {"Feature": Feature, "Cross": Cross, "TFDIdentity": layers.Identity},
+)
