@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
+import kerasish as keras
 from kerasish.callbacks import ModelCheckpoint
 
 
@@ -84,3 +88,114 @@ def test_best_of_what_has_no_direction(attach, model, tmp_path):
     with pytest.raises(ValueError, match="cannot tell"):
         checkpoint.on_epoch_end(0, {"kappa": 1.0})
     assert model.saved == []
+
+
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [(0, "got 0"), (1.5, r"got 1\.5"), (3, "needs a filepath that changes.*got 'a.keras'")],
+)
+def test_keep_is_checked(keep, message):
+    with pytest.raises(ValueError, match=message):
+        ModelCheckpoint("a.keras", keep=keep)
+
+
+def test_the_newest_files_are_kept(attach, tmp_path):
+    checkpoint = attach(ModelCheckpoint(tmp_path / "{epoch}.keras", keep=2))
+    for epoch in range(4):
+        checkpoint.on_epoch_end(epoch, {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["3.keras", "4.keras"]
+    again = attach(ModelCheckpoint(tmp_path / "{epoch}.keras", keep=2))
+    again.set_state(checkpoint.get_state())
+    (tmp_path / "3.keras").unlink()  # as a run may have done before it was killed
+    again.on_epoch_end(4, {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["4.keras", "5.keras"]
+
+
+def test_the_best_files_are_kept(attach, tmp_path):
+    path = tmp_path / "{epoch}.keras"
+    checkpoint = attach(ModelCheckpoint(path, "loss", save_best_only=True, keep=2))
+    for epoch, loss in enumerate([0.9, 0.8, 0.85, 0.7, 0.75]):
+        checkpoint.on_epoch_end(epoch, {"loss": loss})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["2.keras", "4.keras"]
+
+
+class Gate:
+    """Keeps the thread that saves waiting; copies of a model share it."""
+
+    def __init__(self):
+        self.event = threading.Event()
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def test_the_background_saves_what_was_there(attach, tmp_path, make_model):
+    class Slow(make_model):
+        def __init__(self):
+            super().__init__()
+            self.gate = Gate()
+
+        def save(self, filepath, overwrite=True):
+            assert self.gate.event.wait(10)
+            super().save(filepath, overwrite)
+
+    model = Slow()
+    checkpoint = attach(ModelCheckpoint(tmp_path / "{epoch}.keras", background=True), model)
+    model.weight[...] = 1.0
+    checkpoint.on_epoch_end(0, {})
+    model.weight[...] = 2.0
+    assert checkpoint._is_working()
+    assert not (tmp_path / "1.keras").exists()
+    model.gate.event.set()
+    checkpoint.on_epoch_end(1, {})  # waits: at most one is on its way
+    checkpoint.on_train_end()
+    assert not checkpoint._is_working()
+    assert (tmp_path / "1.keras").read_text() == "model 1.0"
+    assert (tmp_path / "2.keras").read_text() == "model 2.0"
+
+
+def test_errors_of_the_background_surface_at_a_batch(attach, tmp_path, make_model):
+    class Full(make_model):
+        def save(self, filepath, overwrite=True):
+            raise OSError("the disk is full")
+
+    checkpoint = attach(ModelCheckpoint(tmp_path / "a.keras", background=True), Full())
+    checkpoint.on_epoch_end(0, {})
+    while checkpoint._is_working():
+        time.sleep(0.001)
+    with pytest.raises(OSError, match="full"):
+        checkpoint.on_train_batch_end(0)
+    checkpoint.on_train_batch_end(1)  # said once
+    checkpoint.on_train_end()
+
+
+def test_a_model_that_cannot_be_copied(attach, tmp_path, model):
+    model.lock = threading.Lock()
+    checkpoint = attach(ModelCheckpoint(tmp_path / "a.keras", background=True))
+    with pytest.raises(ValueError, match="cannot be copied.*lock"):
+        checkpoint.on_epoch_end(0, {})
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_files_from_the_background_are_those_of_the_epoch(tmp_path, weights_only):
+    def train(folder, background):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        model.compile("adam", "mse")
+        ending = "weights.h5" if weights_only else "keras"
+        checkpoint = ModelCheckpoint(
+            folder / f"{{epoch}}.{ending}", save_weights_only=weights_only, background=background
+        )
+        x = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
+        model.fit(x, x[:, :3], epochs=3, batch_size=5, verbose=0, callbacks=[checkpoint])
+        found = []
+        for path in sorted(folder.iterdir()):
+            model.load_weights(path)
+            found.append([np.array(w) for w in (*model.weights, *model.optimizer.variables)])
+        return found
+
+    here, aside = (train(tmp_path / str(b), b) for b in (False, True))
+    assert len(here) == len(aside) == 3
+    for a, b in zip(here, aside, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)

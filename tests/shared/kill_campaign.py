@@ -17,15 +17,15 @@ from kerasish.saving.state_file import read_state
 SCRIPT = Path(__file__).with_name("training_to_kill.py")
 
 
-def start(folder, engine, mode, source):
+def start(folder, engine, mode, source, tell="at once"):
     folder.mkdir(exist_ok=True)
     environment = {
         **os.environ,
         "KERASISH_BACKEND": engine,
         "PYTHONPATH": str(Path(kerasish.__file__).parent.parent),
         "OMP_NUM_THREADS": "1",
+        "TELL": tell,
     }
-    environment.pop("KERASISH_TOLD", None)
     return subprocess.Popen(
         [sys.executable, str(SCRIPT), str(folder), mode, source],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -66,7 +66,8 @@ def campaign(folder, engine, mode, kills, seed=0, source="arrays", longest=0.25)
     while counts["kills"] < kills or counts["trainings"] == 0:
         cut = folder / f"cut-{counts['trainings']}"
         while not (cut / "result.json").exists():
-            process = start(cut, engine, mode, source)
+            tell = draw.choice(["at once", "later", "later"])
+            process = start(cut, engine, mode, source, tell)
             told = process.stdout.readline()
             if counts["kills"] >= kills:
                 finish(process)
