@@ -19,7 +19,7 @@ from typing import Any
 from kerasish import registry
 from kerasish.engine.layer import Layer
 from kerasish.engine.layer_weights import limited_weights
-from kerasish.saving import hdf5
+from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.assets import load_assets, written_assets
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
@@ -88,8 +88,8 @@ def _append_weights(archive: zipfile.ZipFile, raw: Any, model: Any) -> None:
     header = info.FileHeader(zip64=large)
     raw.write(header)
     sink = Sink(raw, start + len(header))
-    with hdf5.creating_in(sink) as file:
-        hdf5.put_groups(file, parts_of(model))
+    with hdf5_output.creating_in(sink) as output:
+        output.put_groups(parts_of(model))
     info.file_size = info.compress_size = sink.size
     info.CRC = sink.checksum()
     raw.seek(start)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.errors import UnknownNameError
-from kerasish.saving import hdf5
+from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.archive import WEIGHTS, Archive
 from kerasish.saving.atomic import replacing
 from kerasish.saving.source import Groups
@@ -184,8 +184,8 @@ class KerasFileEditor:
             (f"{inner}/vars" if inner else "vars", self._names.get(inner), weights)
             for inner, weights in self.weights_dict.items()
         )
-        with replacing(path) as temporary, hdf5.creating(temporary) as file:
-            hdf5.put_groups(file, parts)
+        with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
+            output.put_groups(parts)
 
     def resave_weights(self, filepath: Any) -> None:
         """Write the weights to a `.weights.h5` file; the same as `save`."""

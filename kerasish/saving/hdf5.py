@@ -1,4 +1,4 @@
-"""Weights in HDF5 files: written plainly, read with distrust.
+"""Weights in HDF5 files, read with distrust.
 
 Only plain datasets inside the file itself are read: links to other places, data stored elsewhere
 and declared sizes that the file cannot hold are refused, before memory is taken.
@@ -8,82 +8,18 @@ from __future__ import annotations
 
 import math
 import os
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from kerasish.saving.sink import Sink, open_raw
+from kerasish.saving.checksum import checksum
 from kerasish.saving.source import Entry, Group, Groups
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
 _DEEPEST = 64
 _MOST_OBJECTS = 1_000_000
-
-
-# --- writing ----------------------------------------------------------------------------------
-
-
-def put_array(group: Any, key: str, value: Any) -> None:
-    """Store an array under `key`, with its checksum."""
-    array = np.asarray(value)
-    if array.ndim:
-        array = np.ascontiguousarray(array)
-    kind = None
-    if array.dtype.name == "bfloat16":
-        array, kind = array.view("V2"), "bfloat16"
-    made = group.create_dataset(key, data=array)
-    if kind:
-        made.attrs["dtype"] = kind
-    made.attrs[CHECKSUM] = np.uint32(checksum(array))
-
-
-def checksum(array: Any) -> int:
-    """Return the CRC-32 of an array's dtype, shape and bytes."""
-    start = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
-    if array.nbytes == 0:
-        return start
-    return zlib.crc32(array.reshape(-1).view(np.uint8).data, start)
-
-
-def put_names(holder: Any, key: str, names: list[str]) -> None:
-    """Store a list of names as an attribute, in pieces where HDF5 allows no longer ones."""
-    texts = [n.encode("utf-8") for n in names]
-    if not texts:
-        holder.attrs[key] = np.zeros((0,))
-        return
-    size = max(map(len, texts)) * len(texts)
-    if size <= 64512:
-        import h5py
-
-        made = np.array(names, dtype=object)
-        holder.attrs.create(key, made, dtype=h5py.string_dtype("utf-8"))
-        return
-    count = -(-size // 64512)
-    for i, part in enumerate(np.array_split(np.array(texts), count)):
-        holder.attrs[f"{key}{i}"] = part
-
-
-@contextmanager
-def creating(path: str) -> Iterator[Any]:
-    """Yield a new HDF5 file at `path`; what the disk refuses is raised when it is closed."""
-    with open_raw(path) as raw, creating_in(Sink(raw)) as file:
-        yield file
-
-
-@contextmanager
-def creating_in(sink: Sink) -> Iterator[Any]:
-    """Yield a new HDF5 file in a part of an open file."""
-    import h5py
-
-    with h5py.File(sink, "w") as file:
-        yield file
-    sink.check()
-
-
-# --- reading ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -266,13 +202,3 @@ def attribute(holder: Any, key: str, where: str) -> Any:
 
 def _text(x: Any) -> str:
     return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)
-
-
-def put_groups(root: Any, parts: Iterable[tuple[str, str | None, dict[str, Any]]]) -> None:
-    """Write (path, name, arrays) of each part; arrays are asked for one part at a time."""
-    for path, name, arrays in parts:
-        group = root.require_group(path)
-        if name is not None:
-            group.attrs["name"] = name
-        for key, value in arrays.items():
-            put_array(group, key, value)

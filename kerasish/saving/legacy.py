@@ -8,7 +8,7 @@ from typing import Any
 
 from kerasish import registry
 from kerasish.engine.layer_weights import limited_weights
-from kerasish.saving import hdf5
+from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore
@@ -27,15 +27,17 @@ def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
     made = registry.serialize_keras_object(model)
     config = {"class_name": made["class_name"], "config": plain(made["config"])}
     compiled = training(made.get("compile_config")) if include_optimizer else None
-    with replacing(path) as temporary, hdf5.creating(temporary) as file:
+    with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
+        file = output.file
         _put_text(file, "backend", "kerasish")
         _put_text(file, "keras_version", KERAS_VERSION)
         _put_text(file, "model_config", json.dumps(config))
-        _put_weights(file.create_group("model_weights"), model)
+        _put_weights(output, file.create_group("model_weights"), model)
         if compiled is not None:
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
-                _put_variables(file.create_group("optimizer_weights"), model.optimizer.variables)
+                group = file.create_group("optimizer_weights")
+                _put_variables(output, group, model.optimizer.variables)
 
 
 def _put_text(holder: Any, key: str, text: str) -> None:
@@ -44,26 +46,26 @@ def _put_text(holder: Any, key: str, text: str) -> None:
     holder.attrs.create(key, text, dtype=h5py.string_dtype("ascii"))
 
 
-def _put_weights(root: Any, model: Any) -> None:
+def _put_weights(output: hdf5_output.Output, root: Any, model: Any) -> None:
     layers = _layers(model)
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
-    hdf5.put_names(root, "layer_names", [layer.name for layer in layers])
+    hdf5_output.put_names(root, "layer_names", [layer.name for layer in layers])
     for layer in layers:
-        _put_variables(root.create_group(layer.name), _legacy_order(layer))
-    _put_variables(root.create_group(TOP), _top_level(model))
+        _put_variables(output, root.create_group(layer.name), _legacy_order(layer))
+    _put_variables(output, root.create_group(TOP), _top_level(model))
 
 
-def _put_variables(group: Any, variables: list[Any]) -> None:
+def _put_variables(output: hdf5_output.Output, group: Any, variables: list[Any]) -> None:
     names = []
     for v in variables:
         name = v.path
         while name in names:
             name += "_1"
         names.append(name)
-    hdf5.put_names(group, "weight_names", names)
+    hdf5_output.put_names(group, "weight_names", names)
     for name, v in zip(names, variables):
-        hdf5.put_array(group, name, v.numpy())
+        output.put_array(group, name, v.numpy())
 
 
 def _layers(model: Any) -> list[Any]:

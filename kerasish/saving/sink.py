@@ -6,10 +6,13 @@ down. So it is told that all is well; the first error is kept and raised once th
 
 from __future__ import annotations
 
+import bisect
 import io
 import os
 import zlib
 from typing import Any
+
+from kerasish.saving.checksum import LARGE, Digest, combine
 
 
 class Sink(io.RawIOBase):
@@ -25,6 +28,7 @@ class Sink(io.RawIOBase):
         self._raw, self._start, self._at = raw, start, 0
         self.size = 0
         self.error: OSError | None = None
+        self._known: list[tuple[int, int, int]] = []  # start, length, CRC-32 of large writes
 
     def readable(self) -> bool:
         """Return True."""
@@ -52,16 +56,31 @@ class Sink(io.RawIOBase):
         """Write, or after an error pretend to; return the number of bytes."""
         view = memoryview(data).cast("B")
         count = len(view)
+        self._forget(self._at, count)
         if self.error is None:
-            try:
-                self._raw.seek(self._start + self._at)
-                while view:
-                    view = view[self._raw.write(view) :]
-            except OSError as error:
-                self.error = error
+            digest = Digest(view) if count >= LARGE else None
+            self._write(view)
+            if digest is not None:
+                bisect.insort(self._known, (self._at, count, digest.result()))
         self._at += count
         self.size = max(self.size, self._at)
         return count
+
+    def _write(self, view: memoryview) -> None:
+        try:
+            self._raw.seek(self._start + self._at)
+            while view:
+                view = view[self._raw.write(view) :]
+        except OSError as error:
+            self.error = error
+
+    def _forget(self, start: int, length: int) -> None:
+        """What is written over has another checksum."""
+        first = bisect.bisect_left(self._known, (start, 0, 0))
+        if first and sum(self._known[first - 1][:2]) > start:
+            first -= 1
+        while first < len(self._known) and self._known[first][0] < start + length:
+            del self._known[first]
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with what comes next, zeros where nothing is; return its length."""
@@ -75,6 +94,7 @@ class Sink(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         """Give the part a size."""
         self.size = self._at if size is None else size
+        self._forget(self.size, 2**63)
         if self.error is None:
             try:
                 self._raw.truncate(self._start + self.size)
@@ -90,10 +110,24 @@ class Sink(io.RawIOBase):
         if self.error is not None:
             raise self.error
 
+    def checksum_at(self, start: int, length: int) -> int | None:
+        """Return the CRC-32 of what one large write put at `start`, None where that is unknown."""
+        place = bisect.bisect_left(self._known, (start, length, 0))
+        if place < len(self._known) and self._known[place][:2] == (start, length):
+            return self._known[place][2]
+        return None
+
     def checksum(self) -> int:
-        """Return the CRC-32 of the part's bytes."""
-        self._raw.seek(self._start)
-        left, found = self.size, 0
+        """Return the CRC-32 of the part's bytes; only small writes are read again."""
+        at = found = 0
+        for start, length, own in self._known:
+            found = combine(self._read_checksum(at, start, found), own, length)
+            at = start + length
+        return self._read_checksum(at, self.size, found)
+
+    def _read_checksum(self, start: int, stop: int, found: int) -> int:
+        self._raw.seek(self._start + start)
+        left = stop - start
         while left:
             data = self._raw.read(min(left, 2**22))
             if not data:

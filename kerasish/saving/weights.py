@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from kerasish.saving import hdf5
+from kerasish.saving import hdf5_output
 from kerasish.saving.match import match
 from kerasish.saving.paths import places
 from kerasish.saving.source import Groups
@@ -24,8 +24,8 @@ def parts_of(model: Any) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
 
 def write_weights(model: Any, path: Any) -> None:
     """Write all weights, and the optimizer's variables, to a new HDF5 file."""
-    with hdf5.creating(path) as file:
-        hdf5.put_groups(file, parts_of(model))
+    with hdf5_output.creating(path) as output:
+        output.put_groups(parts_of(model))
 
 
 def put_weights(
