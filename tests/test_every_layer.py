@@ -18,6 +18,11 @@ from kerasish.tensor import Tensor
 HOLDERS: dict[str, dict[str, Any]] = {
     "TimeDistributed": {"args": lambda **o: {"layer": layers.Dense(3, **o)}, "shape": (2, 3, 4)},
     "Bidirectional": {"args": lambda **o: {"layer": layers.GRU(2, **o)}, "shape": (2, 3, 4)},
+    "SpectralNormalization": {
+        "args": lambda **o: {"layer": layers.Dense(3, **o)},
+        "shape": (2, 4),
+        "sets_weights": True,
+    },
     "RNN": {"args": lambda **o: {"cell": layers.SimpleRNNCell(2, **o)}, "shape": (2, 3, 4)},
 }
 
@@ -236,6 +241,8 @@ def test_gradients_are_slopes(name: str) -> None:
     moving = str(inputs[0].dtype) == "float64"
     if not moving and not layer.trainable_variables:
         return
+    if EXAMPLES[name].get("sets_weights"):
+        return  # the gradient belongs to the weights that the call itself has set
     kept = [(v, v.numpy().copy()) for v in layer.variables]
     ways = [rng.uniform(-1, 1, v.shape) for v in layer.trainable_variables]
     ahead = [rng.uniform(-1, 1, x.shape) if moving else 0 * x for x in inputs]

@@ -13,6 +13,7 @@ from kerasish.layers.activation import LeakyReLU as LeakyReLU
 from kerasish.layers.activation import PReLU as PReLU
 from kerasish.layers.activation import ReLU as ReLU
 from kerasish.layers.activation import Softmax as Softmax
+from kerasish.layers.attention import GroupQueryAttention as GroupQueryAttention
 from kerasish.layers.attention import MultiHeadAttention as MultiHeadAttention
 from kerasish.layers.augmentation.color import RandomBrightness as RandomBrightness
 from kerasish.layers.augmentation.color import RandomColorDegeneration as RandomColorDegeneration
@@ -163,6 +164,8 @@ from kerasish.layers.reshaping import Flatten as Flatten
 from kerasish.layers.reshaping import Permute as Permute
 from kerasish.layers.reshaping import RepeatVector as RepeatVector
 from kerasish.layers.reshaping import Reshape as Reshape
+from kerasish.layers.reversible import ReversibleEmbedding as ReversibleEmbedding
+from kerasish.layers.spectral import SpectralNormalization as SpectralNormalization
 from kerasish.layers.transposed import Conv1DTranspose as Conv1DTranspose
 from kerasish.layers.transposed import Conv1DTranspose as Convolution1DTranspose
 from kerasish.layers.transposed import Conv2DTranspose as Conv2DTranspose

@@ -1,4 +1,4 @@
-"""Attention layers: MultiHeadAttention."""
+"""Attention layers: MultiHeadAttention, GroupQueryAttention."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ class MultiHeadAttention(Layer):
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.supports_masking = True
+        _check_flash(self._who(), flash_attention, dropout)
         self.num_heads, self.key_dim = int(num_heads), int(key_dim)
         self.value_dim = int(value_dim or key_dim)
         self.dropout, self.use_bias, self.seed = dropout, use_bias, seed
@@ -89,12 +90,13 @@ class MultiHeadAttention(Layer):
                 f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
             )
         self._axes = self.attention_axes or tuple(range(1, rank - 1))
-        self.query_dense = self._project("query", rank, self.key_dim)
-        self.key_dense = self._project("key", rank, self.key_dim)
+        heads, groups = self.num_heads, self._key_heads
+        self.query_dense = self._project("query", rank, (heads, self.key_dim))
+        self.key_dense = self._project("key", rank, (groups, self.key_dim))
         if self.use_gate:  # its place among the weights is after the key's
-            self._gate_dense = self._project("gate", rank, self.value_dim, "sigmoid")
+            self._gate_dense = self._project("gate", rank, (heads, self.value_dim), "sigmoid")
             self._gate_dense.build(query_shape)
-        self.value_dense = self._project("value", rank, self.value_dim)
+        self.value_dense = self._project("value", rank, (groups, self.value_dim))
         self.query_dense.build(query_shape)
         self.key_dense.build(key_shape)
         self.value_dense.build(value_shape)
@@ -120,11 +122,17 @@ class MultiHeadAttention(Layer):
             "kernel_constraint": self.kernel_constraint, "bias_constraint": self.bias_constraint,
         }  # fmt: skip
 
-    def _project(self, name: str, rank: int, size: int, activation: Any = None) -> EinsumDense:
+    @property
+    def _key_heads(self) -> int:
+        return self.num_heads
+
+    def _project(
+        self, name: str, rank: int, sizes: tuple[int, int], activation: Any = None
+    ) -> EinsumDense:
         free = "abcdefg"[: rank - 1]
         return EinsumDense(
             f"{free}x,xhk->{free}hk",
-            output_shape=(*(None,) * (rank - 2), self.num_heads, size),
+            output_shape=(*(None,) * (rank - 2), *sizes),
             bias_axes="hk" if self.use_bias else None,
             activation=activation,
             name=name, dtype=self.dtype_policy, **self._common(),
@@ -144,6 +152,11 @@ class MultiHeadAttention(Layer):
         use_causal_mask: bool = False,
     ) -> Any:
         """Attend."""
+        if return_attention_scores and self.flash_attention:
+            raise ValueError(
+                f"{self._who()}: flash attention does not hold the scores: give "
+                "return_attention_scores=False or flash_attention=None."
+            )
         key = value if key is None else key
         mask = self._joint_mask(
             query, value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask
@@ -214,8 +227,91 @@ class MultiHeadAttention(Layer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        config["output_shape"] = self.output_sizes
+        if "output_shape" in config:
+            config["output_shape"] = self.output_sizes
         return config
+
+
+class GroupQueryAttention(MultiHeadAttention):
+    """Attention of many query heads that share fewer heads of keys and values.
+
+    weights = softmax(query · key / sqrt(head_dim)); query head i uses key and value head
+    i // (num_query_heads / num_key_value_heads).
+
+    Args:
+        head_dim: size of query, key and value a head.
+        num_query_heads: number of query heads.
+        num_key_value_heads: number of key and value heads, a divisor of num_query_heads.
+        dropout: share of weights dropped in training.
+        sliding_window: how many steps away, less one, a source may be; None: any.
+        use_gate: whether the result is multiplied by sigmoid(a projection of the query).
+
+    Shape: query (n, targets, d), value and key (n, sources, d) -> (n, targets, d).
+
+    Source: Ainslie et al., EMNLP 2023.
+    """
+
+    example: Any = {
+        "args": {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2},
+        "shape": [(2, 4, 6), (2, 5, 6)], "spread": True,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        head_dim: int,
+        num_query_heads: int,
+        num_key_value_heads: int,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        sliding_window: int | None = None,
+        flash_attention: bool | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        use_gate: bool = False,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            num_query_heads, head_dim, dropout=dropout, use_bias=use_bias,
+            sliding_window=sliding_window, flash_attention=flash_attention,
+            kernel_initializer=kernel_initializer, bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer, bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer, kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint, use_gate=use_gate, seed=seed, **kwargs,
+        )  # fmt: skip
+        if num_query_heads % num_key_value_heads:
+            raise ValueError(
+                f"{self._who()}: num_query_heads must be a multiple of num_key_value_heads, got "
+                f"{num_query_heads} and {num_key_value_heads}."
+            )
+        window = sliding_window
+        if window is not None and (not isinstance(window, int) or window <= 0):
+            raise ValueError(
+                f"{self._who()}: sliding_window must be None or a positive number, got {window!r}."
+            )
+        self.head_dim, self.num_query_heads = int(head_dim), int(num_query_heads)
+        self.num_key_value_heads = int(num_key_value_heads)
+
+    @property
+    def _key_heads(self) -> int:
+        return self.num_key_value_heads
+
+    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+        times = self.num_query_heads // self.num_key_value_heads
+        k, v = (ops.repeat(x, times, axis=-2) for x in (k, v))
+        return super()._attend(q, k, v, mask, training)
+
+
+def _check_flash(who: str, flash_attention: Any, dropout: float) -> None:
+    if flash_attention and dropout > 0:
+        raise ValueError(
+            f"{who}: flash attention has no dropout: give dropout=0.0 or flash_attention=None."
+        )
 
 
 def _mask_shape(

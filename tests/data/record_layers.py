@@ -93,6 +93,23 @@ def adapted() -> dict[str, Any]:
     return found
 
 
+def normalised() -> list[Any]:
+    """Return what SpectralNormalization leaves behind and gives, for two training calls."""
+    found = []
+    for inner, shape in cases.SPECTRAL:
+        name, args = inner
+        layer = keras.layers.SpectralNormalization(getattr(keras.layers, name)(**args), 2)
+        x = cases.wave(shape, 1.0)
+        layer(x)
+        layer.set_weights(
+            [cases.weight_of(v.name, v.shape, i) for i, v in enumerate(layer.weights)]
+        )
+        for _ in range(2):
+            y = layer(x, training=True)
+            found.append([rounded(y), *(rounded(w) for w in layer.get_weights())])
+    return found
+
+
 if __name__ == "__main__":
     # With words: only the cases whose names hold one of them are recorded anew.
     words = sys.argv[1:]
@@ -104,5 +121,6 @@ if __name__ == "__main__":
         known = name in old and not any(word in name for word in words)
         facts[name] = old[name] if known else fact_of(case)
     facts["adapt"] = old.get("adapt") or adapted()
+    facts["spectral"] = old.get("spectral") or normalised()
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in facts.items())
     path.write_text(f"{{\n{lines}\n}}\n")

@@ -37,6 +37,14 @@ def _core() -> Any:
     yield "Embedding", {"input_dim": 6, "output_dim": 2, "mask_zero": True}, [2, 4], {
         "high": 3, "out_mask": True,
     }  # fmt: skip
+    table = {"input_dim": 6, "output_dim": 3}
+    for args in ({}, {"tie_weights": False}, {"logit_soft_cap": 0.5}):
+        yield "ReversibleEmbedding", {**table, **args}, [2, 4], {"high": 6}
+        yield "ReversibleEmbedding", {**table, **args}, [2, 4, 3], {"call": {"reverse": True}}
+    yield "SpectralNormalization", {"layer": ["Dense", {"units": 3}]}, [2, 4], {}
+    yield "SpectralNormalization", {"layer": ["Conv2D", {"filters": 2, "kernel_size": 2}]}, [
+        2, 3, 3, 2,
+    ], {}  # fmt: skip
     yield "Masking", {"mask_value": 0.0}, [2, 3, 2], {"zeros": True, "out_mask": True}
 
 
@@ -163,6 +171,16 @@ def _attention() -> Any:
     yield "MultiHeadAttention", heads, [[2, 2, 3, 4], [2, 3, 2, 4]], {
         **query, "call": {"return_attention_scores": True},
     }  # fmt: skip
+    grouped = {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2}
+    for args in ({}, {"use_bias": False}, {"use_gate": True}, {"sliding_window": 2}):
+        yield "GroupQueryAttention", {**grouped, **args}, [[2, 4, 3], [2, 4, 2]], query
+    for call in (
+        {"use_causal_mask": True}, {"return_attention_scores": True},
+        {"value_mask": M25}, {"key_mask": M25},
+        {"attention_mask": [[[1, 1, 0, 1, 0]] * 4] * 2, "value_mask": M25},
+    ):  # fmt: skip
+        yield "GroupQueryAttention", grouped, [[2, 4, 3], [2, 5, 2]], {**query, "call": call}
+    yield "GroupQueryAttention", grouped, [[2, 4, 3], [2, 5, 2], [2, 5, 4]], query
     yield "TimeDistributed", {"layer": ["Dense", {"units": 2}]}, [2, 3, 4], {}
     yield "TimeDistributed", {"layer": ["LayerNormalization", {}]}, [2, 3, 2, 2], {}
 
@@ -172,6 +190,11 @@ CASES = [
     for family in (_core, _activation, _reshaping, _merging, _normalization, _attention)
     for case in family()
 ]
+
+
+SPECTRAL: Any = [
+    [["Dense", {"units": 3}], [2, 4]], [["Conv2D", {"filters": 2, "kernel_size": 2}], [2, 3, 3, 2]],
+]  # fmt: skip
 
 
 def name_of(case: Any) -> str:
@@ -206,7 +229,7 @@ def arguments(case: Any, layers: Any) -> tuple[Any, dict[str, Any]]:
     }
     if "layer" in args:
         inner, given = args["layer"]
-        args = {"layer": getattr(layers, inner)(**given)}
+        args = {**args, "layer": getattr(layers, inner)(**given)}
     layer = getattr(layers, name)(**args)
     call = {k: np.array(v) == 1 if isinstance(v, list) else v
             for k, v in options.get("call", {}).items()}  # fmt: skip

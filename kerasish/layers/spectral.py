@@ -1,0 +1,72 @@
+"""SpectralNormalization: a layer whose kernel keeps the norm 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import initializers, ops
+from kerasish.engine.input_spec import InputSpec
+from kerasish.engine.layer import Layer
+from kerasish.layers.wrappers import Wrapper
+
+
+class SpectralNormalization(Wrapper):
+    """A layer whose kernel W is divided by its largest singular value in every training step.
+
+    v = normalised u W^T, u = normalised v W, sigma = v W u^T; u is kept from step to step.
+
+    Args:
+        layer: one with a `kernel` or `embeddings`.
+        power_iterations: how often u and v are improved in a step, >= 1.
+
+    Source: Miyato et al., ICLR 2018.
+    """
+
+    def __init__(self, layer: Layer, power_iterations: int = 1, **kwargs: Any) -> None:
+        super().__init__(layer, **kwargs)
+        if power_iterations <= 0:
+            raise ValueError(
+                f"{self._who()}: power_iterations must be at least 1, got {power_iterations}."
+            )
+        self.power_iterations = power_iterations
+
+    def build(self, input_shape: Any) -> None:
+        """Build the layer, and make u."""
+        super().build(input_shape)
+        self.input_spec = InputSpec(min_ndim=1, axes={-1: input_shape[-1]})
+        found = getattr(self.layer, "kernel", None)
+        self.kernel = getattr(self.layer, "embeddings", None) if found is None else found
+        if self.kernel is None:
+            raise ValueError(f"{self._who()}: {self.layer!r} has no kernel and no embeddings.")
+        self.vector_u = self.add_weight(
+            name="vector_u", shape=(1, self.kernel.shape[-1]),
+            initializer=initializers.TruncatedNormal(stddev=0.02), trainable=False,
+        )  # fmt: skip
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Normalise the kernel in training, then apply the layer."""
+        if training:
+            vector, kernel = self.normalized_weights()
+            empty = ops.all(ops.equal(self.kernel.value, 0))
+            vector = ops.where(empty, self.vector_u.value, vector)
+            kernel = ops.where(empty, self.kernel.value, kernel)
+            self.vector_u.assign(ops.stop_gradient(vector))
+            # The layer reads the new kernel; its gradient is that of the step.
+            self.kernel.assign(ops.stop_gradient(kernel))
+        return ops.cast(self.layer(inputs), inputs.dtype)
+
+    def normalized_weights(self) -> tuple[Any, Any]:
+        """Return (the next u, the kernel divided by its largest singular value)."""
+        kernel = self.kernel.value
+        matrix = ops.reshape(kernel, (-1, kernel.shape[-1]))
+        u = ops.cast(self.vector_u.value, matrix.dtype)
+        v = u
+        for _ in range(self.power_iterations):
+            v = _unit(ops.matmul(u, ops.transpose(matrix)))
+            u = _unit(ops.matmul(v, matrix))
+        sigma = ops.matmul(ops.matmul(v, matrix), ops.transpose(u))
+        return u, ops.reshape(kernel / sigma, kernel.shape)
+
+
+def _unit(x: Any) -> Any:
+    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x)), 1e-12))
