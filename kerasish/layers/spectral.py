@@ -35,7 +35,7 @@ class SpectralNormalization(Wrapper):
         super().build(input_shape)
         self.input_spec = InputSpec(min_ndim=1, axes={-1: input_shape[-1]})
         found = getattr(self.layer, "kernel", None)
-        self.kernel = getattr(self.layer, "embeddings", None) if found is None else found
+        self.kernel: Any = getattr(self.layer, "embeddings", None) if found is None else found
         if self.kernel is None:
             raise ValueError(f"{self._who()}: {self.layer!r} has no kernel and no embeddings.")
         self.vector_u = self.add_weight(
