@@ -930,3 +930,8 @@ def test_closing_twice_and_warnings_are_clean():
         data.close()
         data.close()
         assert [int(y[0]) for _, y in generator] == [1], "closing reads no further"
+
+
+def test_lists_of_numbers_are_split_as_arrays_are():
+    first, last = train_validation_split(([1, 2, 3, 4], [5, 6, 7, 8], None), 0.25)
+    assert (first, last) == (([1, 2, 3], [5, 6, 7], None), ([4], [8], None))

@@ -47,6 +47,12 @@ def _is_plain_list(sequence: Any) -> bool:
     return isinstance(first, (*_NUMBER, *_TEXT, list, tuple))
 
 
+def _is_text_list(sequence: Any) -> bool:
+    while isinstance(sequence, (list, tuple)) and len(sequence):
+        sequence = sequence[0]
+    return isinstance(sequence, _TEXT)
+
+
 def to_array(value: Any, name: str, strings: bool = False) -> np.ndarray:
     """Return `value` as a NumPy array of a dtype that a model takes.
 
@@ -108,12 +114,12 @@ def _advice(example: Any) -> str:
 
 def _from_objects(array: np.ndarray, name: str, strings: bool) -> np.ndarray:
     kinds = set(map(type, array.ravel().tolist()))
-    if all(issubclass(kind, _NUMBER) for kind in kinds) or (
-        strings and all(issubclass(kind, _TEXT) for kind in kinds)
-    ):
+    if strings and kinds and all(issubclass(kind, _TEXT) for kind in kinds):
+        return array  # as an array of strings all would take as much as the longest
+    if all(issubclass(kind, _NUMBER) for kind in kinds):
         plain = np.array(array.tolist()).reshape(array.shape)
         if plain.dtype.kind != "O":
-            return cast(plain, name, strings)
+            return cast(plain, name)
         raise ValueError(f"{name}: expected numbers of at most 64 bits, got larger integers.")
     index, entry = next(
         (index, entry) for index, entry in np.ndenumerate(array) if not isinstance(entry, _NUMBER)
@@ -140,7 +146,7 @@ def _from_frame(frame: Any, name: str, strings: bool) -> np.ndarray:
     for position, label in enumerate(frame.columns):
         column = frame.iloc[:, position] if hasattr(frame, "iloc") else frame[label]
         columns.append(to_array(column, f"{name}, column {label!r}", strings))
-    text = [column.dtype.kind in "UST" for column in columns]
+    text = [column.dtype.kind in "OUST" for column in columns]
     if any(text) and not all(text):
         label = list(frame.columns)[text.index(True)]
         raise ValueError(
@@ -175,7 +181,7 @@ def _as_numpy(value: Any, name: str) -> np.ndarray:
 
 def _from_lists(value: Any, name: str) -> np.ndarray:
     try:
-        return np.asarray(value)
+        return np.asarray(value, dtype=object if _is_text_list(value) else None)
     except ValueError as error:
         raise ValueError(
             f"{name}: expected nested lists that form a rectangular array, got lists of unequal "

@@ -51,9 +51,13 @@ def train_validation_split(arrays: Any, validation_split: float) -> tuple[Any, A
             f"validation_split={validation_split} of {count} samples leaves {cut} for training and "
             f"{count - cut} for validation: both need at least one."
         )
-    first = map_leaves(arrays, lambda leaf, _: _rows(leaf, 0, cut), "data")
-    last = map_leaves(arrays, lambda leaf, _: _rows(leaf, cut, count), "data")
-    return first, last
+    return _part(arrays, 0, cut), _part(arrays, cut, count)
+
+
+def _part(arrays: Any, start: int, stop: int) -> Any:
+    if isinstance(arrays, tuple):  # (x, y, ...), of which x may be a list of numbers
+        return tuple(_part(part, start, stop) for part in arrays)
+    return map_leaves(arrays, lambda leaf, _: _rows(leaf, start, stop), "data")
 
 
 def _counts(structure: Any, name: str) -> dict[str, int]:

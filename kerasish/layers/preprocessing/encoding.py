@@ -68,14 +68,30 @@ def encode_array(indices: Any, depth: int, mode: str, dtype: str) -> Any:
     if mode == "int":
         return indices
     shape = encoded_shape(indices.shape, depth, mode)
-    rows = indices.reshape(-1, 1 if mode == "one_hot" else (indices.shape or (1,))[-1])
-    if rows.size and rows.max() >= depth:
-        raise ValueError(f"Expected indices below {depth}, got {rows.max()}.")
-    places = rows + depth * np.arange(len(rows))[:, None]
-    counts = np.bincount(places[rows >= 0], minlength=len(rows) * depth)
+    length = 1 if mode == "one_hot" else (indices.shape or (1,))[-1]
+    count = indices.size // max(length, 1) if length else int(np.prod(indices.shape[:-1]))
+    rows = np.repeat(np.arange(count), length)
+    return count_in_rows(indices.ravel(), rows, count, depth, mode, dtype).reshape(shape)
+
+
+def count_in_rows(numbers: Any, rows: Any, count: int, depth: int, mode: str, dtype: str) -> Any:
+    """Return how often each number stands in each row, or (multi_hot) whether it does.
+
+    Args:
+        numbers: integers below `depth`; negative ones count nowhere.
+        rows: the row of each of them.
+        count: number of rows.
+        depth: number of categories.
+
+    Shape: (count, depth)
+    """
+    if numbers.size and numbers.max() >= depth:
+        raise ValueError(f"Expected indices below {depth}, got {numbers.max()}.")
+    places = (rows * depth + numbers)[numbers >= 0]
+    counts = np.bincount(places, minlength=count * depth)
     if mode == "multi_hot":
         counts = np.minimum(counts, 1)
-    return counts.astype(dtype).reshape(shape)
+    return counts.astype(dtype).reshape(count, depth)
 
 
 class CategoryEncoding(Layer):

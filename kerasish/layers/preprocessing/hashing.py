@@ -162,7 +162,7 @@ class HashedCrossing(HostLayer):
             raise ValueError(f"{who}: expected shapes (), (batch,) or (batch, 1), got {shape}.")
         joined = np.full(arrays[0].size, _CROSS_KEY, np.uint64)
         for a in arrays:
-            if a.dtype.kind == "U":
+            if a.dtype.kind in "UO":
                 prints = farm_fingerprints(as_bytes(a))
             else:
                 prints = np.ascontiguousarray(a.ravel()).view(np.uint64)

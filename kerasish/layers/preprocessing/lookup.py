@@ -14,6 +14,7 @@ from kerasish.engine.operation import KerasTensor
 from kerasish.errors import UnknownNameError
 from kerasish.layers.preprocessing.encoding import (
     check_mode,
+    count_in_rows,
     encode_array,
     encoded_shape,
     refuse_sparse,
@@ -296,17 +297,24 @@ class IndexLookup(HostLayer):
             )
         if self.num_oov_indices == 1:
             return np.zeros(tokens.shape, np.int64)
-        if tokens.dtype.kind != "U" and self.oov_method == "floormod":
+        if tokens.dtype.kind not in "UO" and self.oov_method == "floormod":
             return np.mod(tokens, self.num_oov_indices)
         return hashed(tokens, self.num_oov_indices, self.salt)
 
     def encode_numbers(self, numbers: Any) -> Any:
-        """Return numbers as output_mode says; negative ones count nowhere."""
-        if self.output_mode != "tf_idf":
-            return ops.convert_to_tensor(
-                encode_array(numbers, self.depth(), self.output_mode, "int64")
-            )
-        counts = encode_array(numbers, self.depth(), "count", config.floatx())
+        """Return an array of numbers as output_mode says; negative ones count nowhere."""
+        if self.output_mode == "tf_idf":
+            return self._weighed(encode_array(numbers, self.depth(), "count", config.floatx()))
+        return ops.convert_to_tensor(encode_array(numbers, self.depth(), self.output_mode, "int64"))
+
+    def encode_rows(self, numbers: Any, rows: Any, count: int) -> Any:
+        """Return the counts of `numbers`, each in its one of `count` rows, as output_mode says."""
+        weighed = self.output_mode == "tf_idf"
+        mode, dtype = ("count", config.floatx()) if weighed else (self.output_mode, "int64")
+        counts = count_in_rows(numbers, rows, count, self.depth(), mode, dtype)
+        return self._weighed(counts) if weighed else ops.convert_to_tensor(counts)
+
+    def _weighed(self, counts: Any) -> Any:
         return ops.convert_to_tensor(counts * self.idf_weights.astype(counts.dtype))
 
     def _invert(self, numbers: Any) -> Any:
@@ -335,9 +343,12 @@ class IndexLookup(HostLayer):
             store["idf_weights"] = self.idf_weights
 
     def load_own_variables(self, store: Any) -> None:
-        """Keep the idf weights until the vocabulary is there."""
+        """Set the idf weights, or keep them until the vocabulary is there."""
         if "idf_weights" in store:
             self._stored_idf = np.asarray(store["idf_weights"], "float32")
+            if self._table is not None:
+                count = len(self._tokens())
+                self._idf = self._stored_idf[self._first : self._first + count]
 
     def save_assets(self, dir_path: str) -> None:
         """Write a learnt vocabulary into a folder; one that was given is in the config."""

@@ -18,7 +18,7 @@ def is_text(array: Any) -> bool:
 
 
 def read_strings(x: Any, who: str, encoding: str = "utf-8") -> Any:
-    """Return strings, bytes (decoded) or nested lists of them as a NumPy array of str.
+    """Return strings, bytes (decoded) or nested lists of them as a NumPy array of str or objects.
 
     Raises:
         ValueError: something else is among them; the message shows it.
@@ -31,11 +31,19 @@ def read_strings(x: Any, who: str, encoding: str = "utf-8") -> Any:
     if array.dtype.kind == "S":
         return np.char.decode(array, encoding)
     if array.dtype.kind in "OT":
-        flat = [_string(s, who, encoding) for s in array.ravel().tolist()]
-        return np.array(flat, dtype=str).reshape(array.shape)
+        return strings_like(
+            [_string(s, who, encoding) for s in array.ravel().tolist()], array.shape
+        )
     if not array.size:
         return array.astype(str)
     raise ValueError(f"{who}: expected strings, got numbers of dtype {array.dtype}.")
+
+
+def strings_like(flat: list[str], shape: Any) -> Any:
+    """Return strings as an array of objects: each takes its own length, not the longest one's."""
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(shape)
 
 
 def _string(value: Any, who: str, encoding: str) -> str:

@@ -15,7 +15,7 @@ from kerasish.engine.operation import KerasTensor
 from kerasish.errors import UnknownNameError
 from kerasish.layers.preprocessing.encoding import check_mode, encoded_shape
 from kerasish.layers.preprocessing.lookups import StringLookup
-from kerasish.layers.preprocessing.reading import batches_of, read_strings
+from kerasish.layers.preprocessing.reading import batches_of, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
 
 # ASCII alone, as in Keras: other letters keep their case, other signs stay.
@@ -69,8 +69,9 @@ class TextVectorization(HostLayer):
         ngrams: Any = None, output_mode: str = "int", output_sequence_length: int | None = None,
         pad_to_max_tokens: bool = False, vocabulary: Any = None, idf_weights: Any = None,
         sparse: bool = False, ragged: bool = False, encoding: str = "utf-8", name: Any = None,
-        vocabulary_size: int | None = None, **kwargs: Any,
+        **kwargs: Any,
     ) -> None:  # fmt: skip
+        size = kwargs.pop("vocabulary_size", None)  # files name it
         super().__init__(name=name, **kwargs)
         who = self._who()
         for what, value, known in (
@@ -104,7 +105,7 @@ class TextVectorization(HostLayer):
         self._lookup_layer = StringLookup(
             max_tokens, mask_token="", vocabulary=vocabulary, idf_weights=idf_weights,
             output_mode=output_mode, pad_to_max_tokens=pad_to_max_tokens, sparse=sparse,
-            encoding=encoding, vocabulary_size=vocabulary_size,
+            encoding=encoding, vocabulary_size=size,
         )  # fmt: skip
         self.output_mode = self._lookup_layer.output_mode
 
@@ -161,21 +162,28 @@ class TextVectorization(HostLayer):
         lookup = self._lookup_layer
         if self.split is None and not self._lengths:
             flat = [row[0] for row in rows]
-            return lookup(np.array(flat, dtype=str).reshape(texts.shape))
-        length = max(map(len, rows), default=0)
-        if self.output_sequence_length is not None:
-            length = self.output_sequence_length
-        numbers = self._padded(rows, length)
-        return lookup.encode_numbers(numbers if texts.ndim else numbers[0])
+            return lookup(strings_like(flat, texts.shape))
+        if self.output_mode == "int":
+            numbers = self._padded(rows)
+            return lookup.encode_numbers(numbers if texts.ndim else numbers[0])
+        flat = [token for row in rows for token in row]
+        numbers = lookup.find_numbers(strings_like(flat, (len(flat),)))
+        places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        found = lookup.encode_rows(numbers, places, len(rows))
+        return found if texts.ndim else found[0]
 
-    def _padded(self, rows: Sequence[list[str]], length: int) -> Any:
-        """Return the tokens' numbers, a row a text, cut or padded with what counts nowhere."""
+    def _padded(self, rows: Sequence[list[str]]) -> Any:
+        """Return the tokens' numbers, a row a text, cut or padded with 0."""
+        length = self.output_sequence_length
+        if length is None:
+            length = max(map(len, rows), default=0)
         rows = [row[:length] for row in rows]
         flat = [token for row in rows for token in row]
-        found = np.full((len(rows), length), 0 if self.output_mode == "int" else -1, np.int64)
         sizes = np.array([len(row) for row in rows], np.int64)
-        places = np.arange(length)[None, :] < sizes[:, None]
-        found[places] = self._lookup_layer.find_numbers(np.array(flat, dtype=str))
+        found = np.zeros((len(rows), length), np.int64)
+        found[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(
+            strings_like(flat, (len(flat),))
+        )
         return found
 
     def _tokens(self, texts: Any) -> list[list[str]]:
@@ -198,7 +206,7 @@ class TextVectorization(HostLayer):
         if self.standardize is None:
             return texts
         if callable(self.standardize):
-            found = read_strings(self.standardize(texts), self._who(), self.encoding)
+            found = read_strings(self.standardize(texts.astype(str)), self._who(), self.encoding)
             if found.shape != texts.shape:
                 raise ValueError(
                     f"{self._who()}: standardize= must keep the shape {texts.shape}, gave "
@@ -206,13 +214,12 @@ class TextVectorization(HostLayer):
                 )
             return found
         table = _TABLES[self.standardize]
-        flat = [t.translate(table) for t in texts.ravel().tolist()]
-        return np.array(flat, dtype=str).reshape(texts.shape)
+        return strings_like([t.translate(table) for t in texts.ravel().tolist()], texts.shape)
 
     def _split_all(self, texts: Any) -> list[list[str]]:
         if not callable(self.split):
             return list(map(_SPLITS[self.split], texts.tolist()))
-        found = self.split(texts)
+        found = self.split(texts.astype(str))
         rows = found.to_list() if hasattr(found, "to_list") else list(found)
         if len(rows) != len(texts) or any(isinstance(row, (str, bytes)) for row in rows):
             raise ValueError(
