@@ -9,7 +9,7 @@ at once, where it fits into memory), and the compiled step gets what comes out: 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,6 +195,13 @@ class FrontData(Data):
     def exhausted(self) -> bool:  # type: ignore[override]
         """Whether the data behind has run dry."""
         return self._data.exhausted
+
+    def peek(self, epoch: int = 0) -> Batch:
+        x, y, weights = self._data.peek(epoch)
+        return self._prepare(x), y, weights
+
+    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+        self._data.go_to(first, epoch, batch, redraw)
 
     def close(self) -> None:
         super().close()

@@ -424,3 +424,35 @@ def test_across_engines_as_close_as_the_engines_are(tmp_path, first):
         config.set_backend(before)
     for a, b in zip(found[0], wanted[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_data_that_goes_through_the_host(tmp_path, eager):
+    """Layers that run on the host (Hashing) stand before the step: `FrontData`."""
+
+    def made():
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [keras.Input((1,), dtype="string"), layers.Hashing(7), layers.Embedding(7, 3),
+             layers.Flatten(), layers.Dropout(0.3), layers.Dense(2)]
+        )  # fmt: skip
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        return model
+
+    def texts():
+        while True:
+            for i in np.random.permutation(BATCHES):  # noqa: NPY002
+                yield np.array([[f"word {i} {j}"] for j in range(10)]), Y[10 * i : 10 * i + 10]
+
+    def data():
+        return {"x": texts(), "steps_per_epoch": BATCHES, "validation_data": None}
+
+    def run(**more):
+        return train(tmp_path, made=made, data=data, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ReduceLROnPlateau has no val_loss
+        wanted = run()
+        with pytest.raises(Cut):
+            run(cut=CutAt("on_train_batch_begin", 1, 3), resume=Resume(tmp_path / "s", every=1))
+        assert_same(run(resume=tmp_path / "s"), wanted)
