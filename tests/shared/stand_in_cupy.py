@@ -7,13 +7,16 @@ both directions, allocations and synchronisations are counted; a limit of memory
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections import Counter
 from typing import Any
 
+import cuda_on_cpu
 import numpy as np
 
 counts: Counter[str] = Counter()
+launches: Counter[str] = Counter()  # of CUDA kernels, which run on the CPU
 log: list[str] = []  # what streams were asked for, in order
 
 
@@ -67,6 +70,10 @@ class ndarray:  # noqa: N801 - CuPy's name
     @property
     def device(self) -> Any:
         return types.SimpleNamespace(id=self._index)
+
+    @property
+    def data(self) -> Any:
+        return cuda_on_cpu.pointer_of(self._a)
 
     @property
     def __cuda_array_interface__(self) -> Any:
@@ -241,6 +248,7 @@ def make(devices: int = 1) -> types.ModuleType:
     """Return a module that looks like CuPy on a machine with so many GPUs."""
     counts.clear()
     log.clear()
+    launches.clear()
     pool.limit = 0
     module = types.ModuleType("cupy")
     stream = Stream("the computing stream")
@@ -249,6 +257,7 @@ def make(devices: int = 1) -> types.ModuleType:
     )
     own = {
         "ndarray": ndarray,
+        "RawModule": functools.partial(cuda_on_cpu.RawModule, launches),
         "asarray": _put,
         "array": lambda value, dtype=None, copy=True, **kwargs: _put(value, dtype, copy),
         "ascontiguousarray": lambda value, dtype=None: _wrapped(

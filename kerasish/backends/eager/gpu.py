@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import devices, tree
+from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.backends.step import Journal
@@ -29,7 +30,8 @@ class EagerOnGPU(Eager):
 
     Args:
         device: the GPU.
-        overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference.
+        overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference; None:
+            the CUDA kernels of our own.
 
     Raises:
         DeviceError: the device cannot be used.
@@ -38,7 +40,8 @@ class EagerOnGPU(Eager):
     def __init__(
         self, device: Device, overrides: dict[str, Callable[..., Any]] | None = None
     ) -> None:
-        super().__init__(devices.array_module(device), overrides or {})
+        overrides = KERNELS if overrides is None else overrides
+        super().__init__(devices.array_module(device), overrides)
         self.device = device
         self._quiet = _NoNeed()  # type: ignore[assignment]
         self._constants: dict[Any, Any] = {}

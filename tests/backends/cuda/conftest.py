@@ -7,14 +7,6 @@ import sys
 import pytest
 from cuda_on_cpu import COMPILER, NO_COMPILER, Function, StandIn
 
-from kerasish.backends.eager.cuda import kernels
-
-
-def _forget() -> None:
-    kernels.function.cache_clear()
-    kernels._module.cache_clear()
-    Function.seed = Function.most = 0
-
 
 @pytest.fixture
 def cuda(monkeypatch):
@@ -23,6 +15,5 @@ def cuda(monkeypatch):
         pytest.skip(NO_COMPILER)
     stand_in = StandIn()
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
-    _forget()
     yield stand_in
-    _forget()
+    Function.seed = Function.most = 0

@@ -198,11 +198,7 @@ def test_a_gpu_gives_what_the_cpu_does_and_repeats(monkeypatch, kernel, dtype):
         pytest.skip(NO_COMPILER)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", StandIn())
-        kernels.function.cache_clear()
-        kernels._module.cache_clear()
         expected = [wide(a) for a in CALLS[kernel](_put_as(dtype))]
-    kernels.function.cache_clear()
-    kernels._module.cache_clear()
 
     def to_gpu(values, other=None):
         return cupy.asarray(np.asarray(values, other or dtype_of(dtype)))
@@ -321,10 +317,10 @@ def test_half_numbers_are_rounded_as_numpy_does(cuda):
 
 
 def test_a_kernel_is_compiled_once(cuda):
-    x = numbers((2, 3), "float32")
+    x, before = numbers((2, 3), "float32"), kernels.function.cache_info().misses
     softmax.softmax(x)
     softmax.softmax(x)
-    assert kernels.function.cache_info().misses == 1
+    assert kernels.function.cache_info().misses == before + 1
     assert cuda.launches["softmax"] == 2
     random.dropout(put(np.array([1, 2], "uint32")), x, 0.5)
-    assert kernels.function.cache_info().misses == 2
+    assert kernels.function.cache_info().misses == before + 2

@@ -42,15 +42,15 @@ def source(name: str) -> str:
 
 
 @functools.cache
-def function(name: str, kernel: str, scalar: int) -> Any:
-    """Return a kernel, compiled for numbers stored as `scalar` says (see SCALARS)."""
-    return _module(name, scalar).get_function(kernel)
+def function(xp: Any, name: str, kernel: str, scalar: int) -> Any:
+    """Return a kernel, compiled by xp for numbers stored as `scalar` says (see SCALARS)."""
+    return _module(xp, name, scalar).get_function(kernel)
 
 
 @functools.cache
-def _module(name: str, scalar: int) -> Any:
+def _module(xp: Any, name: str, scalar: int) -> Any:
     options = ("--std=c++17", f"-DSCALAR={scalar}")
-    return cupy().RawModule(code=source(name), options=options)
+    return xp.RawModule(code=source(name), options=options)
 
 
 def fits(*arrays: Any) -> bool:
@@ -97,7 +97,7 @@ def launch(
         dtype: the dtype in which numbers are stored.
         args: arrays and NumPy scalars, of exactly the types of the kernel's parameters.
     """
-    run = function(name, kernel, SCALARS[dtype.name])
+    run = function(cupy(), name, kernel, SCALARS[dtype.name])
     run((min(blocks, 2**31 - 1),), threads, args)
 
 

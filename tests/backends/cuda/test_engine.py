@@ -1,0 +1,105 @@
+"""The eager engine of a GPU, on the stand-in for CuPy, with the CUDA kernels run on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import stand_in_cupy as stand_in
+from cuda_on_cpu import COMPILER, NO_COMPILER
+
+import kerasish
+from kerasish import layers, ops
+from kerasish.backends.eager import Eager, engine_of
+from kerasish.backends.eager.cuda import KERNELS
+from kerasish.devices import Device
+from kerasish.ops.op import REGISTRY, using_engine
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    with stand_in.installed(monkeypatch):
+        yield engine_of(Device("gpu"))
+
+
+def _input(given, rng, dtype):
+    if callable(given):
+        made = given(rng)
+        return made.astype(dtype) if made.dtype.kind == "f" else made
+    if isinstance(given, tuple):
+        return rng.standard_normal(given).astype(dtype)
+    return given
+
+
+def _examples():
+    for name in sorted(KERNELS):
+        for i, (inputs, attrs) in enumerate(REGISTRY[name].examples):
+            yield pytest.param(REGISTRY[name], inputs, attrs, id=f"{name}-{i}")
+
+
+def _numbers(result):
+    many = result if isinstance(result, tuple) else (result,)
+    return [ops.convert_to_numpy(r) for r in many]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("op", "inputs", "attrs"), list(_examples()))
+def test_each_entry_of_the_table_gives_what_numpy_gives(gpu, op, inputs, attrs, dtype):
+    rng = np.random.default_rng(3)
+    arrays = [_input(given, rng, dtype) for given in inputs]
+    with using_engine(Eager()):
+        expected = _numbers(op(*arrays, **attrs))
+    with kerasish.device("gpu"), using_engine(gpu):
+        found = op(*(kerasish.Tensor(a) for a in arrays), **attrs)
+        many = found if isinstance(found, tuple) else (found,)
+        assert all(t.device == "gpu:0" for t in many)
+    for a, b in zip(_numbers(found), expected):
+        assert a.dtype == b.dtype
+        size = max(1.0, np.abs(b).max(initial=0))
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * size)
+
+
+def _losses(model, x, y, device):
+    kerasish.utils.set_random_seed(4)
+    with kerasish.device(device):
+        model = model()
+        model.compile("adam", "sparse_categorical_crossentropy", run_eagerly=True)
+        history = model.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
+    return history.history["loss"], model.get_weights()
+
+
+def _image_model():
+    return kerasish.Sequential(
+        [layers.Input((8, 8, 2)), layers.Conv2D(4, 3, activation="relu", padding="same"),
+         layers.MaxPooling2D(2), layers.SeparableConv2D(6, 3, use_bias=False), layers.BatchNormalization(),
+         layers.GlobalAveragePooling2D(), layers.Dropout(0.3), layers.Dense(3, "softmax")]
+    )  # fmt: skip
+
+
+def _text_model():
+    return kerasish.Sequential(
+        [layers.Input((6,), dtype="int32"), layers.Embedding(20, 5, mask_zero=True),
+         layers.GRU(4, return_sequences=True), layers.LSTM(4), layers.Dense(3, "softmax")]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["images", "text"])
+def test_models_train_as_on_the_cpu(gpu, name):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 48)
+    if name == "images":
+        model, x = _image_model, rng.standard_normal((48, 8, 8, 2)).astype("float32")
+    else:
+        model, x = _text_model, rng.integers(0, 20, (48, 6)).astype("int32")
+    losses, weights = _losses(model, x, y, "cpu")
+    stand_in.launches.clear()
+    found, moved = _losses(model, x, y, "gpu")
+    np.testing.assert_allclose(found, losses, rtol=1e-4)
+    for a, b in zip(moved, weights):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)
+    expected = {
+        "images": {"windows_to_rows", "pool_largest_gradient", "depthwise", "random_words"},
+        "text": {"gather_int", "scatter_chunks", "gru_step_gradient", "lstm_step_gradient"},
+    }
+    assert expected[name] <= set(stand_in.launches)
