@@ -72,8 +72,9 @@ def _losses(model, x, y, device):
 def _image_model():
     return kerasish.Sequential(
         [layers.Input((8, 8, 2)), layers.Conv2D(4, 3, activation="relu", padding="same"),
-         layers.MaxPooling2D(2), layers.SeparableConv2D(6, 3, use_bias=False), layers.BatchNormalization(),
-         layers.GlobalAveragePooling2D(), layers.Dropout(0.3), layers.Dense(3, "softmax")]
+         layers.MaxPooling2D(2), layers.SeparableConv2D(6, 3, use_bias=False),
+         layers.BatchNormalization(), layers.GlobalAveragePooling2D(),
+         layers.Dropout(0.3), layers.Dense(3, "softmax")]
     )  # fmt: skip
 
 
