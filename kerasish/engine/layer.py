@@ -26,13 +26,12 @@ from kerasish.engine.layer_arguments import (
     _is_part_array,
     _is_plain_tensor,
     _legacy_shape,
-    _masks_of,
     _shapes_of,
     _to_spec,
     _tuples,
 )
+from kerasish.engine.layer_masks import Masked, _overrides
 from kerasish.engine.layer_weights import Weighted
-from kerasish.engine.mistakes import advise
 from kerasish.engine.operation import (
     KerasTensor,
     Node,
@@ -95,7 +94,7 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {**dict(zip(names, args)), **kwargs}
 
 
-class Layer(Weighted, Operation):
+class Layer(Masked, Weighted, Operation):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -121,7 +120,6 @@ class Layer(Weighted, Operation):
     _parts_of_call: CallParts
     _building = False
     built = False
-    supports_masking = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = object.__new__(cls)
@@ -396,6 +394,13 @@ class Layer(Weighted, Operation):
 
     # --- call -------------------------------------------------------------------------------
 
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result; subclasses say how."""
+        raise NotImplementedError(
+            f"{self._who()} does not have a `call` method: write `def call(self, inputs)`, which "
+            "returns the result."
+        )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result for tensors; for symbolic ones, remember the call."""
         if any_symbolic(args) or kwargs and any_symbolic(kwargs):
@@ -531,61 +536,6 @@ class Layer(Weighted, Operation):
     def _who(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
 
-    # --- masks ------------------------------------------------------------------------------
-
-    def _pass_masks(self, args: Any, kwargs: Any) -> None:
-        parts = self._parts_of_call
-        if "mask" in parts.masks:
-            if kwargs.get("mask") is None and "mask" not in parts.names[: len(args)] and args:
-                mask = _masks_of(args[0])
-                if mask is not None:
-                    kwargs["mask"] = mask
-            return
-        for name in parts.masks:
-            source = name[:-5]
-            place = parts.names.index(source) if source in parts.names else -1
-            value = args[place] if 0 <= place < len(args) else kwargs.get(source)
-            given = name in parts.names[: len(args)] or kwargs.get(name) is not None
-            if value is not None and not given:
-                mask = _masks_of(value)
-                if mask is not None:
-                    kwargs[name] = mask
-
-    def _set_mask(self, first: Any, output: Any) -> None:
-        """Let the result carry a mask: the fast way for one tensor in, one out."""
-        if type(first) is Tensor:
-            mask = getattr(first, "_keras_mask", None)
-            if mask is None and not _overrides(self, "compute_mask", Layer):
-                return
-        self._set_masks(first, output)
-
-    def _set_masks(self, first: Any, outputs: Any) -> None:
-        own_rule = _overrides(self, "compute_mask", Layer)
-        if not (self.supports_masking or own_rule):
-            if not self._parts_of_call.masks and _masks_of(first) is not None:
-                advise(
-                    self,
-                    "its input carries a mask, but the layer does not support masking and drops "
-                    "it: padded steps will count from here on. Put a layer that uses the mask "
-                    "first (LSTM, GlobalAveragePooling1D), or set supports_masking=True.",
-                )
-            return
-        masks = _masks_of(first)
-        if masks is None and not own_rule:
-            return
-        found = self.compute_mask(first, masks)
-        if found is None:
-            return
-        results = tree.flatten(outputs)
-        given = tree.flatten(found) if tree.is_nested(outputs) else [found]
-        for t, m in zip(results, given):
-            if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
-                t._keras_mask = m
-
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """Return the mask of the result: by default that of the input."""
-        return previous_mask
-
     # --- losses -----------------------------------------------------------------------------
 
     def add_loss(self, loss: Any) -> None:
@@ -687,6 +637,9 @@ class Layer(Weighted, Operation):
         return state
 
 
+Layer._parts_of_call = read_call(Layer.call)
+
+
 def _revived(value: Any) -> Any:
     """Return an argument of a config with the objects that it describes, alone or in a list."""
     if isinstance(value, dict) and "class_name" in value:
@@ -708,7 +661,3 @@ def _find_parts(value: Any, found: dict[int, Any]) -> None:
     elif isinstance(value, dict):
         for part in value.values():
             _find_parts(part, found)
-
-
-def _overrides(layer: Layer, method: str, base: type) -> bool:
-    return getattr(type(layer), method) is not getattr(base, method)

@@ -208,8 +208,6 @@ class Trainer:
             parts.append(self._compiled_loss(y, y_pred, sample_weight))
         parts.extend(ops.cast(loss, "float32") for loss in self._step_losses())
         if not parts:
-            if not training:
-                return ops.zeros(())
             raise ValueError(
                 f"{self._who()}: there is no loss to minimise; give compile(loss=...), or call "  # type: ignore[attr-defined]
                 "add_loss() in a layer."

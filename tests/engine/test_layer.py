@@ -1,0 +1,69 @@
+"""What a layer says when something is missing, and where masks end."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers
+from kerasish.engine.mistakes import AdviceWarning
+
+
+class Empty(layers.Layer):
+    pass
+
+
+@pytest.mark.parametrize("use", [
+    lambda layer: layer(np.ones((2, 3))),
+    lambda layer: layer(layers.Input((3,))),
+    lambda layer: layer.compute_output_shape((2, 3)),
+    lambda layer: kerasish.Sequential([layers.Input((3,)), layer]),
+])  # fmt: skip
+def test_a_layer_without_call_says_so(use):
+    with pytest.raises(NotImplementedError, match='Empty "empty.*does not have a `call` method'):
+        use(Empty())
+
+
+class Doubled(layers.Layer):
+    def call(self, x):
+        return 2 * x
+
+
+class Counted(layers.Layer):
+    def call(self, x, mask=None):
+        return x if mask is None else x * kerasish.ops.cast(mask[..., None], "float32")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_dropped_mask_is_said_once(symbolic):
+    embedding, layer = layers.Embedding(5, 2, mask_zero=True), Doubled()
+    x = layers.Input((3,), dtype="int32") if symbolic else np.array([[1, 2, 0]])
+    with pytest.warns(AdviceWarning, match="supports_masking=True") as seen:
+        results = [layer(embedding(x)) for _ in range(2)]
+    assert len(seen) == 1 and getattr(results[0], "_keras_mask", None) is None
+
+
+def test_a_mask_that_is_used_or_passed_on_is_no_mistake():
+    embedded = layers.Embedding(5, 2, mask_zero=True)(np.array([[1, 2, 0]]))
+    passing = Doubled()
+    passing.supports_masking = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = passing(embedded)
+        counted = Counted()(embedded)
+    assert kept._keras_mask is embedded._keras_mask
+    np.testing.assert_array_equal(counted.numpy()[0, 2], [0, 0])
+    assert np.abs(embedded.numpy()[0, 2]).min() > 0
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_without_a_loss_there_is_none(method):
+    """As in Keras: metrics alone are no reason to report a loss of 0."""
+    model = kerasish.Sequential([layers.Input((3,)), layers.Dense(2)])
+    model.compile("sgd", loss=None, metrics=["mae"])
+    options = {"verbose": 0} if method in ("fit", "evaluate") else {}
+    with pytest.raises(ValueError, match="no loss to minimise"):
+        getattr(model, method)(np.ones((8, 3)), np.ones((8, 2)), **options)
