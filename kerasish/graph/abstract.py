@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerasish import tree
+from kerasish import ops, tree
 from kerasish.ops.op import Op, Spec, using_engine
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, using_scope, wrap
 
@@ -34,6 +34,24 @@ class ShapesOnly:
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 and isinstance(specs, Spec) else results
+
+    def control(self, kind: str, **parts: Any) -> Any:
+        """Return the result of a loop as one round of it tells; branches are all tried."""
+        if kind == "while_loop":
+            parts["cond"](*parts["loop_vars"])
+            return parts["body"](parts["loop_vars"])
+        if kind == "scan" and parts["length"] > 1:
+            return self._scan(**parts)
+        return NotImplemented
+
+    def _scan(self, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+        x = tree.map_structure(lambda x: x if x is None else ops.take(x, 0, 0), xs)
+        carry, rows = f(init, x)
+
+        def repeat(y: Any) -> Any:
+            return y if y is None else ops.broadcast_to(ops.expand_dims(y, 0), (length, *y.shape))
+
+        return carry, tree.map_structure(repeat, rows)
 
 
 class _Discard(Scope):

@@ -71,8 +71,18 @@ class Node:
 
 
 def _attr(value: Any) -> str:
+    if _inside(value):
+        return "{...}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _inside(value: Any) -> tuple[Graph, ...]:
+    """Return the graphs that an attribute holds."""
+    if isinstance(value, Graph):
+        return (value,)
+    graphs = type(value) is tuple and value and all(isinstance(v, Graph) for v in value)
+    return value if graphs else ()
 
 
 class Graph:
@@ -154,6 +164,9 @@ class Graph:
             inside = ", ".join(map(name, node.inputs)) + (f"; {attrs}" if attrs else "")
             outs = ", ".join(map(typed, node.outputs))
             lines.append(f"  {outs} = {node.op.name}({inside})")
+            for key, value in node.attrs.items():
+                for graph in _inside(value):
+                    lines.append(f"    {key}: " + str(graph).replace("\n", "\n    "))
         lines.append(f"  return {', '.join(map(name, self.outputs))}")
         return "\n".join(lines)
 
@@ -179,6 +192,9 @@ def verify(graph: Graph) -> Graph:
         for v in node.inputs:
             if v not in known:
                 raise GraphError(f"{node!r} reads {v!r} before it is made")
+        for value in node.attrs.values():
+            for inner in _inside(value):
+                verify(inner)
         specs = node.op.shape(*(v.spec for v in node.inputs), **node.attrs)
         many = (specs,) if isinstance(specs, Spec) else tuple(specs)
         if [tuple(s) for s in many] != [(v.shape, v.dtype) for v in node.outputs]:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish import tree
-from kerasish.errors import TraceError
-from kerasish.graph.ir import Graph, Node, Value
-from kerasish.ops.op import Op, Spec, using_engine
-from kerasish.tensor import (
-    Scope,
-    Tensor,
-    Variable,
-    convert,
-    prepare,
-    record,
-    recording,
-    using_scope,
-    wrap,
-)
+from kerasish.graph.ir import Graph, Value
+from kerasish.graph.nested import Tracer
+from kerasish.ops.op import Spec, using_engine
+from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 
 
 class Traced(NamedTuple):
@@ -53,72 +43,6 @@ class Place:
 
     def __repr__(self) -> str:
         return f"<result {self.number}>"
-
-
-class Tracer(Scope):
-    """The engine, and the scope of variables, while a function is traced."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.constants: dict[Value, Any] = {}
-        self._known: dict[int, tuple[Any, Value]] = {}
-        self.inputs: list[Value] = []
-        self.variables: dict[Variable, Tensor] = {}
-        self.read_values: dict[Variable, Value] = {}
-        self.written: dict[Variable, Tensor] = {}
-
-    # --- engine -----------------------------------------------------------------------------
-
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
-        """Write a node; return tensors without numbers."""
-        tensors, attrs = prepare(op, args, attrs)
-        inputs = [self.value_of(t) for t in tensors]
-        specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
-        many = (specs,) if op.outputs == 1 else tuple(specs)
-        outputs = [Value(tuple(s.shape), s.dtype) for s in many]
-        self.nodes.append(Node(op, inputs, attrs, outputs))
-        results = tuple(wrap(v) for v in outputs)
-        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
-            record(op, tensors, attrs, results)
-        return results[0] if op.outputs == 1 else results
-
-    def value_of(self, tensor: Tensor) -> Value:
-        """Return the graph's value of a tensor; one with numbers becomes a constant."""
-        value = tensor.value
-        if isinstance(value, Value):
-            return value
-        if type(value.dtype) is str:
-            raise TraceError("A value of another, unfinished trace was used in this one.")
-        found = self._known.get(id(value))
-        if found is not None:
-            return found[1]
-        made = Value(tuple(value.shape), tensor.dtype)
-        self.constants[made] = value
-        self._known[id(value)] = (value, made)  # keeps the array, so that its id stays its own
-        return made
-
-    # --- variables ----------------------------------------------------------------------------
-
-    def read(self, variable: Variable) -> Tensor:
-        """Return the variable's value in the trace: an input, or what was assigned."""
-        if variable in self.written:
-            return self.written[variable]
-        if variable not in self.variables:
-            leaf = variable._leaf
-            value = Value(tuple(leaf.shape), leaf.dtype)
-            self.read_values[variable] = value
-            self.variables[variable] = self._leaf(variable, value)
-        return self.variables[variable]
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        """Make the assignment an output of the graph."""
-        self.written[variable] = self._leaf(variable, self.value_of(value))
-
-    def _leaf(self, variable: Variable, value: Value) -> Tensor:
-        leaf = wrap(value)
-        leaf.key = variable._key
-        leaf.tracked = variable._leaf.tracked
-        return leaf
 
 
 def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
@@ -175,7 +99,7 @@ def spec_of(x: Any) -> Spec | None:
         return x
     if isinstance(x, (Tensor, Variable)):
         return Spec(tuple(x.shape), x.dtype)
-    if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+    if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind not in "OUS":
         return Spec(x.shape, convert(x).dtype)
     return None
 

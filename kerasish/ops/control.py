@@ -9,8 +9,9 @@ is unrolled. An engine that can do better offers a method
 with `kind` the function's name and `parts` its arguments, checked and with leaves made tensors:
 cond(pred, true_fn, false_fn), switch(index, branches, operands), while_loop(cond, body,
 loop_vars, maximum_iterations), scan(f, init, xs, length, reverse), fori_loop(lower, upper,
-body_fun, init_val). Without it, a traced `cond` or `switch` computes every branch and selects,
-and a traced `while_loop` needs `maximum_iterations`: its body runs so often, masked.
+body_fun, init_val). A trace offers it: there, one branch runs, and long loops are not unrolled.
+Without it, a `cond` or `switch` on values without numbers computes every branch and selects, and a
+`while_loop` needs `maximum_iterations`: its body runs so often, masked.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _by_engine(kind: str, **parts: Any) -> Any:
     return NotImplemented if handler is None else handler(kind, **parts)
 
 
-def _tensors(structure: Any) -> Any:
+def tensors_of(structure: Any) -> Any:
+    """Return the structure with leaves made tensors; None stays."""
     return tree.map_structure(lambda x: x if x is None else as_tensor(x), structure)
 
 
@@ -57,7 +59,7 @@ def _scalar(x: Any, what: str) -> Any:
     return x if x.shape == () else reshape(x, ())
 
 
-def _like(new: Any, old: Any, what: str) -> Any:
+def keep_kind(new: Any, old: Any, what: str) -> Any:
     """Return `new` as tensors, or say where it differs from `old` in structure, shape or dtype."""
     try:
         tree.assert_same_structure(old, new)
@@ -106,8 +108,8 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         return done
     if _known(pred):
         return true_fn() if bool(pred) else false_fn()
-    yes = _tensors(true_fn())
-    return _choose(pred, yes, _like(false_fn(), yes, "cond: the result of false_fn"))
+    yes = tensors_of(true_fn())
+    return _choose(pred, yes, keep_kind(false_fn(), yes, "cond: the result of false_fn"))
 
 
 @function
@@ -126,9 +128,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         return done
     if _known(index):
         return branches[int(index)](*operands)
-    result = _tensors(branches[0](*operands))
+    result = tensors_of(branches[0](*operands))
     for number, branch in enumerate(branches[1:], 1):
-        other = _like(branch(*operands), result, f"switch: the result of branch {number}")
+        other = keep_kind(branch(*operands), result, f"switch: the result of branch {number}")
         result = _choose(equal(index, number), other, result)
     return result
 
@@ -155,15 +157,15 @@ def while_loop(
         [4, 6]
     """
     single = not isinstance(loop_vars, (tuple, list))
-    values = _tensors((loop_vars,) if single else loop_vars)
+    values = tensors_of((loop_vars,) if single else loop_vars)
 
     def step(values: Any) -> Any:
         new = body(*values)
         if single:
             new = new if isinstance(new, (tuple, list)) and len(new) == 1 else (new,)
-            return _like(tuple(new), values, "while_loop: the result of body")
+            return keep_kind(tuple(new), values, "while_loop: the result of body")
         new = type(values)(new) if type(new) in (tuple, list) else new
-        return _like(new, values, "while_loop: the result of body")
+        return keep_kind(new, values, "while_loop: the result of body")
 
     values = _repeat(cond, step, values, maximum_iterations)
     return values[0] if single else values
@@ -207,10 +209,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
         10
     """
     low, high = (_scalar(x, "fori_loop: bound") for x in (lower, upper))
-    state = _tensors(init_val)
+    state = tensors_of(init_val)
 
     def step(i: Any, state: Any) -> Any:
-        return _like(body_fun(i, state), state, "fori_loop: the result of body_fun")
+        return keep_kind(body_fun(i, state), state, "fori_loop: the result of body_fun")
 
     done = _by_engine("fori_loop", lower=low, upper=high, body_fun=step, init_val=state)
     if done is not NotImplemented:
@@ -251,14 +253,14 @@ def scan(
     """
     if not callable(f):
         raise TypeError(f"scan: f must be a function, got {type(f).__name__}.")
-    carry, xs = _tensors(init), _tensors(xs)
+    carry, xs = tensors_of(init), tensors_of(xs)
     count = _length(xs, length)
 
     def step(carry: Any, x: Any) -> tuple[Any, Any]:
         pair = f(carry, x)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ValueError(f"scan: f must return (carry, y), got {type(pair).__name__}.")
-        return _like(pair[0], carry, "scan: the carry that f returns"), _tensors(pair[1])
+        return keep_kind(pair[0], carry, "scan: the carry that f returns"), tensors_of(pair[1])
 
     done = _by_engine("scan", f=step, init=carry, xs=xs, length=count, reverse=bool(reverse))
     if done is not NotImplemented:
@@ -294,7 +296,7 @@ def _slice_of(xs: Any, i: int) -> Any:
 
 def _stacked(ys: list[Any], what: str) -> Any:
     first = ys[0]
-    ys = [first, *(_like(y, first, what) for y in ys[1:])]
+    ys = [first, *(keep_kind(y, first, what) for y in ys[1:])]
     return tree.map_structure(lambda *parts: None if parts[0] is None else stack(parts), *ys)
 
 
@@ -334,7 +336,7 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
         elements = as_tensor(elements)
     elif isinstance(elements, (list, tuple)):
         elements = type(elements)(
-            as_tensor(e) if not isinstance(e, dict) else _tensors(e) for e in elements
+            as_tensor(e) if not isinstance(e, dict) else tensors_of(e) for e in elements
         )
     return map(function, elements)
 
@@ -361,7 +363,7 @@ def associative_scan(
     """
     if not callable(f):
         raise TypeError(f"associative_scan: f must be a function, got {type(f).__name__}.")
-    elems = _tensors(elems)
+    elems = tensors_of(elems)
     flat = tree.flatten(elems)
     axes = {normalize_axis(axis, len(x.shape), "associative_scan") for x in flat}
     sizes = {x.shape[normalize_axis(axis, len(x.shape), "associative_scan")] for x in flat}
@@ -377,7 +379,7 @@ def associative_scan(
     def meet(a: list[Any], b: list[Any]) -> list[Any]:
         pair = [tree.pack_sequence_as(elems, part) for part in (a, b)]
         pair = pair[::-1] if reverse else pair
-        return tree.flatten(_like(f(*pair), pair[0], "associative_scan: the result of f"))
+        return tree.flatten(keep_kind(f(*pair), pair[0], "associative_scan: the result of f"))
 
     parts = [flip(x, place) for x in flat] if reverse else flat
     made = _prefixes(meet, parts, place)

@@ -170,7 +170,9 @@ def structure_of(graph: Graph) -> Any:
         constants.append((number(v), v.shape, v.dtype, array.tobytes()))
     nodes = []
     for node in graph.nodes:
-        values = tuple(node.attrs.values())
+        values = tuple([_comparable(value) for value in node.attrs.values()])
+        if None in [v for v, own in zip(values, node.attrs.values()) if own is not None]:
+            return None  # a graph inside that cannot be compared
         # 1, 1.0 and True are equal, but not the same attribute.
         nodes.append((
             node.op, tuple([number(v) for v in node.inputs]), values, tuple(map(type, values)),
@@ -183,6 +185,16 @@ def structure_of(graph: Graph) -> Any:
     except TypeError:
         return None
     return found
+
+
+def _comparable(value: Any) -> Any:
+    """Return an attribute, graphs as their structure."""
+    if isinstance(value, Graph):
+        return structure_of(value)
+    if type(value) is tuple and value and isinstance(value[0], Graph):
+        parts = tuple([structure_of(graph) for graph in value])
+        return None if None in parts else parts
+    return value
 
 
 LARGE = 1 << 16  # bytes of a constant that is not compared

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprint, Blueprints, structure_of
+from kerasish.backends.static.control import kernels
 from kerasish.backends.static.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
+from kerasish.backends.static.units import aligned_array
 from kerasish.devices import Device
+from kerasish.errors import TraceError
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
@@ -36,10 +39,7 @@ class Home:
 
     def __init__(self, variable: Variable) -> None:
         value = np.asarray(to_numpy(variable._leaf))
-        owner = np.zeros(value.nbytes + 64, np.uint8)
-        shift = -owner.ctypes.data % 64
-        raw = owner[shift : shift + value.nbytes]
-        self.array = raw.view(value.dtype).reshape(value.shape) if value.nbytes else value.copy()
+        self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
 
 
 class Static(Backend):
@@ -92,6 +92,7 @@ class CompiledStep:
         with self._guard:
             call = self._made.get(key)
             if call is None or call.threads != native.get_threads():
+                self._check_constants(key, args)
                 if config.is_explaining_compiles():
                     say(f"compiling {self.name}: {explain(key, list(self._made))}")
                 call = CompiledCall(
@@ -99,6 +100,18 @@ class CompiledStep:
                 )
                 self._made[key] = call
             return call
+
+    def _check_constants(self, key: Any, args: Any) -> None:
+        """Raise where a Python value among the arguments is another one with each call."""
+        kind = without_constants(key)
+        alike = [k for k in self._made if without_constants(k) == kind]
+        if len(alike) < MOST_CONSTANTS:
+            return
+        raise TraceError(
+            f"{self.name}: compiled {len(alike)} times for arguments that differ in their Python "
+            f"values alone, the last time {explain(key, alike)}. Such values are built into what "
+            "is compiled: pass those that change as arrays, np.asarray(value)."
+        )
 
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
@@ -170,18 +183,53 @@ def explain(key: Any, known: list[Any]) -> str:
         if len(left) != len(right):
             return [f"{len(left)} arguments instead of {len(right)}"]
         return [
-            f"argument {i}: {a} instead of {b}"
-            for i, (a, b) in enumerate(zip(left, right))
-            if a != b
+            f"argument {i}: {_describe(a)} instead of {_describe(b)}"
+            for i, pair in enumerate(zip(left, right))
+            for a, b in _differing(*pair)
         ]
 
     found = min((differences(k) for k in known), key=len)
     return "; ".join(found) or "another number of threads"
 
 
+def _differing(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Return the smallest parts in which two signatures of an argument differ."""
+    if a == b:
+        return []
+    nested = type(a) is type(b) is tuple and len(a) == len(b) and a[0] is b[0]
+    if nested and a[0] in (list, tuple, dict):
+        return [pair for parts in zip(a, b) for pair in _differing(*parts)]
+    return [(a, b)]
+
+
+def _describe(part: Any) -> str:
+    if isinstance(part, Constant):
+        return repr(part.value)
+    if type(part) is tuple and len(part) == 2 and type(part[0]) is tuple:
+        return f"{part[1]}{list(part[0])}"
+    return str(part)
+
+
+class Constant(NamedTuple):
+    """A Python value among the arguments: a part of what is compiled."""
+
+    value: Any
+    kind: type  # 1, 1.0 and True are equal, but not the same
+
+
+MOST_CONSTANTS = 32  # values of Python's that a step is compiled for before it objects
+
+
+def without_constants(key: Any) -> Any:
+    """Return a signature with its Python values left out."""
+    if isinstance(key, Constant):
+        return Constant
+    return tuple([without_constants(part) for part in key]) if isinstance(key, tuple) else key
+
+
 def signature(x: Any) -> Any:
     """Return what a compiled step depends on of an argument."""
-    if type(x) is np.ndarray:
+    if isinstance(x, (np.ndarray, np.generic)):
         return x.shape, x.dtype
     if x is None:
         return None
@@ -191,9 +239,7 @@ def signature(x: Any) -> Any:
         return (type(x), *map(signature, x))
     if isinstance(x, dict):
         return (dict, *((k, signature(x[k])) for k in sorted(x)))
-    if isinstance(x, np.generic):
-        return "constant", x.item()
-    return "constant", x
+    return Constant(x, type(x))
 
 
 BLUEPRINTS = Blueprints()
@@ -261,7 +307,7 @@ class CompiledCall:
         homes = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
-            return Blueprint(graph, homes, updates, eager.kernel)
+            return Blueprint(graph, homes, updates, kernels(eager.kernel))
         except ImportError as error:
             warn_once(
                 f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.driver import Record, load_runtime
+from kerasish.backends.static.driver import Record, aligned, load_runtime
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 
@@ -63,6 +64,17 @@ class Unit:
     def kernels(self) -> list[Any]:
         """Return the kernels that must be compiled, so that a program compiles them together."""
         return []
+
+
+def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return an array of zeros that begins at a multiple of 64 bytes."""
+    kind = dtypes.array_dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    if not nbytes:
+        return np.zeros(shape, kind)
+    owner, address = aligned(nbytes)
+    shift = address - owner.ctypes.data
+    return owner[shift : shift + nbytes].view(kind).reshape(shape)
 
 
 def view_of(place: Place, value: Value) -> Any:

@@ -1,0 +1,86 @@
+"""Control flow between native stretches: Python decides, each branch or body is one native call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.blueprint import Blueprint
+from kerasish.backends.static.program import Executable
+from kerasish.backends.static.units import aligned_array
+from kerasish.graph.control import ControlOp, graphs_of
+from kerasish.graph.ir import Graph
+from kerasish.graph.passes import optimize
+from kerasish.graph.passes.drop import drop_dead
+from kerasish.graph.passes.fuse import fuse_loops
+
+KernelOf = Callable[[Any], Callable[..., Any]]
+
+
+class Runner:
+    """A graph inside a control node as a function of arrays, compiled when it is first called."""
+
+    def __init__(self, graph: Graph, kernel_of: KernelOf) -> None:
+        self._graph, self._kernel_of = graph, kernel_of
+        self._executable: Executable | None = None
+        self._inputs: list[Any] = []
+        self._last: Sequence[Any] = ()
+        self.forget()
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return the graph's outputs."""
+        executable = self._executable
+        if executable is None:
+            executable = self._compile()
+        with executable.lock:
+            for own, old, new in zip(self._inputs, self._last, inputs):
+                if new is not old:
+                    np.copyto(own, new)
+            self._last = inputs
+            executable.run()
+            return [executable.output(v) for v in executable.blueprint.graph.outputs]
+
+    def _compile(self) -> Executable:
+        graph = drop_dead(fuse_loops(optimize(self._graph)))
+        # What is taken from around a loop is the same in every round: inputs lie outside the arena,
+        # as variables do, so that they need no copy where nothing is new.
+        blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)
+        self._inputs = [aligned_array(v.shape, v.dtype) for v in graph.inputs]
+        self._executable = Executable(blueprint, dict(zip(graph.inputs, self._inputs)))
+        return self._executable
+
+    def forget(self) -> None:
+        """Take all inputs anew at the next call: the arrays may have been written to since."""
+        self._last = [None] * len(self._graph.inputs)
+
+
+class ControlKernel:
+    """The kernel of one control node: holds what its graphs were compiled to."""
+
+    def __init__(self, op: ControlOp, kernel_of: KernelOf) -> None:
+        self._op, self._kernel_of = op, kernel_of
+        self._runners: dict[str, list[Runner]] | None = None
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+        """Compute the node on arrays."""
+        runners = self._runners
+        if runners is None:
+            runners = self._runners = {
+                name: [Runner(graph, self._kernel_of) for graph in graphs]
+                for name, graphs in graphs_of(attrs).items()
+            }
+        for several in runners.values():
+            for runner in several:
+                runner.forget()
+        return self._op.run(runners, *inputs, **attrs)
+
+
+def kernels(kernel_of: KernelOf) -> KernelOf:
+    """Return `kernel_of` extended by the kernels of control nodes."""
+
+    def find(op: Any) -> Callable[..., Any]:
+        return ControlKernel(op, find) if isinstance(op, ControlOp) else kernel_of(op)
+
+    return find

@@ -1,0 +1,270 @@
+"""Control flow in a graph: nodes that hold graphs of their own.
+
+`branch` runs one of several graphs, `loop` one graph for as long as another says so, `scan` one
+graph along the leading axis of its inputs. What their graphs take from around them is handed in as
+inputs, so that every graph is pure and complete in itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops
+from kerasish.autodiff import vjp
+from kerasish.devices import array_module, place_of
+from kerasish.errors import TraceError
+from kerasish.graph.interpret import interpret
+from kerasish.graph.ir import Graph, Value
+from kerasish.ops import dtypes
+from kerasish.ops.op import Spec, current_engine
+from kerasish.tensor import Tensor, wrap
+
+
+class ControlOp:
+    """An op whose attributes hold graphs; it stands in nodes as any other op does.
+
+    Attributes:
+        outputs: how many results it gives.
+    """
+
+    kind = "control"
+    promote = None
+    canonical = None
+    variadic = False
+    sparse_gradients = True
+    promoted = 0
+
+    def __init__(
+        self,
+        name: str,
+        outputs: int,
+        run: Callable[..., list[Any]],
+        shapes: Callable[..., list[Spec]],
+        slopes: Callable[..., Sequence[Any]],
+    ) -> None:
+        self.name, self.outputs = name, outputs
+        self._run, self._shapes, self._slopes = run, shapes, slopes
+
+    def kernel(self, xp: Any, *inputs: Any, **attrs: Any) -> Any:
+        """Run the graphs node by node with the reference kernels."""
+        runners = {
+            name: [functools.partial(interpret, graph, xp=xp) for graph in _listed(value)]
+            for name, value in attrs.items()
+            if name in GRAPHS
+        }
+        return self.run(runners, *inputs, **attrs)
+
+    def run(self, runners: dict[str, list[Any]], *inputs: Any, **attrs: Any) -> Any:
+        """Compute on arrays; `runners` has a function inputs -> outputs for each graph."""
+        found = self._run(runners, *inputs, **attrs)
+        return found[0] if self.outputs == 1 else tuple(found)
+
+    def shape(self, *specs: Spec, **attrs: Any) -> Any:
+        """Return the specs of the results."""
+        found = self._shapes(*specs, **attrs)
+        return found[0] if self.outputs == 1 else tuple(found)
+
+    def grad(self, g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Sequence[Any]:
+        """Return the gradients by the inputs, None where there is none."""
+        gs, ys = (g, y) if self.outputs > 1 else ((g,), (y,))
+        return self._slopes(gs, ys, *inputs, **attrs)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+GRAPHS = ("graphs", "test", "body")  # attributes that hold graphs
+
+
+def _listed(value: Any) -> Sequence[Graph]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def graphs_of(attrs: dict[str, Any]) -> dict[str, Sequence[Graph]]:
+    """Return the graphs among a control node's attributes, by the attribute's name."""
+    return {name: _listed(value) for name, value in attrs.items() if name in GRAPHS}
+
+
+def replay(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
+    """Return the graph's outputs for tensors, each node given to the engine in charge."""
+    values: dict[Value, Any] = {v: wrap(array) for v, array in graph.constants.items()}
+    values.update(zip(graph.inputs, inputs))
+    engine = current_engine()
+    for node in graph.nodes:
+        out = engine.apply(node.op, [values[v] for v in node.inputs], node.attrs)
+        values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
+    return [values[v] for v in graph.outputs]
+
+
+def _is_float(x: Any) -> bool:
+    return dtypes.is_inexact(x.dtype)
+
+
+def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: int) -> list[Any]:
+    """Return the gradients by the floating inputs of sum(output * g) over `count` outputs.
+
+    Args:
+        gs: for each output, what arrives there; None for nothing.
+    """
+    wanted = [i for i, x in enumerate(inputs) if _is_float(x)]
+    reached = [i for i in range(count) if _is_float(graph.outputs[i]) and gs[i] is not None]
+
+    def run(*floats: Any) -> Any:
+        given = list(inputs)
+        for i, x in zip(wanted, floats):
+            given[i] = x
+        made = replay(graph, given)
+        return [made[i] for i in reached]
+
+    if not reached or not wanted:
+        return [_zeros(inputs[i]) for i in wanted]
+    found = vjp(run, [inputs[i] for i in wanted], [gs[i] for i in reached])
+    return [_zeros(inputs[i]) if g is None else g for i, g in zip(wanted, found)]
+
+
+def _zeros(x: Any) -> Any:
+    return ops.zeros(x.shape, x.dtype)
+
+
+def _spread(slopes: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Return a gradient for every input: None for those that have none."""
+    left = iter(slopes)
+    return [next(left) if _is_float(x) else None for x in inputs]
+
+
+# --- one of several -------------------------------------------------------------------------------
+
+
+def _run_branch(runners: Any, index: Any, *captured: Any, graphs: Any) -> list[Any]:
+    return runners["graphs"][int(index)](captured)
+
+
+def _shape_branch(index: Spec, *captured: Spec, graphs: Sequence[Graph]) -> list[Spec]:
+    return [v.spec for v in graphs[0].outputs]
+
+
+def _grad_branch(
+    gs: Any, ys: Any, index: Any, *captured: Any, graphs: Sequence[Graph]
+) -> Sequence[Any]:
+    def slopes(graph: Graph) -> Callable[[], Any]:
+        return lambda: _slopes_of(graph, captured, gs, len(gs))
+
+    if not any(_is_float(x) for x in captured):
+        return [None] * (1 + len(captured))
+    return [None, *_spread(ops.switch(index, [slopes(g) for g in graphs]), captured)]
+
+
+# --- for as long as -------------------------------------------------------------------------------
+
+
+def _run_loop(
+    runners: Any, *inputs: Any, test: Any, body: Any, carried: int, most: int | None
+) -> list[Any]:
+    values, captured, count = list(inputs[:carried]), inputs[carried:], 0
+    (holds,), (step,) = runners["test"], runners["body"]
+    while (most is None or count < most) and bool(holds([*values, *captured])[0]):
+        values, count = step([*values, *captured]), count + 1
+    return values
+
+
+def _shape_loop(*inputs: Spec, test: Any, body: Any, carried: int, most: int | None) -> list[Spec]:
+    return list(inputs[:carried])
+
+
+def _grad_loop(gs: Any, ys: Any, *inputs: Any, **attrs: Any) -> Sequence[Any]:
+    raise TraceError(
+        "while_loop: how often a compiled loop ran is not kept, so no gradient flows through it. "
+        "Give maximum_iterations, use fori_loop or scan with a known count, or compile the model "
+        "with run_eagerly=True."
+    )
+
+
+# --- along an axis --------------------------------------------------------------------------------
+
+
+def _run_scan(
+    runners: Any, *inputs: Any, body: Any, carried: int, scanned: int, length: int, reverse: bool,
+    trail: bool,
+) -> list[Any]:  # fmt: skip
+    values, xs = list(inputs[:carried]), inputs[carried : carried + scanned]
+    captured, (step,) = inputs[carried + scanned :], runners["body"]
+    rows: list[Any] = [None] * length
+    for i in range(length)[:: -1 if reverse else 1]:
+        made = step([*values, *(x[i] for x in xs), *captured])
+        rows[i] = [*made[carried:], *(values if trail else ())]
+        values = list(made[:carried])
+    return [*values, *(_stack(column) for column in zip(*rows))]
+
+
+def _stack(parts: Sequence[Any]) -> Any:
+    """Return arrays of NumPy's, or of CuPy's, stacked along a new first axis."""
+    if isinstance(parts[0], (np.ndarray, np.generic)):
+        return np.stack(parts)
+    return array_module(place_of(parts[0])).stack(parts)
+
+
+def _shape_scan(
+    *inputs: Spec, body: Graph, carried: int, scanned: int, length: int, reverse: bool, trail: bool
+) -> list[Spec]:
+    rows = [Spec((length, *v.shape), v.dtype) for v in body.outputs[carried:]]
+    before = [Spec((length, *s.shape), s.dtype) for s in inputs[:carried]] if trail else []
+    return [*inputs[:carried], *rows, *before]
+
+
+def _grad_scan(
+    gs: Any, ys: Any, *inputs: Any, body: Graph, carried: int, scanned: int, length: int,
+    reverse: bool, trail: bool,
+) -> Sequence[Any]:  # fmt: skip
+    """Scan back: each step is computed again from the carry that it began with."""
+    rows = len(body.outputs) - carried
+    carry, xs = inputs[:carried], inputs[carried : carried + scanned]
+    captured, before = inputs[carried + scanned :], ys[carried + rows :]
+    floats = [i for i, x in enumerate(carry) if _is_float(x)]
+    arriving = [
+        (_zeros(y) if g is None else g) if _is_float(y) else None
+        for g, y in zip(gs[carried:], ys[carried:])
+    ]
+
+    def back(state: Any, here: Any) -> Any:
+        of_carry, of_captured = state
+        values, parts, of_rows, of_trail = here
+        left = iter(of_carry)
+        g_carry = [next(left) if i in floats else None for i in range(carried)]
+        given = [*values, *parts, *captured]
+        found = _slopes_of(body, given, [*g_carry, *of_rows], carried + rows)
+        spread = _spread(found, given)
+        new = [
+            spread[i] if of_trail[i] is None else ops.add(spread[i], of_trail[i]) for i in floats
+        ]
+        own = [g for g in spread[carried + scanned :] if g is not None]
+        total = [ops.add(a, b) for a, b in zip(of_captured, own)]
+        of_xs = [g for g in spread[carried : carried + scanned] if g is not None]
+        return (new, total), of_xs
+
+    first = [_zeros(carry[i]) if gs[i] is None else gs[i] for i in floats]
+    empty = [_zeros(x) for x in captured if _is_float(x)]
+    trail_gs = arriving[rows:]
+    if all(g is None for g in gs[carried + rows :]):
+        trail_gs = [None] * carried  # the usual case: nobody differentiates a second time
+    along = (list(before), list(xs), arriving[:rows], trail_gs)
+    (of_carry, of_captured), of_xs = ops.scan(
+        back, (first, empty), along, length=length, reverse=not reverse
+    )
+    return _spread([*of_carry, *of_xs, *of_captured], inputs)
+
+
+_KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "branch": (_run_branch, _shape_branch, _grad_branch),
+    "loop": (_run_loop, _shape_loop, _grad_loop),
+    "scan_along": (_run_scan, _shape_scan, _grad_scan),
+}
+
+
+@functools.lru_cache(maxsize=512)
+def control_op(name: str, outputs: int) -> ControlOp:
+    """Return the op "branch", "loop" or "scan_along" that gives so many results."""
+    return ControlOp(name, outputs, *_KINDS[name])

@@ -1,0 +1,293 @@
+"""Tracing control flow: branches and loop bodies become graphs inside a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kerasish import ops, tree
+from kerasish.errors import TraceError
+from kerasish.graph.control import control_op
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.tracer import NodeWriter
+from kerasish.ops.control import keep_kind, tensors_of
+from kerasish.ops.op import Spec, using_engine
+from kerasish.tensor import Tensor, Variable, record, recording, using_scope, wrap
+
+UNROLLED = 8  # loops of at most so many rounds are written out: their rounds can be fused
+MASKED = 64  # while_loops whose gradient is wanted, of at most so many rounds, likewise
+
+
+class Tracer(NodeWriter):
+    """Writes ops as nodes, and control flow as nodes that hold graphs."""
+
+    def control(self, kind: str, **parts: Any) -> Any:
+        """Return the result of `ops.cond` and so on, or NotImplemented to leave it to that."""
+        return _KINDS[kind](self, **parts)
+
+    # --- kinds ----------------------------------------------------------------------------------
+
+    def _cond(self, pred: Any, true_fn: Any, false_fn: Any) -> Any:
+        known = self.number_of(pred)
+        if known is not None:
+            return true_fn() if bool(known) else false_fn()
+        index = ops.cast(ops.cast(pred, "bool"), "int32")
+        return self._branches(index, [false_fn, true_fn], "cond: the result of true_fn")
+
+    def _switch(self, index: Any, branches: Any, operands: Any) -> Any:
+        known = self.number_of(index)
+        if known is not None:
+            return branches[int(known)](*operands)
+        functions = [lambda b=b: b(*operands) for b in branches]
+        return self._branches(index, functions, "switch: the result of a later branch")
+
+    def _branches(self, index: Tensor, functions: Sequence[Callable[[], Any]], what: str) -> Any:
+        inners = [Inner(self) for _ in functions]
+        results: list[Any] = []
+        for inner, function in zip(inners, functions):
+            with inner.inside():
+                result = tensors_of(function())
+                results.append(keep_kind(result, results[0], what) if results else result)
+        written = list(dict.fromkeys(v for inner in inners for v in inner.written))
+        outputs = [
+            [*inner.values_of(result), *(inner.own_value(v) for v in written)]
+            for inner, result in zip(inners, results)
+        ]
+        captured = _captured(inners)
+        graphs = tuple(inner.graph(captured, [], out) for inner, out in zip(inners, outputs))
+        made = self._node("branch", [index, *captured.values()], {"graphs": graphs})
+        return self._leave(results[0], made, written)
+
+    def _while_loop(self, cond: Any, body: Any, loop_vars: Any, maximum_iterations: Any) -> Any:
+        written: list[Variable] = []
+        while True:
+            step = Inner(self)
+            state = _State(self, loop_vars, written)
+            with step.inside():
+                entered = state.enter(step)
+                made = step.values_of(body(entered))
+            if len(written) == len(step.written):
+                break
+            written = list(step.written)
+        test = Inner(self)
+        with test.inside():
+            holds = ops.cast(ops.reshape(cond(*state.enter(test)), ()), "bool")
+            decision = test.value_of(holds)
+        if set(test.written) - set(written):
+            raise TraceError("while_loop: cond must not assign variables; let the body do it.")
+        captured = _captured([step, test])
+        inputs = [*state.tensors, *captured.values()]
+        tracked = recording.on and any(t.tracked for t in inputs)
+        if tracked and maximum_iterations is not None and maximum_iterations <= MASKED:
+            return NotImplemented
+        attrs = {
+            "test": test.graph(captured, state.values(test), [decision]),
+            "body": step.graph(
+                captured, state.values(step), [*made, *(step.own_value(v) for v in written)]
+            ),
+            "carried": len(state.tensors),
+            "most": maximum_iterations,
+        }
+        return self._leave(loop_vars, self._node("loop", inputs, attrs), written)
+
+    def _scan(self, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+        if length <= UNROLLED:
+            return NotImplemented
+        along = [x for x in tree.flatten(xs) if x is not None]
+        written: list[Variable] = []
+        while True:
+            step = Inner(self)
+            state = _State(self, init, written)
+            with step.inside():
+                entered = state.enter(step)
+                slices = [step.input(Spec(x.shape[1:], x.dtype)) for x in along]
+                carry, rows = f(entered, _filled(xs, slices))
+                made = step.values_of(carry)
+                row_values = step.values_of(rows)
+            if len(written) == len(step.written):
+                break
+            written = list(step.written)
+        captured = _captured([step])
+        inputs = [*state.tensors, *along, *captured.values()]
+        trail = recording.on and any(t.tracked for t in inputs)
+        outputs = [*made, *(step.own_value(v) for v in written), *row_values]
+        entering = [*state.values(step), *(t.value for t in slices)]
+        attrs = {
+            "body": step.graph(captured, entering, outputs),
+            "carried": len(state.tensors),
+            "scanned": len(along),
+            "length": length,
+            "reverse": reverse,
+            "trail": trail,
+        }
+        results = self._node("scan_along", inputs, attrs)
+        count = len(state.tensors)
+        carry_out = self._leave(init, results[:count], written)
+        return carry_out, _filled(rows, results[count : count + len(row_values)])
+
+    def _fori_loop(self, lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
+        low, high = self.number_of(lower), self.number_of(upper)
+        if low is None or high is None:
+            return NotImplemented
+        if int(high) - int(low) <= UNROLLED:
+            for i in range(int(low), int(high)):
+                init_val = body_fun(ops.convert_to_tensor(i), init_val)
+            return init_val
+        places = ops.arange(int(low), int(high), dtype=lower.dtype)
+        return ops.scan(lambda state, i: (body_fun(i, state), None), init_val, places)[0]
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def _node(self, name: str, inputs: Sequence[Tensor], attrs: dict[str, Any]) -> list[Tensor]:
+        """Write a control node; return its results."""
+        count = _count(name, attrs)
+        if not count:
+            return []
+        op = control_op(name, count)
+        values = [self.value_of(t) for t in inputs]
+        specs = op.shape(*(v.spec for v in values), **attrs)
+        outputs = [Value(s.shape, s.dtype) for s in ((specs,) if count == 1 else specs)]
+        self.write_node(Node(op, values, attrs, outputs))  # type: ignore[arg-type]
+        results = [wrap(v) for v in outputs]
+        if recording.on and any(t.tracked for t in inputs):
+            record(op, inputs, attrs, results)  # type: ignore[arg-type]
+        return results
+
+    def _leave(self, like: Any, results: Sequence[Tensor], written: Sequence[Variable]) -> Any:
+        """Return results in the structure of `like`; assign what is left to the variables."""
+        count = len(results) - len(written)
+        for variable, new in zip(written, results[count:]):
+            self.write(variable, new)
+        return _filled(like, results[:count])
+
+
+class Inner(Tracer):
+    """The tracer inside a branch or a body: what it takes from around it becomes its input."""
+
+    def __init__(self, outer: Tracer) -> None:
+        super().__init__()
+        self.outer = outer
+        self.own: set[Value] = set()
+        self.captured: dict[Any, tuple[Tensor, Value]] = {}  # (value, its gradient's name) -> ...
+
+    def inside(self) -> Any:
+        """Put this tracer in charge for a `with` block."""
+        return _Inside(self)
+
+    def input(self, spec: Spec) -> Tensor:
+        """Return a new input."""
+        value = Value(tuple(spec.shape), spec.dtype)
+        self.own.add(value)
+        return wrap(value)
+
+    def write_node(self, node: Node) -> None:
+        """Keep the node, and that its results are this tracer's own."""
+        self.own.update(node.outputs)
+        super().write_node(node)
+
+    def value_of(self, tensor: Tensor) -> Value:
+        """Return the value of a tensor in this graph; what stems from outside is captured."""
+        value = tensor.value
+        if not isinstance(value, Value):
+            made = super().value_of(tensor)
+            self.own.add(made)
+            return made
+        if value in self.own:
+            return value
+        key = (value, (tensor.maker, tensor.index, tensor.key) if tensor.tracked else None)
+        found = self.captured.get(key)
+        if found is None:
+            found = self.captured[key] = (tensor, self.input(value.spec).value)
+        return found[1]
+
+    def number_of(self, tensor: Tensor) -> Any:
+        """Return the array of a tensor whose numbers are known here or outside."""
+        value = tensor.value
+        if isinstance(value, Value) and value not in self.own:
+            return self.outer.number_of(tensor)
+        return super().number_of(tensor)
+
+    def read(self, variable: Variable) -> Tensor:
+        """Return what was assigned here, or the variable's value outside."""
+        found = self.written.get(variable)
+        return self.outer.read(variable) if found is None else found
+
+    def values_of(self, structure: Any) -> list[Value]:
+        """Return the values of the tensors of a structure, None left out."""
+        return [self.value_of(t) for t in tree.flatten(structure) if t is not None]
+
+    def own_value(self, variable: Variable) -> Value:
+        """Return the value that a variable has at the end."""
+        return self.value_of(self.read(variable))
+
+    def graph(
+        self, captured: dict[Any, Tensor], entering: Sequence[Value], outputs: Sequence[Value]
+    ) -> Graph:
+        """Return the graph with the inputs `entering`, then one for each of `captured`."""
+        taken = [
+            self.captured[key][1] if key in self.captured else Value(*key[0].spec)
+            for key in captured
+        ]
+        return Graph([*entering, *taken], self.constants, self.nodes, outputs)
+
+
+class _Inside:
+    def __init__(self, inner: Inner) -> None:
+        self._engine, self._scope = using_engine(inner), using_scope(inner)
+
+    def __enter__(self) -> None:
+        self._engine.__enter__()
+        self._scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._scope.__exit__(*error)
+        self._engine.__exit__(*error)
+
+
+class _State:
+    """What a loop carries: the user's values, then the variables that its body assigns."""
+
+    def __init__(self, outer: Tracer, structure: Any, written: Sequence[Variable]) -> None:
+        self.structure, self.written = structure, list(written)
+        own = [t for t in tree.flatten(structure) if t is not None]
+        self._count = len(own)
+        self.tensors: list[Tensor] = [*own, *(outer.read(v) for v in written)]
+        self._entered: dict[int, list[Tensor]] = {}
+
+    def enter(self, inner: Inner) -> Any:
+        """Return the structure inside the body; its variables are assigned what is carried."""
+        made = [inner.input(Spec(tuple(t.shape), t.dtype)) for t in self.tensors]
+        self._entered[id(inner)] = made
+        for variable, tensor in zip(self.written, made[self._count :]):
+            inner.written[variable] = tensor
+        return _filled(self.structure, made[: self._count])
+
+    def values(self, inner: Inner) -> list[Value]:
+        """Return the inputs that `enter` made."""
+        return [t.value for t in self._entered[id(inner)]]
+
+
+def _captured(inners: Iterable[Inner]) -> dict[Any, Tensor]:
+    """Return what any of them takes from outside, in one order."""
+    return {key: pair[0] for inner in inners for key, pair in inner.captured.items()}
+
+
+def _count(name: str, attrs: dict[str, Any]) -> int:
+    if name == "branch":
+        return len(attrs["graphs"][0].outputs)
+    count = len(attrs["body"].outputs)
+    return count + (attrs["carried"] if attrs.get("trail") else 0)
+
+
+def _filled(structure: Any, leaves: Iterable[Any]) -> Any:
+    left = iter(leaves)
+    return tree.map_structure(lambda x: None if x is None else next(left), structure)
+
+
+_KINDS: dict[str, Callable[..., Any]] = {
+    "cond": Tracer._cond,
+    "switch": Tracer._switch,
+    "while_loop": Tracer._while_loop,
+    "scan": Tracer._scan,
+    "fori_loop": Tracer._fori_loop,
+}

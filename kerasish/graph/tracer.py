@@ -1,0 +1,93 @@
+"""Writing nodes: the engine, and the scope of variables, while a function is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish.errors import TraceError
+from kerasish.graph.ir import Node, Value
+from kerasish.ops.op import Op, Spec
+from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
+
+
+class NodeWriter(Scope):
+    """Answers every op with a node, every variable with an input."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Any] = {}
+        self._known: dict[int, tuple[Any, Value]] = {}
+        self._aliases: dict[Value, Value] = {}
+        self.inputs: list[Value] = []
+        self.variables: dict[Variable, Tensor] = {}
+        self.read_values: dict[Variable, Value] = {}
+        self.written: dict[Variable, Tensor] = {}
+
+    # --- engine -----------------------------------------------------------------------------
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Write a node; return tensors without numbers."""
+        tensors, attrs = prepare(op, args, attrs)
+        inputs = [self.value_of(t) for t in tensors]
+        specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
+        many = (specs,) if op.outputs == 1 else tuple(specs)
+        outputs = [Value(tuple(s.shape), s.dtype) for s in many]
+        self.write_node(Node(op, inputs, attrs, outputs))
+        results = tuple(wrap(v) for v in outputs)
+        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
+            record(op, tensors, attrs, results)
+        return results[0] if op.outputs == 1 else results
+
+    def write_node(self, node: Node) -> None:
+        """Keep a node."""
+        self.nodes.append(node)
+        if node.op.name == "alias":
+            self._aliases[node.outputs[0]] = node.inputs[0]
+
+    def number_of(self, tensor: Tensor) -> Any:
+        """Return the array of a tensor whose numbers are known here, None for others."""
+        value = tensor.value
+        if not isinstance(value, Value):
+            return value
+        while value in self._aliases:
+            value = self._aliases[value]
+        return self.constants.get(value)
+
+    def value_of(self, tensor: Tensor) -> Value:
+        """Return the graph's value of a tensor; one with numbers becomes a constant."""
+        value = tensor.value
+        if isinstance(value, Value):
+            return value
+        if type(value.dtype) is str:
+            raise TraceError("A value of another, unfinished trace was used in this one.")
+        found = self._known.get(id(value))
+        if found is not None:
+            return found[1]
+        made = Value(tuple(value.shape), tensor.dtype)
+        self.constants[made] = value
+        self._known[id(value)] = (value, made)  # keeps the array, so that its id stays its own
+        return made
+
+    # --- variables ----------------------------------------------------------------------------
+
+    def read(self, variable: Variable) -> Tensor:
+        """Return the variable's value in the trace: an input, or what was assigned."""
+        if variable in self.written:
+            return self.written[variable]
+        if variable not in self.variables:
+            leaf = variable._leaf
+            value = Value(tuple(leaf.shape), leaf.dtype)
+            self.read_values[variable] = value
+            self.variables[variable] = self._leaf(variable, value)
+        return self.variables[variable]
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        """Make the assignment an output of the graph."""
+        self.written[variable] = self._leaf(variable, self.value_of(value))
+
+    def _leaf(self, variable: Variable, value: Value) -> Tensor:
+        leaf = wrap(value)
+        leaf.key = variable._key
+        leaf.tracked = variable._leaf.tracked
+        return leaf
