@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 from kerasish import config, registry
@@ -81,7 +82,7 @@ class DTypePolicy:
 FloatDTypePolicy = DTypePolicy
 
 
-class DTypePolicyMap(DTypePolicy):
+class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     """A policy for each layer path, and a default for all others.
 
     Args:
@@ -99,6 +100,9 @@ class DTypePolicyMap(DTypePolicy):
 
     def __setitem__(self, path: str, policy: Any) -> None:
         self._map[path] = get(policy)
+
+    def __delitem__(self, path: str) -> None:
+        del self._map[path]
 
     def __len__(self) -> int:
         return len(self._map)

@@ -311,6 +311,12 @@ class Function(Operation):
         """The operations in between."""
         return list(self._graph.operations)
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the shape(s) of the outputs for inputs of the given shape(s)."""
+        dtypes_of = iter([t.dtype for t in self.inputs])
+        specs = tree.map_shape_structure(lambda s: KerasTensor(s, next(dtypes_of)), input_shape)
+        return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
+
     def call(self, inputs: Any) -> Any:
         """Compute the outputs."""
         results = self._graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))

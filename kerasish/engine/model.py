@@ -24,6 +24,7 @@ from kerasish.engine.operation_config import (
     write_operation,
 )
 from kerasish.engine.slots import saving
+from kerasish.engine.state_tree import read_state, write_state
 from kerasish.engine.summary import print_summary
 from kerasish.engine.trainer import Trainer
 from kerasish.errors import UnknownNameError
@@ -253,6 +254,22 @@ class Model(Trainer, Layer):
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> Any:
         """Load weights from a `.weights.h5`, `.keras` or legacy `.h5` file."""
         return saving("load_weights")(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
+
+    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
+        """Return the variables' values as nested dicts by their paths.
+
+        Args:
+            value_format: "backend_tensor" for tensors, "numpy_array" for arrays.
+
+        Returns:
+            "trainable_variables", "non_trainable_variables", "optimizer_variables" and
+            "metrics_variables", each {"layer": {"kernel": value}}.
+        """
+        return read_state(self, value_format)
+
+    def set_state_tree(self, state_tree: dict[str, Any]) -> None:
+        """Assign what `get_state_tree` returned, or a part of it."""
+        write_state(self, state_tree)
 
     def to_json(self, **kwargs: Any) -> str:
         """Return the architecture as JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from kerasish import ops
@@ -12,7 +12,7 @@ from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Variable, autocast, no_gradient
 
 
-class OptimizerMap:
+class OptimizerMap(MutableMapping[str, Optimizer]):
     """Regular expression -> optimizer of the variables whose whole path matches.
 
     Args:
