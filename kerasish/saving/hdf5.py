@@ -7,13 +7,13 @@ and declared sizes that the file cannot hold are refused, before memory is taken
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
+from kerasish.saving import hdf5_input, hdf5_library
 from kerasish.saving.checksum import checksum
 from kerasish.saving.source import Entry, Group, Groups
 
@@ -24,29 +24,53 @@ _MOST_OBJECTS = 1_000_000
 
 @contextmanager
 def opened(path: Any, where: str) -> Iterator[Any]:
-    """Yield an HDF5 file for reading; whatever the library dislikes becomes a ValueError.
+    """Yield the root group of an HDF5 file, open for reading.
 
     Args:
         path: the file's path, or an open binary file.
         where: what messages call it.
-    """
-    import h5py
 
-    if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
-        raise FileNotFoundError(f"There is no file {where!r}.")
+    Raises:
+        ValueError: it is no HDF5 file, or not a whole one.
+        OSError: it cannot be read.
+    """
+    if hasattr(path, "seek"):
+        with _root(path, where) as root:
+            yield root
+        return
+    with ExitStack() as stack:
+        try:
+            raw = stack.enter_context(open(path, "rb"))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"There is no file {where!r}.") from None
+        except PermissionError as error:
+            raise PermissionError(f"{where}: no permission to read the file.") from error
+        yield stack.enter_context(_root(raw, where))
+
+
+@contextmanager
+def _root(raw: Any, where: str) -> Iterator[Any]:
     try:
-        file = h5py.File(path, "r")
-    except PermissionError as error:
-        raise PermissionError(f"{where}: no permission to read the file.") from error
-    except Exception as error:
+        root = hdf5_input.open_file(raw)
+    except hdf5_input.NewerLayout:
+        root = None
+    except (ValueError, OSError) as error:
         raise ValueError(f"{where}: not a whole HDF5 file ({error}).") from error
-    with file:
-        yield file
+    if root is not None:
+        yield root
+        return
+    raw.seek(0)
+    with ExitStack() as stack:
+        try:
+            newer = stack.enter_context(hdf5_library.opened(raw))
+        except Exception as error:
+            raise ValueError(f"{where}: not a whole HDF5 file ({error}).") from error
+        yield newer
 
 
 @contextmanager
 def clear_errors(where: str) -> Iterator[None]:
-    """Turn what the HDF5 library raises for broken files into a ValueError that names the file."""
+    """Turn what is raised for broken files into a ValueError that names the file."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -55,59 +79,97 @@ def clear_errors(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
     except (KeyError, RuntimeError, TypeError, IndexError, AttributeError, SystemError) as error:
         raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
+    except hdf5_input.NewerLayout as error:
+        raise ValueError(
+            f"{where}: parts of the HDF5 file are of a newer layout than the file itself."
+        ) from error
     except MemoryError as error:
         raise ValueError(f"{where}: the HDF5 file asks for too much memory.") from error
 
 
+def is_group(item: Any) -> bool:
+    """Return whether something of a file is a group."""
+    return isinstance(item, (hdf5_input.Group, hdf5_library.Group))
+
+
+def is_array(item: Any) -> bool:
+    """Return whether something of a file is an array."""
+    return isinstance(item, (hdf5_input.Dataset, hdf5_library.Dataset))
+
+
 def members(group: Any, where: str) -> Iterator[tuple[str, Any]]:
     """Yield (name, object) of a group; links to anything but an object of this file are refused."""
-    import h5py
+    links = group.links()
+    for name in sorted(links):
+        yield name, _follow(group, name, links[name], where)
 
-    for name in group:
-        link = group.get(name, getlink=True)
-        if not isinstance(link, h5py.HardLink):
-            raise ValueError(
-                f"{where}: {_join(group, name)!r} is a link to another place "
-                f"({type(link).__name__}); only arrays inside the file itself are read."
-            )
-        yield name, group[name]
+
+def member(group: Any, name: str, where: str) -> Any:
+    """Return what lies at the path `name` below a group, None if nothing does."""
+    for part in name.split("/"):
+        if not part or part in (".", "..") or not is_group(group):
+            return None
+        link = group.links().get(part)
+        if link is None:
+            return None
+        group = _follow(group, part, link, where)
+    return group
+
+
+def _follow(group: Any, name: str, link: hdf5_input.Link, where: str) -> Any:
+    if link.kind != "hard":
+        raise ValueError(
+            f"{where}: {_join(group, name)!r} is a link to another place ({link.kind}); only "
+            "arrays inside the file itself are read."
+        )
+    return group.child(name, link.address)
 
 
 def _join(group: Any, name: str) -> str:
     return f"{group.name.strip('/')}/{name}".strip("/")
 
 
-def read_groups(root: Any, where: str) -> Groups:
-    """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
-    import h5py
+def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield (path, object) of all that lies below a group, each group before its members.
 
-    found: Groups = {}
+    Raises:
+        ValueError: it is nested without end, or two names lead to one group.
+    """
     inside: set[int] = set()  # groups on the way down: a hard link may lead back up
+    seen: set[int] = set()
     count = 0
 
-    def visit(group: Any, path: str, depth: int) -> None:
+    def visit(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         nonlocal count
-        address = h5py.h5o.get_info(group.id).addr
-        if depth > _DEEPEST or address in inside:
+        if depth > _DEEPEST or group.address in inside:
             raise ValueError(f"{where}: the groups at {path!r} are nested without end.")
-        inside.add(address)
-        entries: dict[str, Entry] = {}
-        is_vars = path == "vars" or path.endswith("/vars")
+        if group.address in seen:
+            raise ValueError(f"{where}: a second name leads to the group {path!r}.")
+        inside.add(group.address)
+        seen.add(group.address)
         for name, item in members(group, where):
             count += 1
             if count > _MOST_OBJECTS:
                 raise ValueError(f"{where}: more than {_MOST_OBJECTS} objects.")
             inner = f"{path}/{name}" if path else name
-            if isinstance(item, h5py.Group):
-                visit(item, inner, depth + 1)
-            elif isinstance(item, h5py.Dataset) and is_vars:
-                entries[name] = entry_of(item, inner, where)
-        if is_vars:
-            found[path] = Group(text_attribute(group, "name", where), entries)
-        inside.discard(address)
+            yield inner, item
+            if is_group(item):
+                yield from visit(item, inner, depth + 1)
+        inside.discard(group.address)
 
     with clear_errors(where):
-        visit(root, "", 0)
+        yield from visit(root, "", 0)
+
+
+def read_groups(root: Any, where: str) -> Groups:
+    """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
+    found: Groups = {}
+    for path, item in walk(root, where):
+        parent, _, name = path.rpartition("/")
+        if is_group(item) and name == "vars":
+            found[path] = Group(text_attribute(item, "name", where), {})
+        elif is_array(item) and parent in found:
+            found[parent].entries[name] = entry_of(item, path, where)
     return found
 
 
@@ -129,13 +191,13 @@ def entry_of(dataset: Any, path: str, where: str) -> Entry:
 
 
 def _check_storage(dataset: Any, path: str, where: str) -> None:
-    if dataset.external is not None or dataset.is_virtual:
+    if dataset.elsewhere:
         raise ValueError(
             f"{where}: {path!r} keeps its numbers in another file; only arrays inside the file "
             "itself are read."
         )
-    declared, stored = dataset.size * dataset.dtype.itemsize, dataset.id.get_storage_size()
-    if dataset.compression is None and dataset.chunks is None and declared > max(stored, 4096):
+    declared, stored = math.prod(dataset.shape) * dataset.dtype.itemsize, dataset.stored()
+    if not dataset.packed and declared > stored:
         raise ValueError(
             f"{where}: {path!r} says it has {declared} bytes, the file holds {stored} of them."
         )
@@ -149,10 +211,10 @@ def _check_storage(dataset: Any, path: str, where: str) -> None:
 def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
-        array = dataset[()]
-        wanted = attribute(dataset, CHECKSUM, where)
-    array = np.asarray(array)
-    if wanted is not None and int(wanted) != checksum(array):
+        array = np.asarray(dataset.read())
+        wanted = dataset.attribute(CHECKSUM)
+        wrong = wanted is not None and int(wanted) != checksum(array)
+    if wrong:
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
     if dtype == "bfloat16":
         import ml_dtypes
@@ -164,7 +226,7 @@ def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
 def text_attribute(holder: Any, key: str, where: str) -> str | None:
     """Return an attribute that holds text, or None."""
     with clear_errors(where):
-        value = attribute(holder, key, where)
+        value = holder.attribute(key)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
@@ -173,31 +235,15 @@ def text_attribute(holder: Any, key: str, where: str) -> str | None:
 def get_names(holder: Any, key: str, where: str) -> list[str] | None:
     """Return a list of names stored by `put_names`, or by Keras; None if there is none."""
     with clear_errors(where):
-        whole = attribute(holder, key, where)
+        whole = holder.attribute(key)
         if whole is not None:
             return [_text(x) for x in np.asarray(whole).reshape(-1)]
         names: list[str] = []
         part = 0
-        while (some := attribute(holder, f"{key}{part}", where)) is not None:
+        while (some := holder.attribute(f"{key}{part}")) is not None:
             names.extend(_text(x) for x in np.asarray(some).reshape(-1))
             part += 1
     return names if part else None
-
-
-def attribute(holder: Any, key: str, where: str) -> Any:
-    """Return an attribute that holds text or numbers, None if there is none.
-
-    Other types are refused unread: the library itself crashes on some that are damaged.
-    """
-    import h5py
-
-    if key not in holder.attrs:
-        return None
-    found = holder.attrs.get_id(key)
-    plain = (h5py.h5t.TypeStringID, h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID)
-    if not isinstance(found.get_type(), plain) or math.prod(found.shape) > _MOST_OBJECTS:
-        raise ValueError(f"{where}: the attribute {key!r} of {holder.name!r} is damaged.")
-    return holder.attrs[key]
 
 
 def _text(x: Any) -> str:

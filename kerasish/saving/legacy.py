@@ -155,14 +155,16 @@ def load_legacy_weights(
 ) -> None:
     """Put the weights of a legacy `.h5` file into a model."""
     with hdf5.opened(path, path) as file:
-        root = _root(file, path) if "model_weights" in file else file
+        with hdf5.clear_errors(path):
+            is_whole = "model_weights" in file.links()
+        root = _root(file, path) if is_whole else file
         _plan(model, root, path, by).run(skip_mismatch)
 
 
 def _root(file: Any, path: str) -> Any:
     with hdf5.clear_errors(path):
-        root = _member(file, "model_weights", path)
-    if root is None or not hasattr(root, "keys"):
+        root = hdf5.member(file, "model_weights", path)
+    if not hdf5.is_group(root):
         raise ValueError(f"{path}: holds no model_weights.")
     return root
 
@@ -194,7 +196,7 @@ def _compare(model: Any, root: Any, path: str, by: str | None) -> Plan:
                 _pair(plan, layer.name, _legacy_order(layer), stored[layer.name])
     else:
         _by_position(plan, layers, stored, by)
-    if TOP in root:
+    if TOP in root.links():
         _pair(plan, TOP, _top_level(model), _entries(root, TOP, path))
     return plan
 
@@ -221,34 +223,16 @@ def _by_position(
 
 
 def _entries(root: Any, name: str, path: str) -> list[Entry]:
-    import h5py
-
-    group = _member(root, name, path)
-    if not isinstance(group, h5py.Group):
+    group = hdf5.member(root, name, path)
+    if not hdf5.is_group(group):
         raise ValueError(f"{path}: there is no group for the layer {name!r}.")
     found = []
     for weight in hdf5.get_names(group, "weight_names", path) or []:
-        dataset = _member(group, weight, path)
-        if not isinstance(dataset, h5py.Dataset):
+        dataset = hdf5.member(group, weight, path)
+        if not hdf5.is_array(dataset):
             raise ValueError(f"{path}: there is no array {weight!r} of the layer {name!r}.")
         found.append(hdf5.entry_of(dataset, f"{name}/{weight}", path))
     return found
-
-
-def _member(group: Any, name: str, path: str) -> Any:
-    """Return what lies at `name`, going down step by step so that links are seen."""
-    import h5py
-
-    for part in name.split("/"):
-        if not part or part in (".", "..") or not isinstance(group, h5py.Group):
-            return None
-        link = group.get(part, getlink=True)
-        if link is None:
-            return None
-        if not isinstance(link, h5py.HardLink):
-            raise ValueError(f"{path}: {name!r} is a link to another place; refused.")
-        group = group[part]
-    return group
 
 
 def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
@@ -267,7 +251,9 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
 def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
     """Add the optimizer's variables, in the order in which the file names them."""
     optimizer = model.optimizer
-    if optimizer is None or "optimizer_weights" not in file:
+    with hdf5.clear_errors(plan.where):
+        has_state = "optimizer_weights" in file.links()
+    if optimizer is None or not has_state:
         return
     optimizer.build(model.trainable_variables)
     with hdf5.clear_errors(plan.where):

@@ -58,21 +58,13 @@ def check_whole(path: str) -> None:
         with Archive(path) as archive:
             archive.config()
             with archive.weights() as file:
-                _read_all(file, archive.where("its weights"), 0)
+                _read_all(file, archive.where("its weights"))
         return
     with hdf5.opened(path, path) as file:
-        _read_all(file, path, 0)
+        _read_all(file, path)
 
 
-def _read_all(group: Any, where: str, depth: int) -> None:
-    import h5py
-
-    if depth > 64:
-        raise ValueError(f"{where}: the groups at {group.name!r} are nested without end.")
-    with hdf5.clear_errors(where):
-        inside = list(hdf5.members(group, where))
-    for _, item in inside:
-        if isinstance(item, h5py.Group):
-            _read_all(item, where, depth + 1)
-        elif isinstance(item, h5py.Dataset):
-            hdf5.entry_of(item, item.name.strip("/"), where).read()
+def _read_all(root: Any, where: str) -> None:
+    for path, item in hdf5.walk(root, where):
+        if hdf5.is_array(item):
+            hdf5.entry_of(item, path, where).read()
