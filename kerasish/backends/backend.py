@@ -21,6 +21,10 @@ class Backend(ABC):
 
     Attributes:
         name: what `kerasish.config.set_backend` and `KERASISH_BACKEND` call it.
+
+    An engine may have `update_all(rule, settings, values, gradients, slots, rate, steps, decays)`,
+    which makes an optimizer's update of all variables at once, or returns None where it cannot
+    (see `optimizers/whole.py`).
     """
 
     name: str = ""

@@ -85,6 +85,13 @@ class Adam(Optimizer):
         scale = ops.add(ops.sqrt(rest[0] if rest else v), self.epsilon)
         return ops.subtract(value, ops.divide(ops.multiply(m, c), scale)), m, v, *rest
 
+    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+        kind = type(self)
+        own = kind.update is Adam.update and kind.coefficients is Adam.coefficients
+        if not own or self.amsgrad:
+            return None
+        return "adam", {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

@@ -18,6 +18,7 @@ from kerasish.errors import ShapeError
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.collect import Collect
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
+from kerasish.optimizers.whole import descend_whole
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient, using_scope
 
@@ -298,6 +299,10 @@ class Optimizer:
         """
         return {"learning_rate": learning_rate}
 
+    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+        """Return (name, numbers) by which an engine may know `update`; None: by no name."""
+        return None
+
     def shared_updates(self, loss: Any) -> Updates:
         """Return new values of scalars that serve all variables."""
         return {}
@@ -398,6 +403,10 @@ class Optimizer:
         shared: Updates,
         decay: bool = False,
     ) -> Updates:
+        decays = [self._decay_of(v) if decay and self._decays(v) else 0.0 for v in variables]
+        whole = descend_whole(self, gradients, variables, rate, decays)
+        if whole is not None:
+            return whole
         new: Updates = {}
         made: dict[str, tuple[Any, Any]] = {}
         for g, v in zip(gradients, variables):

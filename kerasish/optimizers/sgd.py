@@ -75,5 +75,11 @@ class SGD(Optimizer):
             return ops.subtract(ops.add(value, ops.multiply(m, self.momentum)), step), m
         return ops.add(value, m), m
 
+    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+        kind = type(self)
+        if kind.update is not SGD.update or kind.coefficients is not SGD.coefficients:
+            return None
+        return "sgd", {"momentum": self.momentum, "nesterov": self.nesterov}
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "momentum": self.momentum, "nesterov": self.nesterov}

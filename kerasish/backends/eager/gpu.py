@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish import devices, tree
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda.update import update_by_rule
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.backends.step import Journal
@@ -78,6 +79,27 @@ class EagerOnGPU(Eager):
                 self._constants.clear()
             found = self._constants[key] = self.array(value)
         return found
+
+    def update_all(
+        self,
+        rule: str,
+        settings: dict[str, Any],
+        values: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+        slots: Sequence[Sequence[Tensor]],
+        rate: Tensor,
+        steps: Tensor,
+        decays: Sequence[float],
+    ) -> list[list[Tensor]] | None:
+        """Return [new values, new slots, ...] of an optimizer's variables, by one kernel for all.
+
+        None where no kernel knows the rule, or takes the dtypes.
+        """
+        with self.xp.cuda.Device(self.device.index):
+            here = [[self._brought(t).value for t in some] for some in (values, gradients, *slots)]
+            own_rate, own_steps = self._brought(rate).value, self._brought(steps).value
+            found = update_by_rule(rule, settings, here, own_rate, own_steps, decays)
+        return None if found is None else [[wrap(a) for a in some] for some in found]
 
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception

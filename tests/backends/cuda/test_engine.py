@@ -8,7 +8,7 @@ import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
-from kerasish import layers, ops
+from kerasish import layers, ops, optimizers
 from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.devices import Device
@@ -60,11 +60,11 @@ def test_each_entry_of_the_table_gives_what_numpy_gives(gpu, op, inputs, attrs, 
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * size)
 
 
-def _losses(model, x, y, device):
+def _losses(model, x, y, device, optimizer="adam"):
     kerasish.utils.set_random_seed(4)
     with kerasish.device(device):
         model = model()
-        model.compile("adam", "sparse_categorical_crossentropy", run_eagerly=True)
+        model.compile(optimizer, "sparse_categorical_crossentropy", run_eagerly=True)
         history = model.fit(x, y, batch_size=16, epochs=2, verbose=0, shuffle=False)
     return history.history["loss"], model.get_weights()
 
@@ -99,8 +99,52 @@ def test_models_train_as_on_the_cpu(gpu, name):
     np.testing.assert_allclose(found, losses, rtol=1e-4)
     for a, b in zip(moved, weights):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)
+    assert stand_in.launches["adam_update"] == 6  # one for each step
     expected = {
         "images": {"windows_to_rows", "pool_largest_gradient", "depthwise", "random_words"},
         "text": {"gather_int", "scatter_chunks", "gru_step_gradient", "lstm_step_gradient"},
     }
     assert expected[name] <= set(stand_in.launches)
+
+
+def _small_model():
+    return kerasish.Sequential([layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(3)])
+
+
+@pytest.mark.parametrize(
+    ("make", "kernel"),
+    [
+        (lambda: optimizers.SGD(0.1), "sgd_update"),
+        (lambda: optimizers.SGD(0.1, 0.9, nesterov=True, clipvalue=0.5), "sgd_update"),
+        (lambda: optimizers.SGD(0.1, 0.9, use_ema=True), "sgd_update"),
+        (lambda: optimizers.AdamW(0.01, weight_decay=0.1), "adam_update"),
+        (lambda: optimizers.Adam(0.01, global_clipnorm=0.2), "adam_update"),
+        (lambda: optimizers.Adam(0.01, gradient_accumulation_steps=2), "adam_update"),
+        (
+            lambda: optimizers.Adam(optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
+            "adam_update",
+        ),
+        (lambda: optimizers.Adam(0.01, amsgrad=True), None),
+        (lambda: optimizers.Nadam(0.01), None),
+        (lambda: optimizers.RMSprop(0.01), None),
+    ],
+)
+def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((48, 4)).astype("float32"), rng.integers(0, 3, 48)
+    loss = "mean_squared_error"
+    made = []
+    for device in ("cpu", "gpu"):
+        kerasish.utils.set_random_seed(1)
+        stand_in.launches.clear()
+        with kerasish.device(device):
+            model = _small_model()
+            model.compile(make(), loss, run_eagerly=True)
+            model.fit(x, np.eye(3, dtype="float32")[y], batch_size=16, epochs=2, verbose=0)
+        made.append((model.get_weights(), [v.numpy() for v in model.optimizer.variables]))
+    updates = {"sgd_update": 0, "adam_update": 0} | dict(stand_in.launches)
+    assert {k: updates[k] for k in ("sgd_update", "adam_update")} == {
+        k: 6 if k == kernel else 0 for k in ("sgd_update", "adam_update")
+    }
+    for a, b in zip(made[0][0] + made[0][1], made[1][0] + made[1][1]):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)

@@ -1,8 +1,8 @@
 """New values of all variables of an optimizer in one launch, and the norm of all gradients.
 
-No op takes many variables at once. They stand ready to be called by the eager backend's step where
-an optimizer's `updates` meets variables on a GPU. The learning rate, the counter and the factor
-that clips are read on the device: no launch waits for them.
+No op takes many variables at once: an optimizer asks the engine in charge (`optimizers/whole.py`),
+and the engine of a GPU asks `update_by_rule`. The learning rate, the counter and the factor that
+clips are read on the device: no launch waits for them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.kernels import NOTHING, THREADS, check, compact, cupy, launch
+from kerasish.backends.eager.cuda.kernels import (
+    NOTHING,
+    THREADS,
+    check,
+    compact,
+    cupy,
+    fits,
+    launch,
+)
 
 SOURCE = "update"
 MOST = 40  # tensors a launch takes, as in update.cu
@@ -155,3 +163,31 @@ def global_norm(gradients: Sequence[Any], limit: float = np.inf) -> tuple[Any, A
     ends = (parts, norm, factor, np.int64(total), np.float32(limit))
     launch(SOURCE, "norm_of_parts", np.dtype("float32"), 1, (THREADS,), *ends)
     return norm, factor
+
+
+def update_by_rule(
+    rule: str,
+    settings: dict[str, Any],
+    lists: Sequence[Sequence[Any]],
+    rate: Any,
+    steps: Any,
+    decays: Sequence[float],
+) -> list[list[Any]] | None:
+    """Return [new values, new slots, ...], or None where no kernel does it.
+
+    Args:
+        rule: "sgd" or "adam"; `settings`: its numbers.
+        lists: values, gradients, and a list for each slot.
+    """
+    if rule not in ("sgd", "adam") or not all(fits(*arrays) for arrays in zip(*lists)):
+        return None
+    rate = rate.astype(cupy().float32, copy=False)
+    some = decays if any(decays) else None
+    values, gradients, *slots = lists
+    if rule == "adam":
+        first, second = slots
+        found = adam_update(values, gradients, first, second, rate, steps, **settings, decays=some)
+        return list(found)
+    momentums = slots[0] if slots else None
+    made, moved = sgd_update(values, gradients, momentums, rate, **settings, decays=some)
+    return [made, moved] if slots else [made]

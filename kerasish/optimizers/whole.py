@@ -1,0 +1,46 @@
+"""One update of all variables at once, where the engine in charge has a kernel for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.ops.op import current_engine
+from kerasish.tensor import Variable
+
+
+def descend_whole(
+    optimizer: Any,
+    gradients: Sequence[Any],
+    variables: Sequence[Variable],
+    rate: Any,
+    decays: Sequence[float],
+) -> dict[Variable, Any] | None:
+    """Return the new values of variables and slots, or None where no kernel does all at once.
+
+    Args:
+        optimizer: a built `Optimizer`.
+        decays: for each variable the share of it, times the rate, that is taken off first.
+    """
+    update_all = getattr(current_engine(), "update_all", None)
+    rule = None if update_all is None else optimizer.whole_rule()
+    if update_all is None or rule is None:
+        return None
+    slots = [optimizer._slots[optimizer._places[v]] for v in variables]
+    values = [v.value for v in variables]
+    # In the order of their making: all first slots, all second ones.
+    by_slot = [[s.value for s in many] for many in zip(*slots)]
+    fitting = [
+        g if g.dtype == value.dtype else ops.cast(g, value.dtype)
+        for g, value in zip(gradients, values)
+    ]
+    steps = ops.cast(optimizer.iterations, "int32")
+    found = update_all(*rule, values, fitting, by_slot, rate, steps, decays)
+    if found is None:
+        return None
+    new_values, *new_slots = found
+    new = dict(zip(variables, new_values))
+    for place, many in enumerate(new_slots):
+        new.update((slots[i][place], value) for i, value in enumerate(many))
+    return new
