@@ -86,6 +86,11 @@ class Normalization(Layer):
         self.variance = np.broadcast_to(np.asarray(self.input_variance, "float32"), size or ())
         self.mean, self.variance = (a.reshape(self._shape) for a in (self.mean, self.variance))
 
+    def finalize_state(self) -> None:
+        """Take the moments' variables as they are now."""
+        if self.built and self.input_mean is None:
+            self._finish()
+
     def _finish(self) -> None:
         self.mean = to_numpy(self.adapt_mean).reshape(self._shape)
         self.variance = to_numpy(self.adapt_variance).reshape(self._shape)

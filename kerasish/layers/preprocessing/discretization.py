@@ -102,6 +102,11 @@ class Discretization(Layer):
             raise ValueError(f"{self._who()}: bin_boundaries must ascend, got {found}.")
         return found
 
+    @property
+    def output_dtype(self) -> str:
+        """The dtype of the results: int32 for bins, else the compute dtype."""
+        return "int32" if self.output_mode == "int" else str(self.compute_dtype)
+
     def adapt(self, data: Any, steps: int | None = None) -> None:
         """Learn the boundaries from an array, or from an iterable of batches."""
         self.reset_state()

@@ -88,10 +88,12 @@ def count_in_rows(numbers: Any, rows: Any, count: int, depth: int, mode: str, dt
     if numbers.size and numbers.max() >= depth:
         raise ValueError(f"Expected indices below {depth}, got {numbers.max()}.")
     places = (rows * depth + numbers)[numbers >= 0]
-    counts = np.bincount(places, minlength=count * depth)
     if mode == "multi_hot":
-        counts = np.minimum(counts, 1)
-    return counts.astype(dtype).reshape(count, depth)
+        found = np.zeros(count * depth, dtype)
+        found[places] = 1
+    else:
+        found = np.bincount(places, minlength=count * depth).astype(dtype, copy=False)
+    return found.reshape(count, depth)
 
 
 class CategoryEncoding(Layer):

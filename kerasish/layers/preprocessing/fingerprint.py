@@ -14,8 +14,6 @@ import numpy as np
 _MASK = 2**64 - 1
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _CROSS = 0xC6A4A7935BD1E995
-_CACHE_SIZE = 1 << 16
-_farm_cache: dict[bytes, int] = {}
 
 
 def _u(number: int) -> Any:
@@ -200,17 +198,7 @@ def farm_fingerprints(strings: Sequence[bytes]) -> Any:
         >>> [hex(int(f)) for f in farm_fingerprints([b"", b"hello"])]
         ['0x9ae16a3b2f90404f', '0xb48be5a931380ce8']
     """
-    missing = list({s for s in strings if s not in _farm_cache})
-    if missing:
-        if len(_farm_cache) + len(missing) > _CACHE_SIZE:
-            _farm_cache.clear()
-        if len(missing) > _CACHE_SIZE:
-            return _by_length(strings, _farm)
-        _farm_cache.update(zip(missing, _by_length(missing, _farm).tolist()))
-        missing_now = [s for s in strings if s not in _farm_cache]
-        if missing_now:  # the cache was emptied under strings that were in it
-            return _by_length(strings, _farm)
-    return np.array([_farm_cache[s] for s in strings], np.uint64)
+    return _by_length(strings, _farm)
 
 
 def keyed_fingerprints(strings: Sequence[bytes], key: tuple[int, int]) -> Any:

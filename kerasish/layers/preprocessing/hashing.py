@@ -33,9 +33,22 @@ def read_categories(x: Any, who: str) -> Any:
     return read_integers(x, who)
 
 
-def as_bytes(array: Any) -> list[bytes]:
-    """Return each element, flat, as the bytes that are hashed: UTF-8, integers in decimal."""
-    return [str(v).encode() for v in array.ravel().tolist()]
+def fingerprints(array: Any, salt: list[int] | None = None) -> Any:
+    """Return the fingerprint of each element, flat, uint64; equal ones are hashed once.
+
+    Strings are hashed in UTF-8, integers in decimal.
+    """
+    flat = array.ravel().tolist()
+    distinct = list(dict.fromkeys(flat))
+    strings = [str(v).encode() for v in distinct]
+    if salt is None:
+        prints = farm_fingerprints(strings)
+    else:
+        prints = keyed_fingerprints(strings, (salt[0], salt[1]))
+    if len(distinct) == len(flat):
+        return prints
+    found = dict(zip(distinct, prints.tolist()))
+    return np.fromiter(map(found.__getitem__, flat), np.uint64, len(flat))
 
 
 def read_salt(who: str, salt: Any) -> list[int] | None:
@@ -55,11 +68,7 @@ def read_salt(who: str, salt: Any) -> list[int] | None:
 
 def hashed(array: Any, bins: int, salt: list[int] | None) -> Any:
     """Return each element's bin, int64: FarmHash64, or SipHash with a salt, modulo `bins`."""
-    flat = as_bytes(array)
-    if salt is None:
-        prints = farm_fingerprints(flat)
-    else:
-        prints = keyed_fingerprints(flat, (salt[0], salt[1]))
+    prints = fingerprints(array, salt)
     return (prints % np.uint64(bins)).astype(np.int64).reshape(array.shape)
 
 
@@ -163,7 +172,7 @@ class HashedCrossing(HostLayer):
         joined = np.full(arrays[0].size, _CROSS_KEY, np.uint64)
         for a in arrays:
             if a.dtype.kind in "UO":
-                prints = farm_fingerprints(as_bytes(a))
+                prints = fingerprints(a)
             else:
                 prints = np.ascontiguousarray(a.ravel()).view(np.uint64)
             joined = join_fingerprints(joined, prints)

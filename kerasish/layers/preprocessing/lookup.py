@@ -20,8 +20,10 @@ from kerasish.layers.preprocessing.encoding import (
     refuse_sparse,
 )
 from kerasish.layers.preprocessing.hashing import hashed, read_salt
-from kerasish.layers.preprocessing.reading import batches_of, read_integers
+from kerasish.layers.preprocessing.reading import batches_of, read_integers, strings_like
 from kerasish.layers.preprocessing.vocabulary import (
+    MASKED,
+    UNKNOWN,
     TokenCounts,
     TokenTable,
     load_tokens,
@@ -167,7 +169,7 @@ class IndexLookup(HostLayer):
         tokens = tokens[len(specials) :] if led else tokens
         self._check_tokens(tokens)
         weights = self._checked_weights(tokens, idf_weights, led)
-        self._table, self._idf = TokenTable(tokens, self._first), weights
+        self._table, self._idf = TokenTable(tokens, self._first, self.mask_token), weights
         self.input_vocabulary = self.input_idf_weights = None
 
     def _check_tokens(self, tokens: list[Any]) -> None:
@@ -256,7 +258,7 @@ class IndexLookup(HostLayer):
             return
         room = None if self.max_tokens is None else self.max_tokens - self._first
         tokens = self._counts.most_common([self.mask_token, self.oov_token], room)
-        self._table = TokenTable(tokens, self._first)
+        self._table = TokenTable(tokens, self._first, self.mask_token)
         self._idf = self._counts.idf(tokens) if self.output_mode == "tf_idf" else None
         self._counts = TokenCounts()
 
@@ -267,7 +269,8 @@ class IndexLookup(HostLayer):
         if self.invert:
             return self._invert(read_integers(inputs, self._who()))
         tokens = self._read(inputs)
-        return self.encode_numbers(self.find_numbers(tokens))
+        numbers = self.find_numbers(tokens.ravel().tolist())
+        return self.encode_numbers(numbers.reshape(tokens.shape))
 
     def _need_table(self) -> TokenTable:
         if self._table is None:
@@ -276,30 +279,31 @@ class IndexLookup(HostLayer):
             )
         return self._table
 
-    def find_numbers(self, tokens: Any) -> Any:
-        """Return the tokens' numbers, int64; -1 for masked ones, unless they have one."""
-        numbers = self._need_table().find(tokens.ravel().tolist()).reshape(tokens.shape)
-        masked: Any = np.zeros(tokens.shape, bool)
-        if self.mask_token is not None:
-            masked = tokens == self.mask_token
-        unknown = (numbers < 0) & ~masked
-        if unknown.any():
-            numbers = numbers.copy()
-            numbers[unknown] = self._first_oov + self._oov(tokens[unknown])
-        return np.where(masked, 0 if self.output_mode == "int" else -1, numbers)
+    def find_numbers(self, flat: Sequence[Any]) -> Any:
+        """Return the numbers of a list of tokens, int64; masked ones negative, or 0 as numbers."""
+        numbers = self._need_table().find(flat)
+        unknown = np.flatnonzero(numbers == UNKNOWN)
+        if unknown.size:
+            numbers[unknown] = self._first_oov + self._oov([flat[i] for i in unknown.tolist()])
+        if self.mask_token is not None and self.output_mode == "int":
+            numbers[numbers == MASKED] = 0
+        return numbers
 
-    def _oov(self, tokens: Any) -> Any:
+    def _oov(self, tokens: list[Any]) -> Any:
         if self.num_oov_indices == 0:
-            shown = sorted(set(tokens.tolist()))[:10]
             raise ValueError(
-                f"{self._who()}: tokens that are not in the vocabulary: {shown}. With "
-                "num_oov_indices=0 each must be; num_oov_indices=1 gives the others a number."
+                f"{self._who()}: tokens that are not in the vocabulary: "
+                f"{sorted(set(tokens))[:10]}. With num_oov_indices=0 each must be; "
+                "num_oov_indices=1 gives the others a number."
             )
         if self.num_oov_indices == 1:
-            return np.zeros(tokens.shape, np.int64)
-        if tokens.dtype.kind not in "UO" and self.oov_method == "floormod":
-            return np.mod(tokens, self.num_oov_indices)
-        return hashed(tokens, self.num_oov_indices, self.salt)
+            return 0
+        if self.vocabulary_dtype == "string":
+            return hashed(strings_like(tokens, (len(tokens),)), self.num_oov_indices, self.salt)
+        array = np.array(tokens, np.int64)
+        if self.oov_method == "floormod":
+            return np.mod(array, self.num_oov_indices)
+        return hashed(array, self.num_oov_indices, self.salt)
 
     def encode_numbers(self, numbers: Any) -> Any:
         """Return an array of numbers as output_mode says; negative ones count nowhere."""

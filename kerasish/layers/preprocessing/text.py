@@ -26,10 +26,18 @@ _TABLES: dict[str, dict[int, Any]] = {
     "lower": {**_LOWER},
     "strip_punctuation": {**_NO_SIGNS},
 }
-_SPLITS: dict[str, Callable[[str], list[str]]] = {
-    "whitespace": re.compile(r"[^ \t\n\v\f\r]+").findall,
-    "character": list,
-}
+# Python's split takes more signs for white space than Keras does.
+_WORDS = re.compile(r"[^ \t\n\v\f\r]+")
+_ODD_SPACES = re.compile("[\x1c-\x1f]")
+
+
+def _split_words(text: str) -> list[str]:
+    if text.isascii() and not _ODD_SPACES.search(text):
+        return text.split()
+    return _WORDS.findall(text)
+
+
+_SPLITS: dict[str, Callable[[str], list[str]]] = {"whitespace": _split_words, "character": list}
 _MODES = ("int", "multi_hot", "count", "tf_idf")
 
 
@@ -167,7 +175,7 @@ class TextVectorization(HostLayer):
             numbers = self._padded(rows)
             return lookup.encode_numbers(numbers if texts.ndim else numbers[0])
         flat = [token for row in rows for token in row]
-        numbers = lookup.find_numbers(strings_like(flat, (len(flat),)))
+        numbers = lookup.find_numbers(flat)
         places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
         found = lookup.encode_rows(numbers, places, len(rows))
         return found if texts.ndim else found[0]
@@ -181,9 +189,7 @@ class TextVectorization(HostLayer):
         flat = [token for row in rows for token in row]
         sizes = np.array([len(row) for row in rows], np.int64)
         found = np.zeros((len(rows), length), np.int64)
-        found[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(
-            strings_like(flat, (len(flat),))
-        )
+        found[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(flat)
         return found
 
     def _tokens(self, texts: Any) -> list[list[str]]:

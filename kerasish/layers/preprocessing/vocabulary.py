@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,17 @@ class TokenCounts:
         self.documents: Counter[Any] = Counter()
         self.size = 0
 
-    def add(self, documents: Iterable[Sequence[Any]], in_documents: bool) -> None:
+    def add(self, documents: Sequence[Sequence[Any]], in_documents: bool) -> None:
         """Count the tokens of some documents.
 
         Args:
             documents: lists of tokens.
             in_documents: whether to count the documents of each token, too.
         """
-        for tokens in documents:
-            self.tokens.update(tokens)
-            self.size += 1
-            if in_documents:
-                self.documents.update(set(tokens))
+        self.size += len(documents)
+        self.tokens.update(chain.from_iterable(documents))
+        if in_documents:
+            self.documents.update(chain.from_iterable(map(set, documents)))
 
     def most_common(self, leave_out: Iterable[Any], most: int | None) -> list[Any]:
         """Return the tokens by falling frequency, equally frequent ones from last to first."""
@@ -49,22 +49,28 @@ class TokenCounts:
         return np.log1p(self.size / (1.0 + having)).astype("float32")
 
 
+UNKNOWN, MASKED = -1, -2
+
+
 class TokenTable:
     """From tokens to their numbers and back.
 
     Args:
         tokens: the tokens in the order of their numbers.
         first: the number of the first one.
+        mask: the token that stands for nothing, or None.
     """
 
-    def __init__(self, tokens: Sequence[Any], first: int) -> None:
+    def __init__(self, tokens: Sequence[Any], first: int, mask: Any = None) -> None:
         self.tokens, self.first = list(tokens), first
         self._numbers = {t: i for i, t in enumerate(self.tokens, first)}
+        if mask is not None:
+            self._numbers[mask] = MASKED
 
     def find(self, flat: Sequence[Any]) -> Any:
-        """Return the numbers of tokens, int64, -1 where there is none."""
+        """Return the numbers of tokens, int64; UNKNOWN or MASKED where there is none."""
         get = self._numbers.get
-        return np.fromiter((get(t, -1) for t in flat), np.int64, len(flat))
+        return np.fromiter((get(t, UNKNOWN) for t in flat), np.int64, len(flat))
 
 
 def read_lines(path: str, encoding: str) -> list[str]:

@@ -73,6 +73,14 @@ def test_symbolic_results_say_shape_and_dtype(start, options, size, dtype):
     assert found.shape == (4, size or 3) and found.dtype == dtype
 
 
+def test_white_space_is_that_of_ascii():
+    layer = TextVectorization(standardize=None)
+    layer.adapt(["a\tb\nc\vd\fe\rf  g", "h\x1ci", "j\u00a0k l\u2003m"])
+    assert sorted(layer.get_vocabulary(include_special_tokens=False)) == [
+        *"abcdefg", "h\x1ci", "j\u00a0k", "l\u2003m"
+    ]  # fmt: skip
+
+
 def test_no_texts_and_empty_ones():
     layer = TextVectorization(vocabulary=["a"])
     assert layer([]).shape == (0, 0)
