@@ -16,6 +16,7 @@ from kerasish.backends.static.lower_library import (
 from kerasish.backends.static.lower_loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lower_moves import make_indexing, make_move
 from kerasish.backends.static.lower_recurrent import make_recurrent
+from kerasish.backends.static.lower_rows import make_rows
 from kerasish.backends.static.units import PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 
@@ -95,7 +96,7 @@ class Builder:
         elif node.op.kind == "recurrent":
             unit = make_recurrent(node)
         else:
-            unit = make_move(node) or make_indexing(node)
+            unit = make_move(node) or make_indexing(node) or make_rows(node)
         return unit or self._python(node)
 
     def _python(self, node: Node) -> Unit:

@@ -13,10 +13,13 @@ from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
+from kerasish.graph.passes.touch import touch_rows as touch_rows
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (drop_dead, fold_constants, share_common, simplify_algebra, drop_dead)
+PASSES: tuple[Pass, ...] = (
+    drop_dead, fold_constants, share_common, simplify_algebra, touch_rows, drop_dead,
+)  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
     "fast_compile": (1, (drop_dead, fold_constants)),

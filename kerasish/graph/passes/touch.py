@@ -1,0 +1,208 @@
+"""Update only the rows of a table whose gradient is not zero.
+
+The gradient of an embedding is a table of zeros to which a few rows are added. Where the rest of
+the update leaves a row as it is when its gradient is 0 (SGD without momentum, Adagrad), a node
+`touch_rows` does the update's arithmetic on those rows alone. (Adam's averages fade in every row,
+so they stay as they are.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.graph.interpret import interpret
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops.op import Op, Spec
+
+ZERO, SAME, OTHER = "zero", "same", "other"  # what a value is in a row whose gradient is 0
+KEEPS_ZERO = frozenset(("negative", "square", "sqrt", "absolute", "sign", "cast", "alias"))
+PLAIN = KEEPS_ZERO | {
+    "multiply", "divide", "add", "subtract", "rsqrt", "reciprocal", "maximum", "minimum", "power",
+}  # fmt: skip
+SMALLEST = 4096  # elements of a table; below, one pass over all of it is as fast
+
+
+class Rows(NamedTuple):
+    """What a `touch_rows` node does.
+
+    Attributes:
+        body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
+        tables: how many tables go in.
+        changed: which of them each output of the body is.
+    """
+
+    body: Graph
+    tables: int
+    changed: tuple[int, ...]
+
+
+def touch_rows(graph: Graph) -> Graph:
+    """Return the graph with sparse updates done on the rows concerned."""
+    for node in graph.nodes:
+        if node.op.name == "add_rows":
+            made = _Update(graph, node).replaced()
+            if made is not None:
+                graph = made
+    return graph
+
+
+class _Update:
+    """The element-wise computation that follows the gradient of one table."""
+
+    def __init__(self, graph: Graph, source: Node) -> None:
+        self.graph, self.source = graph, source
+        self.shape = source.out.shape
+        self.kinds: dict[Value, Any] = {source.out: (ZERO, None)}
+        self.nodes: list[Node] = []
+        self.tables: list[Value] = []
+        self.numbers: list[Value] = []
+
+    def replaced(self) -> Graph | None:
+        """Return the graph with the update on rows alone, None where that is not the same."""
+        if not self._is_worth_it() or not self._gather():
+            return None
+        finals = self._finals()
+        if not finals:
+            return None
+        return self._rewrite(finals)
+
+    def _is_worth_it(self) -> bool:
+        indices = self.source.inputs[1]
+        fits = (
+            self.source.attrs["axis"] == 0
+            and len(self.shape) == 2
+            and self.source.out.dtype == "float32"
+            and indices.dtype in ("int32", "int64")
+        )
+        return fits and self.source.out.size >= SMALLEST and 2 * indices.size <= self.shape[0]
+
+    def _gather(self) -> bool:
+        """Collect the nodes that follow the gradient; False where one is not element-wise."""
+        for node in self.graph.nodes:
+            if not any(v in self.kinds for v in node.inputs):
+                continue
+            if node.op.name not in PLAIN or len(node.outputs) != 1:
+                return False
+            if node.out.shape != self.shape or node.out.dtype != "float32":
+                return False
+            for v in node.inputs:
+                if not self._admit(v):
+                    return False
+            self.nodes.append(node)
+            self.kinds[node.out] = self._kind(node)
+        return bool(self.nodes)
+
+    def _admit(self, v: Value) -> bool:
+        if v in self.kinds:
+            return True
+        if v.shape == self.shape and v.dtype == "float32":
+            if v not in self.tables:
+                self.tables.append(v)
+            return True
+        if v.size == 1 and len(v.shape) <= 2:
+            if v not in self.numbers:
+                self.numbers.append(v)
+            return True
+        return False
+
+    def _kind(self, node: Node) -> Any:
+        """Return what a node gives where the gradient is 0."""
+        name = node.op.name
+        kinds = [self.kinds.get(v, (SAME, v) if v in self.tables else (OTHER, None))
+                 for v in node.inputs]  # fmt: skip
+        zero = [kind == ZERO for kind, _ in kinds]
+        if name in KEEPS_ZERO:
+            keeps = zero[0] or name == "alias"
+            return kinds[0] if keeps else (OTHER, None)
+        if name == "multiply" and any(zero) or name == "divide" and zero[0]:
+            return ZERO, None
+        if name in ("add", "subtract"):
+            if zero[1]:
+                return kinds[0]
+            if zero[0] and name == "add":
+                return kinds[1]
+        return OTHER, None
+
+    def _finals(self) -> list[Value]:
+        """Return the results that others read; [] where one is not a table with a few new rows."""
+        inside = set(self.nodes)
+        read = set(self.graph.outputs)
+        for node in self.graph.nodes:
+            if node not in inside:
+                read.update(node.inputs)
+        if self.source.out in read:
+            return []
+        finals = [n.out for n in self.nodes if n.out in read]
+        return finals if all(self.kinds[v][0] == SAME for v in finals) else []
+
+    def _rewrite(self, finals: list[Value]) -> Graph | None:
+        tables = [self.kinds[v][1] for v in finals]
+        if len(set(tables)) < len(tables):
+            return None
+        order = [*tables, *(t for t in self.tables if t not in tables)]
+        count = self.source.inputs[1].size
+        places = {v: Value((count, self.shape[1]), v.dtype) for v in [self.source.out, *order]}
+        copies = []
+        for node in self.nodes:
+            places[node.out] = Value((count, self.shape[1]), node.out.dtype)
+            inputs = [places.get(v, v) for v in node.inputs]
+            copies.append(Node(node.op, inputs, node.attrs, [places[node.out]]))
+        entering = [places[self.source.out], *(places[t] for t in order), *self.numbers]
+        body = Graph(entering, {}, copies, [places[v] for v in finals])
+        rows = Rows(body, len(order), tuple(range(len(finals))))
+        inputs = [*self.source.inputs, *order, *self.numbers]
+        made = _node(rows, inputs, finals)
+        gone = {*self.nodes, self.source}
+        nodes: list[Node] = []
+        last = self.nodes[-1]
+        for node in self.graph.nodes:
+            if node is last:
+                nodes.append(made)
+            elif node not in gone:
+                nodes.append(node)
+        return _sorted(self.graph.replace(nodes=nodes))
+
+
+def _sorted(graph: Graph) -> Graph | None:
+    """Return the graph if every value is made before it is read, None otherwise."""
+    known = {*graph.inputs, *graph.constants}
+    for node in graph.nodes:
+        if any(v not in known for v in node.inputs):
+            return None
+        known.update(node.outputs)
+    return graph
+
+
+def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
+    def touch(xp: Any, *inputs: Any, rows: Rows) -> Any:
+        return run(rows, inputs)
+
+    def specs(*inputs: Spec, rows: Rows) -> Any:
+        found = tuple(inputs[2 + place] for place in rows.changed)
+        return found[0] if len(found) == 1 else found
+
+    op = Op(
+        touch, "touch_rows", specs, None, None, 0, None, (), False, len(outputs), "touch_rows"
+    )  # fmt: skip
+    return Node(op, inputs, {"rows": rows}, outputs)
+
+
+def run(rows: Rows, inputs: Sequence[Any]) -> Any:
+    """Compute a node by NumPy: sum the rows that meet, do the arithmetic, put the rows back."""
+    gradient, indices, *others = inputs
+    tables, numbers = others[: rows.tables], others[rows.tables :]
+    flat = np.asarray(indices).reshape(-1)
+    flat = np.where(flat < 0, flat + tables[0].shape[0], flat)
+    unique, slots = np.unique(flat, return_inverse=True)
+    summed = np.zeros((len(unique), gradient.shape[-1]), gradient.dtype)
+    np.add.at(summed, slots.reshape(-1), gradient.reshape(-1, gradient.shape[-1]))
+    found = interpret(rows.body, [summed, *(t[unique] for t in tables), *numbers])
+    results = []
+    for place, new in zip(rows.changed, found):
+        table = np.array(tables[place])
+        table[unique] = new
+        results.append(table)
+    return results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,145 @@
+"""Updates that touch only the rows whose gradient is not zero."""
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import backends, ops
+from kerasish.graph.interpret import interpret
+from kerasish.graph.ir import verify
+from kerasish.graph.passes import optimize, touch_rows
+from kerasish.graph.trace import trace
+from kerasish.ops.indexing import add_rows
+
+rng = np.random.default_rng(0)
+TABLE = rng.normal(size=(600, 8)).astype("float32")
+AVERAGE = rng.uniform(0.1, 1, size=(600, 8)).astype("float32")
+ROWS = rng.normal(size=(2, 5, 8)).astype("float32")
+INDICES = np.array([[3, 7, 3, -1, 599], [0, 3, 42, 7, -600]], "int32")
+
+
+def slopes(rows, indices):
+    return add_rows(rows, indices, 600)
+
+
+def sgd(table, average, rows, indices):
+    return table - 0.5 * slopes(rows, indices)
+
+
+def adagrad(table, average, rows, indices):
+    g = slopes(rows, indices)
+    new = average + ops.square(g)
+    return table - 0.1 * g / (ops.sqrt(new) + 1e-7), new
+
+
+def momentum(table, average, rows, indices):
+    new = average * 0.9 - 0.1 * slopes(rows, indices)
+    return table + new, new
+
+
+def decayed(table, average, rows, indices):
+    return table - 0.5 * (slopes(rows, indices) + 0.01 * table)
+
+
+def measured(table, average, rows, indices):
+    g = slopes(rows, indices)
+    return table - 0.5 * g, ops.sum(ops.square(g))
+
+
+def shown(table, average, rows, indices):
+    g = slopes(rows, indices)
+    return table - 0.5 * g, g
+
+
+def rescaled(table, average, rows, indices):
+    return table * 2 - slopes(rows, indices)
+
+
+def ratio(table, average, rows, indices):
+    return table - average / slopes(rows, indices)
+
+
+ARGUMENTS = (TABLE, AVERAGE, ROWS, INDICES)
+
+
+def names(graph):
+    return [node.op.name for node in graph.nodes]
+
+
+@pytest.mark.parametrize("update", [sgd, adagrad, rescaled])
+def test_sparse_updates(update):
+    graph = optimize(trace(update, *ARGUMENTS).graph)
+    assert "touch_rows" in names(verify(graph))
+    assert "add_rows" not in names(graph)
+    want = interpret(trace(update, *ARGUMENTS).graph, ARGUMENTS)
+    for a, b in zip(interpret(graph, ARGUMENTS), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+        untouched = np.setdiff1d(np.arange(600), INDICES % 600)
+        np.testing.assert_array_equal(a[untouched], b[untouched])
+    assert str(touch_rows(graph)) == str(graph)
+
+
+@pytest.mark.parametrize("update", [momentum, decayed, measured, shown, ratio])
+def test_what_changes_or_shows_every_row_stays_dense(update):
+    assert "touch_rows" not in names(optimize(trace(update, *ARGUMENTS).graph))
+
+
+def test_many_rows_or_small_tables_stay_dense():
+    many = np.zeros((40, 8), "int32")
+    rows = np.zeros((40, 8, 8), "float32")
+    assert "touch_rows" not in names(optimize(trace(sgd, TABLE, AVERAGE, rows, many).graph))
+    table = np.zeros((20, 8), "float32")
+    found = trace(lambda t, r, i: t - add_rows(r, i, 20), table, ROWS[:, :1], INDICES[:, :1])
+    assert "touch_rows" not in names(optimize(found.graph))
+
+
+@pytest.mark.parametrize("update", [sgd, adagrad])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_static_engine_touches_rows(update, dtype):
+    indices = INDICES.astype(dtype)
+    want = kerasish.tree.flatten(update(*map(kerasish.Tensor, (TABLE, AVERAGE, ROWS, indices))))
+    step = backends.get("static").compile(update)
+    for _ in range(2):
+        got = kerasish.tree.flatten(step(TABLE, AVERAGE, ROWS, indices))
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    assert "update of rows" in [u.name for u in step.executables()[0].units]
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adagrad"])
+def test_embeddings_are_trained_in_place(optimizer):
+    def trained(eagerly):
+        kerasish.utils.set_random_seed(0)
+        layers = kerasish.layers
+        model = kerasish.Sequential(
+            [
+                kerasish.Input((6,), dtype="int32"),
+                layers.Embedding(5000, 16),
+                layers.GlobalAveragePooling1D(),
+                layers.Dense(3),
+            ]
+        )
+        loss = kerasish.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(getattr(kerasish.optimizers, optimizer)(0.5), loss, run_eagerly=eagerly)
+        x = np.random.default_rng(0).integers(0, 50, (64, 6)).astype("int32")
+        history = model.fit(x, np.arange(64) % 3, batch_size=16, epochs=3, verbose=0)
+        return history.history["loss"], model
+
+    eager, model = trained(True)
+    static, other = trained(False)
+    np.testing.assert_allclose(eager, static, rtol=1e-5)
+    for a, b in zip(model.get_weights(), other.get_weights()):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    program = other._function("train").executables()[0]
+    assert "update of rows" in [u.name for u in program.units]
+    assert not [root for root, _ in program.blueprint.copies if root.shape == (5000, 16)]
+
+
+def test_an_index_outside_is_an_error_that_changes_nothing_else():
+    step = backends.get("static").compile(sgd)
+    wrong = INDICES.copy()
+    wrong[1, 1] = 600
+    with pytest.raises(IndexError, match="out of range"):
+        step(TABLE, AVERAGE, ROWS, wrong)
+    want = sgd(*map(kerasish.Tensor, ARGUMENTS))
+    np.testing.assert_allclose(step(*ARGUMENTS), want, rtol=1e-6, atol=1e-6)
