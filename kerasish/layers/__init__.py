@@ -60,6 +60,7 @@ from kerasish.layers.core import Embedding as Embedding
 from kerasish.layers.core import Identity as Identity
 from kerasish.layers.core import Lambda as Lambda
 from kerasish.layers.core import Masking as Masking
+from kerasish.layers.crf import CRF as CRF
 from kerasish.layers.depthwise import DepthwiseConv1D as DepthwiseConv1D
 from kerasish.layers.depthwise import DepthwiseConv2D as DepthwiseConv2D
 from kerasish.layers.depthwise import SeparableConv1D as SeparableConv1D

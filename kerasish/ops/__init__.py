@@ -110,6 +110,10 @@ from kerasish.ops.creation import ones_like as ones_like
 from kerasish.ops.creation import tri as tri
 from kerasish.ops.creation import zeros as zeros
 from kerasish.ops.creation import zeros_like as zeros_like
+from kerasish.ops.crf import crf_decode as crf_decode
+from kerasish.ops.crf import crf_log_likelihood as crf_log_likelihood
+from kerasish.ops.crf import crf_log_norm as crf_log_norm
+from kerasish.ops.crf import crf_score as crf_score
 from kerasish.ops.crossentropy import binary_crossentropy as binary_crossentropy
 from kerasish.ops.crossentropy import categorical_crossentropy as categorical_crossentropy
 from kerasish.ops.crossentropy import in_top_k as in_top_k
