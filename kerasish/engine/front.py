@@ -28,7 +28,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
 from kerasish.tensor import Tensor, convert, is_traced, to_numpy, wrap
 
-_MOST_BYTES = 2**30  # of prepared data that is kept in memory
+_MOST_BYTES = 2**28  # of prepared data that is kept in memory
 _ROWS = 4096  # prepared at once
 
 

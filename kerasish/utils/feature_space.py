@@ -133,7 +133,7 @@ class FeatureSpace(HostLayer):
         }
         self.one_hot_encoders: dict[str, Any] = {}
         self.concat = layers.Concatenate(axis=-1) if output_mode == "concat" else None
-        self.inputs = self.get_fresh_inputs()
+        self.inputs: Any = self.get_fresh_inputs()
         self.encoded_features: Any = None
         self._adapted = not self._adaptable()
 
@@ -315,13 +315,15 @@ class FeatureSpace(HostLayer):
 
     def get_inputs(self) -> dict[str, Any]:
         """Return the symbolic tensors of the columns, from which a model may start."""
+        if self.inputs is None:
+            self.inputs = self.get_fresh_inputs()
         return self.inputs
 
     def get_encoded_features(self) -> Any:
         """Return the symbolic result for `get_inputs()`."""
         self._need_adapted()
         if self.encoded_features is None:
-            self.encoded_features = self._encode(self.inputs)
+            self.encoded_features = self._encode(self.get_inputs())
         return self.encoded_features
 
     def __call__(self, data: Any) -> Any:
@@ -377,6 +379,10 @@ class FeatureSpace(HostLayer):
         return self.one_hot_encoders[name](value)
 
     # --- files ----------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: no symbolic tensors."""
+        return {**super().__getstate__(), "inputs": None, "encoded_features": None}
 
     def save(self, filepath: Any) -> None:
         """Write all that was learnt to a `.keras` file; `load_model` reads it."""

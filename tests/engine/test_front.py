@@ -100,6 +100,21 @@ def test_rows_of_unequal_length_are_prepared_batch_by_batch():
     assert model.predict(np.array(WORDS), verbose=0).shape == (40, 1)
 
 
+def test_texts_from_folders_train_a_model(tmp_path):
+    for number, text in enumerate(WORDS):
+        folder = tmp_path / ("odd" if number % 2 else "even")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number:02}.txt").write_text(text)
+    data = kerasish.utils.text_dataset_from_directory(tmp_path, batch_size=8, verbose=False)
+    words = layers.TextVectorization(output_mode="multi_hot")
+    words.adapt(data)
+    assert set(words.get_vocabulary()) == {"[UNK]", "red", "green", "blue", "unknown"}
+    model = kerasish.Sequential([words, layers.Dense(1, activation="sigmoid")])
+    model.compile("adam", "binary_crossentropy")
+    model.fit(data, epochs=2, verbose=0)
+    assert model.predict(data, verbose=0).shape == (40, 1)
+
+
 def columns_model():
     words = layers.Input((1,), dtype="string", name="words")
     size = layers.Input((2,), name="size")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import feature_space_cases as cases
@@ -84,6 +86,17 @@ def test_a_model_that_starts_from_a_table(eagerly, as_layer, tmp_path):
     model.save(tmp_path / "model.keras")
     other = kerasish.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(other.predict(x, verbose=0), found, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_copies_and_pickles_are_equal(again):
+    space, table = adapted("by name"), cases.table_of("by name")
+    space.get_encoded_features()
+    other = again(space)
+    compare(other(table), FACTS["by name"])
+    model = kerasish.Model(other.get_inputs(), other.get_encoded_features())
+    x = {n: np.array(c) for n, c in table.items()}
+    compare(model.predict(x, verbose=0), FACTS["by name"])
 
 
 def test_a_feature_with_a_layer_of_its_own():
