@@ -7,6 +7,7 @@ and declared sizes that the file cannot hold are refused, before memory is taken
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -77,7 +78,9 @@ def clear_errors(where: str) -> Iterator[None]:
         if where in str(error):
             raise
         raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
-    except (KeyError, RuntimeError, TypeError, IndexError, AttributeError, SystemError) as error:
+    except (
+        KeyError, RuntimeError, TypeError, IndexError, AttributeError, SystemError, struct.error,
+    ) as error:  # fmt: skip
         raise ValueError(f"{where}: the HDF5 file is damaged ({error}).") from error
     except hdf5_input.NewerLayout as error:
         raise ValueError(
@@ -164,12 +167,13 @@ def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
 def read_groups(root: Any, where: str) -> Groups:
     """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
     found: Groups = {}
-    for path, item in walk(root, where):
-        parent, _, name = path.rpartition("/")
-        if is_group(item) and name == "vars":
-            found[path] = Group(text_attribute(item, "name", where), {})
-        elif is_array(item) and parent in found:
-            found[parent].entries[name] = entry_of(item, path, where)
+    with clear_errors(where):
+        for path, item in walk(root, where):
+            parent, _, name = path.rpartition("/")
+            if is_group(item) and name == "vars":
+                found[path] = Group(text_attribute(item, "name", where), {})
+            elif is_array(item) and parent in found:
+                found[parent].entries[name] = entry_of(item, path, where)
     return found
 
 
@@ -185,7 +189,8 @@ def entry_of(dataset: Any, path: str, where: str) -> Entry:
         raise ValueError(f"{where}: {path!r} holds {dtype}, no numbers.")
     if dataset.shape is None:
         raise ValueError(f"{where}: {path!r} holds nothing, not even a number.")
-    _check_storage(dataset, path, where)
+    with clear_errors(where):
+        _check_storage(dataset, path, where)
     shape = tuple(int(s) for s in dataset.shape)
     return Entry(path, shape, name, lambda: read_array(dataset, path, where, name))
 

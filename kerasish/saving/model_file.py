@@ -10,6 +10,7 @@ from kerasish.saving import hdf5, legacy
 from kerasish.saving.archive import Archive, load_archive, load_into, save_archive, save_folder
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
+from kerasish.saving.shards import ENDING, index_path, opened_shards, save_shards
 from kerasish.saving.tensors import load_tensors, save_tensors
 from kerasish.saving.weights import file_path, may_write, put_weights, write_weights
 
@@ -105,8 +106,10 @@ def save_weights(
 
     Args:
         model: the model or layer.
-        filepath: "NAME.weights.h5", or "NAME.safetensors" (needs the package safetensors).
+        filepath: "NAME.weights.h5", or "NAME.safetensors"; "NAME.weights.json" with
+            max_shard_size.
         overwrite: whether a file that exists is replaced.
+        max_shard_size: write several files of at most so many GiB, and an index of them.
 
     Raises:
         ValueError: another ending, or the model has no weights yet.
@@ -115,8 +118,12 @@ def save_weights(
     path = file_path(filepath)
     if kwargs:
         raise ValueError(f"save_weights: unexpected argument(s) {sorted(kwargs)}.")
-    if max_shard_size is not None:
-        raise ValueError("save_weights: max_shard_size is not supported; one file holds all.")
+    if max_shard_size is not None and not path.endswith(".safetensors"):
+        path = index_path(path)
+        _need_built(model, "save_weights")
+        if may_write(path, overwrite):
+            save_shards(model, path, max_shard_size)
+        return
     if not path.endswith((".weights.h5", ".safetensors")):
         raise ValueError(
             f"save_weights: the name must end in .weights.h5 (or .safetensors), got {path!r}."
@@ -144,8 +151,8 @@ def load_weights(
 
     Args:
         model: the model, built.
-        filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, of kerasish or of Keras; or a
-            `.safetensors` file.
+        filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, or a `.weights.json` with its
+            shards, of kerasish or of Keras; or a `.safetensors` file.
         skip_mismatch: load what fits and warn about the rest, instead of an error.
         by: None: by position, and layers whose names stand in another order are an error;
             "position": names do not matter; "name": by the layers' names alone.
@@ -170,6 +177,9 @@ def load_weights(
     elif path.endswith(".weights.h5"):
         with hdf5.opened(path, path) as file:
             put_weights(model, hdf5.read_groups(file, path), path, skip_mismatch, by)
+    elif path.endswith(ENDING):
+        with opened_shards(path) as groups:
+            put_weights(model, groups, path, skip_mismatch, by)
     elif path.endswith(".safetensors"):
         load_tensors(model, path, skip_mismatch, by)
     elif path.endswith(_LEGACY):
