@@ -52,6 +52,7 @@ from kerasish.regularizers import Regularizer as Regularizer
 from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
 from kerasish.tensor import name_scope as name_scope
+from kerasish.tensor import no_gradient as no_gradient
 
 __version__ = "0.1.0"
 

@@ -10,7 +10,7 @@ import numpy as np
 from kerasish import registry, tree
 from kerasish.engine.layer import Layer
 from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
-from kerasish.errors import ShapeError
+from kerasish.errors import DTypeError, ShapeError
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor, convert
@@ -360,7 +360,7 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
         value = _as_text(value, wanted, who)
     elif not isinstance(value, (Tensor, KerasTensor)):
-        value = convert(value)
+        value = _as_numbers(value, wanted, who)
     shape, target = tuple(value.shape), wanted.shape
     if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
         value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
@@ -375,6 +375,13 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
             f"{_likely_cause(target, shape)}"
         )
     return value
+
+
+def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
+    try:
+        return convert(value)
+    except DTypeError as error:
+        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from error
 
 
 def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
