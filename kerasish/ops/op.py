@@ -270,6 +270,11 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
             symbolic = _symbolic_among(kwargs.values())
         if symbolic is not None:
             return symbolic.__kerasish_function__(composed, args, kwargs)
+        whole = getattr(_slot.engine, "whole", None)
+        if whole is not None:  # an engine that may have a kernel for all of it
+            found = whole(composed, args, kwargs)
+            if found is not None:
+                return found
         return f(*args, **kwargs)
 
     return composed

@@ -11,6 +11,7 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.cuda.update import update_by_rule
+from kerasish.backends.eager.cuda.wholes import FIRST_OF_SEVERAL, WHOLES
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.backends.step import Journal
@@ -79,6 +80,16 @@ class EagerOnGPU(Eager):
                 self._constants.clear()
             found = self._constants[key] = self.array(value)
         return found
+
+    def whole(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return what a function composed of ops gives, or None if no kernel computes it whole."""
+        fit = WHOLES.get(function)
+        call = None if fit is None else fit(*args, **kwargs)
+        if call is None:
+            return None
+        op, inputs, attrs = call
+        found = self.apply(op, inputs, attrs)
+        return found[0] if op in FIRST_OF_SEVERAL else found
 
     def update_all(
         self,

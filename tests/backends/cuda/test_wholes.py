@@ -1,0 +1,140 @@
+"""Functions that the engine of a GPU computes as a whole: values, gradients, gradients of those."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import stand_in_cupy as stand_in
+from cuda_on_cpu import COMPILER, NO_COMPILER
+
+import kerasish
+from kerasish import ops
+from kerasish.backends.eager import Eager, engine_of
+from kerasish.backends.eager.cuda.wholes import WHOLES
+from kerasish.devices import Device
+from kerasish.ops.core import derivatives
+from kerasish.ops.op import using_engine
+from kerasish.ops.random import dropout
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    with stand_in.installed(monkeypatch):
+        yield engine_of(Device("gpu"))
+
+
+STATE, CLASSES = np.array([3, 4], "uint32"), np.array([0, 4, 2], "int32")
+
+# name -> (function of floating inputs, their shapes, the kernel it must come to)
+CASES = {
+    "softmax": (ops.softmax, [(3, 5)], "softmax"),
+    "log_softmax": (lambda x: ops.log_softmax(x, axis=2), [(2, 3, 5)], "softmax"),
+    "gelu": (ops.gelu, [(3, 5)], "bias_activation"),
+    "gelu by erf": (lambda x: ops.gelu(x, False), [(3, 5)], "bias_activation"),
+    "silu": (ops.silu, [(3, 5)], "bias_activation"),
+    "class loss": (
+        lambda x: ops.sparse_categorical_crossentropy(CLASSES, x, from_logits=True),
+        [(3, 5)], "class_loss",
+    ),
+    "target loss": (
+        lambda t, x: ops.categorical_crossentropy(t, x, from_logits=True),
+        [(3, 5), (3, 5)], "target_loss",
+    ),
+    "layer norm": (
+        lambda x, a, b: ops.layer_normalization(x, a, b, epsilon=0.1),
+        [(2, 3, 5), (5,), (5,)], "normalize",
+    ),
+    "rms norm": (
+        lambda x, a: ops.rms_normalization(x, a, epsilon=0.1), [(4, 5), (5,)], "normalize",
+    ),
+    "moments": (lambda x: ops.moments(x, (0, 1)), [(2, 3, 5)], "moment_parts"),
+    "dropout": (lambda x: dropout(STATE, x, 0.4), [(3, 5)], "dropout"),
+}  # fmt: skip
+
+
+def test_each_whole_has_a_case():
+    named = {"gelu by erf": "gelu"}
+    assert len({named.get(n, n) for n in CASES}) == len(WHOLES)
+
+
+def _derived(f, inputs, arriving):
+    """Return [results], [gradients], [gradients of these], given what arrives at each."""
+    rng = np.random.default_rng(8)
+
+    def first(*inputs):
+        return derivatives["vjp"](f, list(inputs), arriving)
+
+    results = f(*inputs)
+    results = list(results) if isinstance(results, tuple) else [results]
+    gradients = first(*inputs)
+    again = [rng.standard_normal(g.shape).astype("float32") for g in gradients]
+    again = [kerasish.Tensor(a) for a in again]
+    second = derivatives["vjp"](lambda *xs: first(*xs), list(inputs), again)
+    kept = [g for g in second if g is not None]
+    return [[ops.convert_to_numpy(r) for r in some] for some in (results, gradients, kept)]
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_wholes_and_their_derivatives(gpu, name):
+    f, shapes, kernel = CASES[name]
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(s).astype("float32") for s in shapes]
+
+    def derive():
+        inputs = [kerasish.Tensor(a) for a in arrays]
+        with kerasish.device("cpu"), using_engine(Eager()):
+            made = f(*arrays)
+        made = made if isinstance(made, tuple) else (made,)
+        shapes = [m.shape for m in made]
+        arriving = np.random.default_rng(5)
+        g = [kerasish.Tensor(arriving.standard_normal(s).astype("float32")) for s in shapes]
+        return _derived(f, inputs, g)
+
+    with using_engine(Eager()):
+        expected = derive()
+    stand_in.launches.clear()
+    with kerasish.device("gpu"), using_engine(gpu):
+        found = derive()
+    assert stand_in.launches[kernel]
+    for some, others in zip(found, expected):
+        assert len(some) == len(others)
+        for a, b in zip(some, others):
+            size = max(1.0, np.abs(b).max(initial=0))
+            np.testing.assert_allclose(a, b, rtol=0, atol=3e-5 * size)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ops.softmax(x, axis=0),
+        lambda x: ops.softmax(x, axis=None),
+        lambda x: ops.softmax(ops.cast(x, "float64")),
+        lambda x: ops.layer_normalization(x),
+        lambda x: ops.silu(x[:0]),
+        lambda x: ops.rms_normalization(x),
+        lambda x: ops.moments(x, (1,))[0],
+        lambda x: ops.moments(x, (0,), keepdims=True)[1],
+        lambda x: dropout(STATE, x, 0.5, (3, 1)),
+        lambda x: ops.sparse_categorical_crossentropy(CLASSES, ops.softmax(x, axis=0)),
+        lambda x: ops.categorical_crossentropy(x, ops.exp(x)),
+    ],
+)
+def test_what_no_kernel_computes_whole_is_composed(gpu, f):
+    x = np.random.default_rng(1).standard_normal((3, 5)).astype("float32")
+    with using_engine(Eager()):
+        expected = ops.convert_to_numpy(f(kerasish.Tensor(x)))
+    stand_in.launches.clear()
+    with kerasish.device("gpu"), using_engine(gpu):
+        found = ops.convert_to_numpy(f(kerasish.Tensor(x)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    wholes = {"softmax", "normalize", "moment_parts", "dropout", "class_loss", "bias_activation"}
+    assert not wholes & set(stand_in.launches)
+
+
+def test_half_numbers_keep_their_dtype(gpu):
+    x = np.random.default_rng(1).standard_normal((3, 8)).astype("float16")
+    with kerasish.device("gpu"), using_engine(gpu):
+        for f in (ops.softmax, ops.gelu, lambda x: ops.moments(x, (0,))[1]):
+            assert f(kerasish.Tensor(x)).dtype == "float16"
