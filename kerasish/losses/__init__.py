@@ -64,6 +64,8 @@ from kerasish.losses.regression import mean_squared_error as mean_squared_error
 from kerasish.losses.regression import (
     mean_squared_logarithmic_error as mean_squared_logarithmic_error,
 )
+from kerasish.losses.sampled import candidates as candidates
+from kerasish.losses.sampled import sampled_softmax as sampled_softmax
 
 _CLASSES = (
     Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
