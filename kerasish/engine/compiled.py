@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kerasish import losses as losses_module
@@ -13,6 +13,7 @@ from kerasish.engine.step import total
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
+from kerasish.metrics.scorer import is_scorer
 
 
 class Output(NamedTuple):
@@ -254,6 +255,8 @@ def find_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
     meant = _meant(identifier, y_true, y_pred)
     if meant is not None:
         return getattr(metrics_module, meant)(name=identifier)  # type: ignore[no-any-return]
+    if is_scorer(identifier):
+        return metrics_module.SklearnScorer(identifier)
     found = metrics_module.get(identifier)
     if isinstance(found, Metric):
         if isinstance(identifier, str):
@@ -317,6 +320,8 @@ class CompiledMetrics:
             self.build(y_true, y_pred)
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
         for output, metric, weighted, shown in self.parts or []:
+            if metric.on_host:
+                continue
             prediction = at(y_pred, output.path)
             target = part_for(output, y_true, count)
             options = {}
@@ -331,8 +336,29 @@ class CompiledMetrics:
         """Return name -> number of all metrics."""
         found: dict[str, Any] = {}
         for _, metric, _, shown in self.parts or []:
-            value = metric.result()
-            found.update(value if isinstance(value, dict) else {shown: value})
+            if not metric.on_host:
+                value = metric.result()
+                found.update(value if isinstance(value, dict) else {shown: value})
+        return found
+
+    def score(self, batches: Iterable[Any]) -> dict[str, Any]:
+        """Return the results of the metrics that no step computes.
+
+        Args:
+            batches: (targets, predictions, sample weights) of each batch, as NumPy arrays.
+        """
+        parts = [p for p in self.parts or [] if p.metric.on_host]
+        for part in parts:
+            part.metric.reset_state()
+        for y_true, y_pred, sample_weight in batches:
+            count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
+            for output, metric, weighted, _ in parts:
+                weights = _sample_weights(output, sample_weight, count) if weighted else None
+                target = part_for(output, y_true, count)
+                metric.update_state(target, at(y_pred, output.path), sample_weight=weights)
+        found = {p.shown: p.metric.result() for p in parts}
+        for part in parts:
+            part.metric.reset_state()
         return found
 
 

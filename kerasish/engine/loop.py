@@ -298,17 +298,25 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     model.reset_metrics()
     calls.on_test_begin()
     own_logs: Any = None
-    last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
+    scoring, kept = model._scoring(), []
+    last, shown = -1, True
+    if scoring is None:
+        last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
     first = last + 1
     with data.epoch(0, start=first) as batches:
         for last, (x, y, weights) in enumerate(batches, first):
             if updates.every:
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)
+            if scoring is not None:
+                predictions = tree.map_structure(to_numpy, model._function("predict")(x))
+                kept.append((y, predictions, weights))
             shown = updates.due()
             if shown:
                 calls.on_test_batch_end(last, _logs(model, own_logs))
     logs = _logs(model, own_logs)
+    if scoring is not None:
+        logs = {**logs, **scoring.score(kept)}
     if not shown and updates.some:
         calls.on_test_batch_end(last, logs)
     calls.on_test_end(logs)

@@ -344,6 +344,11 @@ class Trainer:
             return []
         return self._compiled_loss.matches(y, sample_weight)
 
+    def _scoring(self) -> CompiledMetrics | None:
+        """Return the metrics of `compile` if some are computed outside of the steps."""
+        found = self._compiled_metrics
+        return found if found is not None and any(m.on_host for m in found.metrics) else None
+
     def _results(self) -> dict[str, Any]:
         """Return the metrics' results as Python numbers."""
         return step.numbers(self.get_metrics_result())

@@ -85,6 +85,7 @@ from kerasish.metrics.regression import MeanAbsolutePercentageError as MeanAbsol
 from kerasish.metrics.regression import MeanSquaredError as MeanSquaredError
 from kerasish.metrics.regression import MeanSquaredLogarithmicError as MeanSquaredLogarithmicError
 from kerasish.metrics.regression import RootMeanSquaredError as RootMeanSquaredError
+from kerasish.metrics.scorer import SklearnScorer as SklearnScorer
 from kerasish.naming import to_snake_case
 
 _CLASSES = (

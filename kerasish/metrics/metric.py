@@ -25,6 +25,7 @@ class Metric:
     """
 
     _arguments: dict[str, Any]
+    on_host = False  # whether it gathers rows outside of the steps, and is computed at the end
 
     def __init__(self, dtype: Any = None, name: str | None = None) -> None:
         self.name = name or name_for(self, None)

@@ -31,7 +31,7 @@ CLASSES = sorted(
     for n, x in vars(metrics).items()
     if inspect.isclass(x) and issubclass(x, Metric) and x is not Metric
 )
-PLAIN = ("Mean", "Sum", "MeanMetricWrapper")
+PLAIN = ("Mean", "Sum", "MeanMetricWrapper", "SklearnScorer")
 
 
 def close(found, expected, rtol=2e-5):
