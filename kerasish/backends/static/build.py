@@ -19,6 +19,8 @@ from kerasish.backends.static.lower_recurrent import make_recurrent
 from kerasish.backends.static.lower_rows import make_rows
 from kerasish.backends.static.units import PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.follow import Product, apart
+from kerasish.graph.passes.fuse import fuse_loops
 
 POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
 
@@ -77,9 +79,35 @@ class Builder:
             if unit is not None:
                 self.units.append(unit)
                 return
+        if name == "product":
+            self._follow(node)
+            return
         for v in node.inputs:
             self._carry_out(v)
         self.units.append(self._unit(node))
+
+    def _follow(self, node: Node) -> None:
+        """Lower a product with bias and relu; in pieces where the library has no such whole."""
+        what: Product = node.attrs["what"]
+        bias = node.inputs[2] if what.bias else None
+        if bias is not None:
+            self._carry_out(bias)
+        if what.leader.op.name == "matmul":
+            a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
+            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "")
+        else:
+            for v in node.inputs:
+                self._carry_out(v)
+            # oneDNN's relu turns NaN into 0: it is left to a loop.
+            unit = None if what.relu else make_convolution(what.leader, bias, node.out)
+        if unit is not None:
+            self.units.append(unit)
+            return
+        leader, *rest = apart(node)
+        self._lower(leader)
+        graph = Graph([leader.out, *([] if bias is None else [bias])], {}, rest, [node.out])
+        for piece in fuse_loops(graph).nodes:
+            self._lower(piece)
 
     def _unit(self, node: Node) -> Unit:
         name = node.op.name

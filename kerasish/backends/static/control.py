@@ -14,6 +14,7 @@ from kerasish.graph.control import ControlOp, graphs_of
 from kerasish.graph.ir import Graph
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.drop import drop_dead
+from kerasish.graph.passes.follow import follow_products
 from kerasish.graph.passes.fuse import fuse_loops
 
 KernelOf = Callable[[Any], Callable[..., Any]]
@@ -43,7 +44,7 @@ class Runner:
             return [executable.output(v) for v in executable.blueprint.graph.outputs]
 
     def _compile(self) -> Executable:
-        graph = drop_dead(fuse_loops(optimize(self._graph)))
+        graph = drop_dead(fuse_loops(follow_products(optimize(self._graph))))
         # What is taken from around a loop is the same in every round: inputs lie outside the arena,
         # as variables do, so that they need no copy where nothing is new.
         blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)

@@ -25,6 +25,7 @@ from kerasish.errors import TraceError
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
+from kerasish.graph.passes.follow import follow_products
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
@@ -298,7 +299,7 @@ class CompiledCall:
     def _plan(self, eager: Eager, level: str, updated: Sequence[int], watch: Any) -> Any:
         unfused = graph = run_passes(self.traced.graph, level, watch)
         if level == "fast_run":
-            graph = drop_dead(fuse_loops(graph))
+            graph = drop_dead(fuse_loops(follow_products(graph)))
         variables = list(graph.inputs[self.traced.arguments :])
         targets = [
             variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)

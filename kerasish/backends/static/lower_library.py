@@ -231,14 +231,13 @@ def make_matmul(
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides:
         return SmallMatmulUnit(a, b, out, bias, activation)
+    if activation:
+        return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
     if out.dtype != "float64" and not native.available():
-        post = [(activation, 0.0)] if activation == "relu" else (
-            [({"sigmoid": "logistic"}.get(activation, activation),)] if activation else []
-        )  # fmt: skip
         # What oneDNN refuses on this processor, BLAS below may still do.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
-            return MatmulUnit(a, b, out, bias, post)
-    if bias is None and not activation and out.dtype in ("float32", "float64"):
+            return MatmulUnit(a, b, out, bias)
+    if bias is None and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)
         except (ValueError, RuntimeError):
@@ -289,14 +288,21 @@ class ConvolutionUnit(LibraryUnit):
         self._finish()
 
 
-def make_convolution(node: Node) -> Unit | None:
-    """Return the unit for a convolution node, or None where oneDNN has none."""
+def make_convolution(
+    node: Node, bias: Value | None = None, out: Value | None = None
+) -> Unit | None:
+    """Return the unit for a convolution node, or None where oneDNN has none.
+
+    Args:
+        bias: added along the last axis.
+        out: where the result goes; None: the node's own.
+    """
     if native.available() or any(v.size == 0 for v in (*node.inputs, node.out)):
         return None
     if node.out.dtype not in ("float32", "bfloat16"):
         return None
     try:
-        return ConvolutionUnit(node)
+        return ConvolutionUnit(node, bias, (), out)
     except (onednn.OneDnnError, ValueError):
         return None
 

@@ -9,10 +9,11 @@ from graph_examples import EXAMPLES, mlp_step
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import LEVELS, PASSES, optimize
+from kerasish.graph.passes.follow import follow_products
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
 
-EVERY = [*dict.fromkeys(PASSES), fuse_loops]
+EVERY = [*dict.fromkeys(PASSES), follow_products, fuse_loops]
 
 
 def graphs():

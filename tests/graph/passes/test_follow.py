@@ -1,0 +1,101 @@
+"""Products that add their bias and apply their relu themselves."""
+
+import numpy as np
+import pytest
+
+from kerasish import backends, ops
+from kerasish.backends.static import lower_library
+from kerasish.graph.interpret import interpret
+from kerasish.graph.ir import verify
+from kerasish.graph.passes import optimize
+from kerasish.graph.passes.follow import apart, follow_products
+from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.trace import trace
+
+rng = np.random.default_rng(0)
+
+
+def array(*shape):
+    return rng.normal(size=shape).astype("float32")
+
+
+X, W, B = array(40, 30), array(30, 50), array(50)
+IMAGES, KERNEL, BIAS = array(4, 9, 9, 3), array(3, 3, 3, 8), array(8)
+
+
+def dense(x, w, b):
+    return ops.relu(ops.matmul(x, w) + b)
+
+
+def conv(x, w, b):
+    return ops.relu(ops.conv(x, w, padding="same") + b)
+
+
+CASES = {
+    "dense": (dense, (X, W, B), ["product"]),
+    "bias first": (lambda x, w, b: ops.relu(b + ops.matmul(x, w)), (X, W, B), ["product"]),
+    "bias alone": (lambda x, w, b: ops.matmul(x, w) + b, (X, W, B), ["product"]),
+    "relu alone": (lambda x, w, b: ops.relu(ops.matmul(x, w)) + ops.exp(b), (X, W, B), ["product"]),
+    "small": (dense, (X[:3, :4], W[:4, :5], B[:5]), ["product"]),
+    "rows": (dense, (array(2, 3, 30), W, B), ["product"]),
+    "batches": (dense, (array(4, 20, 30), array(4, 30, 16), array(16)), ["product"]),
+    "transposed": (lambda x, w, b: dense(x, ops.transpose(w), b), (X, array(50, 30), B), None),
+    "conv": (conv, (IMAGES, KERNEL, BIAS), ["product"]),
+    "conv bias": (lambda x, w, b: ops.conv(x, w) + b, (IMAGES, KERNEL, BIAS), ["product"]),
+    "a bias of its own": (lambda x, w, b: dense(x, w, ops.exp(b)), (X, W, B), []),
+    "a column": (lambda x, w, b: ops.matmul(x, w) + x[:, :1], (X, W, B), []),
+    "read twice": (
+        lambda x, w, b: ops.relu(ops.matmul(x, w)) * ops.sum(ops.matmul(x, w)), (X, W, B), []
+    ),
+    "both sides": (lambda x, w, b: (lambda y: y + y)(ops.matmul(x, w)), (X, W, B), []),
+    "float64": (dense, (X.astype("float64"), W.astype("float64"), B.astype("float64")), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products(name):
+    function, arguments, expected = CASES[name]
+    graph = optimize(trace(function, *arguments).graph)
+    after = verify(follow_products(graph))
+    made = [n for n in after.nodes if n.op.name == "product"]
+    if expected is not None:
+        assert [n.op.name for n in made] == expected
+    want = interpret(graph, arguments)
+    for found in (after, verify(drop_products(after)), fuse_loops(after)):
+        for a, b in zip(interpret(found, arguments), want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    step = backends.get("static").compile(function)
+    for _ in range(2):
+        np.testing.assert_allclose(step(*arguments), want[0], rtol=1e-4, atol=1e-4)
+
+
+def drop_products(graph):
+    nodes = [
+        n for node in graph.nodes for n in (apart(node) if node.op.name == "product" else [node])
+    ]
+    return graph.replace(nodes=nodes)
+
+
+def test_nan_and_infinity_pass():
+    x = np.array([[np.nan, 1], [np.inf, 1], [-np.inf, 0], [0, -1]], "float32")
+    w, b = np.eye(2, 40, dtype="float32"), np.zeros(40, "float32")
+    with np.errstate(invalid="ignore"):
+        want = np.maximum(x @ w + b, 0)
+    for rows in (x, np.tile(x, (200, 1))):
+        got = np.asarray(backends.get("static").compile(dense)(rows, w, b))
+        np.testing.assert_array_equal(got[:4, 1], want[:, 1])
+        assert np.isnan(got[0]).sum() == np.isnan(want[0]).sum()
+
+
+def test_without_a_library_the_pieces_serve(monkeypatch):
+    monkeypatch.setattr(lower_library, "MatmulUnit", _refuse)
+    monkeypatch.setattr(lower_library, "ConvolutionUnit", _refuse)
+    for function, arguments in ((dense, (array(300, 200), array(200, 90), array(90))),
+                                (conv, (array(4, 10, 10, 3), KERNEL, BIAS))):  # fmt: skip
+        step = backends.get("static").compile(function)
+        want = interpret(trace(function, *arguments).graph, arguments)[0]
+        np.testing.assert_allclose(step(*arguments), want, rtol=1e-4, atol=1e-4)
+
+
+def _refuse(*args):
+    raise ValueError("not here")
