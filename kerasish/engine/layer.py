@@ -226,17 +226,15 @@ class Layer(Masked, Weighted, Operation):
     def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
         found: list[Layer] = []
         seen: set[int] = set()
-
-        def visit(layer: Layer) -> None:
+        waiting: list[Layer] = [self]
+        while waiting:
+            layer = waiting.pop()
             if id(layer) in seen:
-                return
+                continue
             seen.add(id(layer))
             found.append(layer)
             if recursive or layer is self:
-                for part in layer._layers:
-                    visit(part)
-
-        visit(self)
+                waiting.extend(reversed(layer._layers))
         return found if include_self else found[1:]
 
     def _own_variables(self) -> list[Variable]:
