@@ -1,18 +1,22 @@
 """A grid search over a pipeline: routed parameters, refit, results as a table and a plot.
 
-Run: python examples/grid_search.py
+Run: python examples/grid_search.py [--plot grid_search.png] [--memory FOLDER] [--jobs 2]
+
+With --memory each fit is kept on disk: kill the search, run it again, and it goes on where it was.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import argparse
+from typing import Any
+
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kerasish as keras
-from kerasish.wrappers import KerasClassifier
+from kerasish.wrappers import KerasClassifier, search_progress
 
 GRID = {
     "classifier__model__units": [32, 64],
@@ -32,22 +36,63 @@ def make_model(meta: dict, units: int = 32) -> keras.Model:
     )
 
 
-def main() -> None:
-    X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
-    pipeline = Pipeline(
-        [
-            ("scale", StandardScaler()),
-            ("classifier", KerasClassifier(make_model, optimizer="adam", epochs=5, random_state=0)),
-        ]
+def make_search(memory: str | None = None, jobs: int = 1) -> GridSearchCV:
+    """Return the search: a scaler, then the network."""
+    classifier = KerasClassifier(
+        make_model, optimizer="adam", epochs=5, random_state=0, memory=memory
     )
-    search = GridSearchCV(pipeline, GRID, cv=3).fit(X, y)
+    pipeline = Pipeline([("scale", StandardScaler()), ("classifier", classifier)])
+    return GridSearchCV(pipeline, GRID, cv=3, n_jobs=jobs)
+
+
+def print_results(search: GridSearchCV) -> None:
+    """Print a line for each candidate, the best first (`results_frame` needs pandas)."""
     found = search.cv_results_
-    for i in np.argsort(found["rank_test_score"]):
+    for i in sorted(range(len(found["params"])), key=lambda i: found["rank_test_score"][i]):
         settings = {k.split("__")[-1]: v for k, v in found["params"][i].items()}
         print(f"{found['mean_test_score'][i]:.3f} ± {found['std_test_score'][i]:.3f}  {settings}")
+
+
+def plot_results(search: GridSearchCV, path: str) -> None:
+    """Draw accuracy against the learning rate, a line for each width and batch size."""
+    import matplotlib.pyplot as plt
+
+    lines: dict[str, list[Any]] = {}
+    rows = zip(
+        search.cv_results_["params"],
+        search.cv_results_["mean_test_score"],
+        search.cv_results_["std_test_score"],
+    )
+    for params, mean, std in rows:
+        units, rate, batch = (params[name] for name in GRID)
+        lines.setdefault(f"{units} units, batches of {batch}", []).append((rate, mean, std))
+    figure, axes = plt.subplots(layout="constrained")
+    for label, points in lines.items():
+        rates, means, spreads = zip(*sorted(points))
+        axes.errorbar(rates, means, spreads, marker="o", capsize=3, label=label)
+    axes.set(xscale="log", xlabel="learning rate", ylabel="accuracy, 3 folds", title="digits")
+    axes.legend()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def main(arguments: list[str] | None = None) -> GridSearchCV:
+    parser = argparse.ArgumentParser(description="A grid search over a pipeline.")
+    parser.add_argument("--plot", metavar="FILE", help="draw the results (needs matplotlib)")
+    parser.add_argument("--memory", metavar="FOLDER", help="keep fits; a rerun goes on from there")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that search")
+    given = parser.parse_args(arguments)
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
+    search = make_search(given.memory, given.jobs)
+    with search_progress(search, desc="search"):
+        search.fit(X, y)
+    print_results(search)
     print(f"best: {search.best_params_}")
     print(f"accuracy on rows kept apart: {search.score(X_test, y_test):.3f}")
+    if given.plot:
+        plot_results(search, given.plot)
+    return search
 
 
 if __name__ == "__main__":

@@ -157,6 +157,18 @@ class ModelBuilding(RoutedParameters, ABC):
         """Return the loss for the targets seen in `fit`."""
 
 
+def free_steps(model: Any) -> None:
+    """Free the compiled steps of a model that an estimator is done with.
+
+    A model's layers and symbolic tensors point at each other, so that it waits for the garbage
+    collector; its programs and their memory, the bulk of it, need not wait. Should somebody still
+    hold the model, it compiles anew.
+    """
+    functions = getattr(model, "_compiled_functions", None)
+    if functions:
+        functions.clear()
+
+
 def _is_collection(value: Any) -> bool:
     """Return whether a dict is one of outputs, and not the config of one object."""
     return isinstance(value, dict) and "class_name" not in value

@@ -14,7 +14,7 @@ from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
 from kerasish.wrappers.arrays import drop_weightless, finite, float_of
-from kerasish.wrappers.building import ModelBuilding
+from kerasish.wrappers.building import ModelBuilding, free_steps
 from kerasish.wrappers.memory import describe_fit, open_memory
 from kerasish.wrappers.parameters import check_settings
 from kerasish.wrappers.routing import check_names, make_callbacks, named_parameters, part
@@ -201,6 +201,7 @@ class KerasEstimator(ModelBuilding):
     ) -> Any:
         with config.seeded((self._seed << 20) + self._fits), self._threads():
             if not going_on:
+                free_steps(getattr(self, "model_", None))
                 self.model_ = self._make_model()
                 self.history_ = {}
             inputs = self._inputs(X)
@@ -303,6 +304,9 @@ class KerasEstimator(ModelBuilding):
     @abstractmethod
     def _encode(self, y: Any, X: Any) -> Any:
         """Return y as the model's loss takes it."""
+
+    def __del__(self) -> None:
+        free_steps(self.__dict__.get("model_"))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

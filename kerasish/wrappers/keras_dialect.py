@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from kerasish.engine import Model, clone_model
+from kerasish.wrappers.building import free_steps
 
 
 class SKLearnDialect(BaseEstimator):
@@ -69,6 +70,11 @@ class SKLearnDialect(BaseEstimator):
         self.model_ = model
         self.n_iter_ = len(history.epoch)
         return self
+
+    def __del__(self) -> None:
+        model = self.__dict__.get("model_")
+        if model is not self.__dict__.get("model"):
+            free_steps(model)
 
     def _check_data(self, X: Any, y: Any) -> Any:
         if y is None:
