@@ -120,6 +120,14 @@ def _texts() -> Iterator[Any]:
         {"output_sequence_length": 9}, {"split": "character", "ngrams": 2},
     ):  # fmt: skip
         yield "TextVectorization", more, TEXTS, TEXTS
+    words = ["a", "b", "A,b", "a b", "c", "B."]
+    for more in (
+        {}, {"ngrams": 2}, {"output_mode": "count"}, {"output_mode": "multi_hot", "ngrams": 2},
+        {"output_sequence_length": 2}, {"output_sequence_length": 5, "ngrams": 2},
+    ):  # fmt: skip
+        args = {"split": None, "vocabulary": ["a", "b", "ab", "a b", "b ab"], **more}
+        yield "TextVectorization", args, None, words
+        yield "TextVectorization", args, None, [words[:3], words[3:]]
     yield "TextVectorization", {"vocabulary": ["the", "cat"]}, None, TEXTS
     yield "TextVectorization", {"vocabulary": ["", "[UNK]", "the", "cat"]}, None, TEXTS
     args = {"vocabulary": ["the", "cat"], "output_mode": "tf_idf", "idf_weights": [2.0, 3.0]}

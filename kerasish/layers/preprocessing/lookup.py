@@ -73,6 +73,11 @@ class IndexLookup(HostLayer):
         self.mask_token, self.oov_token = mask_token, oov_token
         self.output_mode, self.sparse, self.invert = output_mode, sparse, bool(invert)
         self.pad_to_max_tokens = pad_to_max_tokens
+        if max_tokens is not None and max_tokens <= self._first:
+            raise ValueError(
+                f"{who}: max_tokens={max_tokens} leaves no room beside the special tokens "
+                f"{self._specials}."
+            )
         self.oov_method, self.salt = oov_method, read_salt(who, salt)
         self._counts = TokenCounts()
         self._table: TokenTable | None = None

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import config
+from kerasish import config, ops
 from kerasish.engine.front import HostLayer
 from kerasish.engine.operation import KerasTensor
 from kerasish.errors import UnknownNameError
-from kerasish.layers.preprocessing.encoding import check_mode, encoded_shape
+from kerasish.layers.preprocessing.encoding import check_mode
 from kerasish.layers.preprocessing.lookups import StringLookup
 from kerasish.layers.preprocessing.reading import batches_of, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
@@ -51,7 +51,8 @@ class TextVectorization(HostLayer):
         max_tokens: most numbers, the special ones included, > 1; None: any.
         standardize: "lower_and_strip_punctuation", "lower", "strip_punctuation" (ASCII letters
             and signs), None, or a function from a NumPy array of strings to another.
-        split: "whitespace", "character", None (each text is a token), or a function from a NumPy
+        split: "whitespace", "character", None (the texts are tokens, a list of them along the last
+            axis), or a function from a NumPy
             array of n texts to n lists of tokens.
         ngrams: n: all up to n tokens; a tuple: those lengths; None: single tokens.
         output_mode: "int", "multi_hot", "count" or "tf_idf" (see `StringLookup`).
@@ -155,6 +156,8 @@ class TextVectorization(HostLayer):
     def update_state(self, data: Any) -> None:
         """Count the tokens of a batch of texts."""
         texts = read_strings(data, self._who(), self.encoding)
+        if texts.ndim < 2:  # each text is a document
+            texts = texts.reshape(-1, 1)
         self._lookup_layer.count_tokens(self._tokens(texts))
 
     def finalize_state(self) -> None:
@@ -166,19 +169,22 @@ class TextVectorization(HostLayer):
     def call(self, inputs: Any) -> Any:
         """Vectorise."""
         texts = read_strings(inputs, self._who(), self.encoding)
-        rows = self._tokens(texts)
         lookup = self._lookup_layer
-        if self.split is None and not self._lengths:
-            flat = [row[0] for row in rows]
-            return lookup(strings_like(flat, texts.shape))
+        rows = self._tokens(texts)
+        leading = self._leading(texts.shape)
         if self.output_mode == "int":
+            if not texts.ndim and self.split is None:
+                return lookup(rows[0][0])
             numbers = self._padded(rows)
-            return lookup.encode_numbers(numbers if texts.ndim else numbers[0])
-        flat = [token for row in rows for token in row]
-        numbers = lookup.find_numbers(flat)
+            return lookup.encode_numbers(numbers.reshape(*leading, numbers.shape[-1]))
+        numbers = lookup.find_numbers([token for row in rows for token in row])
         places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
         found = lookup.encode_rows(numbers, places, len(rows))
-        return found if texts.ndim else found[0]
+        return ops.reshape(found, (*leading, found.shape[-1]))
+
+    def _leading(self, shape: Any) -> tuple[Any, ...]:
+        """Return the sizes of a result before its last one: a row a text, or a list of tokens."""
+        return tuple(shape[:-1] if self.split is None else shape[:1])
 
     def _padded(self, rows: Sequence[list[str]]) -> Any:
         """Return the tokens' numbers, a row a text, cut or padded with 0."""
@@ -193,10 +199,12 @@ class TextVectorization(HostLayer):
         return found
 
     def _tokens(self, texts: Any) -> list[list[str]]:
-        """Return the tokens of each text."""
+        """Return the tokens of each text; without a split, a row of the last axis is tokens."""
         texts = self._standardized(texts)
         if self.split is None:
-            rows = [[t] for t in texts.ravel().tolist()]
+            length = texts.shape[-1] if texts.ndim else 1
+            count = int(np.prod(texts.shape[:-1]))
+            rows = texts.reshape(count, length).tolist()
         else:
             if texts.ndim > 1 and texts.shape[-1] != 1 or texts.ndim > 2:
                 raise ValueError(
@@ -236,15 +244,14 @@ class TextVectorization(HostLayer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""
-        lookup = self._lookup_layer
-        if self.split is None and not self._lengths:
-            return lookup.compute_output_spec(inputs)
-        batch = inputs.shape[:1]
-        tokens = KerasTensor((*batch, self.output_sequence_length), "string")
+        leading = self._leading(inputs.shape)
         if self.output_mode == "int":
-            return KerasTensor(tokens.shape, "int64")
+            length = self.output_sequence_length
+            if length is None and self.split is None and not self._lengths:
+                return KerasTensor(inputs.shape, "int64")
+            return KerasTensor((*leading, length), "int64")
         dtype = config.floatx() if self.output_mode == "tf_idf" else "int64"
-        return KerasTensor(encoded_shape(tokens.shape, lookup.depth(), "count"), dtype)
+        return KerasTensor((*leading, self._lookup_layer.depth()), dtype)
 
     # --- files --------------------------------------------------------------------------------
 

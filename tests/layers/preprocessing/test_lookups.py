@@ -148,6 +148,7 @@ def test_configs_make_an_equal_layer(layer):
     ("options", "words"),
     [
         ({"max_tokens": 1}, "max_tokens is a number > 1"),
+        ({"max_tokens": 3, "num_oov_indices": 3}, "leaves no room beside the special tokens"),
         ({"num_oov_indices": -1}, "num_oov_indices is a number >= 0"),
         ({"output_mode": "multi"}, "multi_hot"),
         ({"output_mode": "count", "invert": True}, "invert=True goes with output_mode='int'"),
@@ -155,7 +156,7 @@ def test_configs_make_an_equal_layer(layer):
         ({"output_mode": "count", "sparse": True}, "sparse=True is not supported"),
         ({"vocabulary": []}, "at least one token"),
         ({"vocabulary": ["1", "2", "1"]}, "twice"),
-        ({"vocabulary": ["1", "2"], "max_tokens": 2}, "max_tokens=2, but"),
+        ({"vocabulary": ["1", "2"], "max_tokens": 2}, "max_tokens=2, but the vocabulary"),
         ({"vocabulary": ["1"], "output_mode": "tf_idf"}, "needs idf_weights"),
         ({"vocabulary": ["1"], "idf_weights": [1.0]}, "idf_weights go with"),
         (
