@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.curves import plot_curves
 from kerasish.callbacks.values import plain
 
 
@@ -36,6 +37,24 @@ class History(Callback):
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(plain(value))
+
+    def plot(self, names: Any = None, path: Any = None, show: bool | None = None) -> Any:
+        """Draw the curves of the epochs, validation beside training, with Matplotlib.
+
+        Args:
+            names: which logs ("loss", "accuracy" ...); None: all of them.
+            path: a file to write.
+            show: whether to open a window; None: where no `path` is given.
+
+        Returns:
+            Matplotlib's figure.
+
+        Raises:
+            ValueError: there is no epoch yet.
+            UnknownNameError: the logs have no such name; the message lists the nearest ones.
+            ImportError: Matplotlib is not installed (extra `plot`).
+        """
+        return plot_curves(self.history, names, path, show)
 
     def get_state(self) -> dict[str, Any]:
         return {

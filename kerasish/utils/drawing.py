@@ -1,4 +1,4 @@
-"""Models drawn as graphs, in Graphviz's language or, where Graphviz is installed, as pictures."""
+"""Models drawn as graphs: as SVG, in Graphviz's language, and where it is installed as pictures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
+from kerasish.utils.layout import Box, to_svg
 
 
 class Dot:
@@ -20,10 +21,13 @@ class Dot:
         lines: its statements, without the braces around them.
         kind: "digraph", or "subgraph" inside another graph.
         name: the graph's name.
+        picture: the same as SVG, for machines without Graphviz.
     """
 
-    def __init__(self, lines: list[str], kind: str = "digraph", name: str = "model") -> None:
-        self.lines, self.kind, self.name = lines, kind, name
+    def __init__(
+        self, lines: list[str], kind: str = "digraph", name: str = "model", picture: str = ""
+    ) -> None:
+        self.lines, self.kind, self.name, self.picture = lines, kind, name, picture
 
     def to_string(self) -> str:
         """Return the text."""
@@ -33,8 +37,10 @@ class Dot:
     def write(self, path: Any, format: str | None = None) -> None:
         """Write the text (.dot, .gv), or the picture that Graphviz's program `dot` makes of it.
 
+        Without Graphviz an .svg file is laid out by kerasish.
+
         Raises:
-            ImportError: a picture is wanted and Graphviz is not installed.
+            ImportError: another picture is wanted and Graphviz is not installed.
         """
         ending = format or os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
         if ending in ("dot", "gv", "raw"):
@@ -42,10 +48,14 @@ class Dot:
                 file.write(self.to_string())
             return
         program = shutil.which("dot")
+        if program is None and ending == "svg" and self.picture:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self.picture)
+            return
         if program is None:
             raise ImportError(
                 f"A .{ending} file needs Graphviz's program `dot` (Debian, Ubuntu: apt install "
-                "graphviz); a .dot file needs nothing."
+                "graphviz); .svg and .dot files need nothing."
             )
         command = [program, f"-T{ending}", "-o", os.fspath(path)]
         subprocess.run(command, input=self.to_string().encode(), check=True)
@@ -93,15 +103,17 @@ def model_to_dot(
         "nested": expand_nested, "activations": show_layer_activations,
         "trainable": show_trainable,
     }  # fmt: skip
+    chosen = _chosen(model, layer_range)
     lines = [
         f"graph [rankdir={rankdir}, dpi={dpi}, splines={splines}];",
         'node [shape=plaintext, fontname="Helvetica"];',
-        *_lines(model, options, _chosen(model, layer_range)),
+        *_lines(model, options, chosen),
     ]
     if subgraph:
         lines[0] = f"label={_quoted(model.name)};"
         return Dot(lines, "subgraph", f"cluster_{model.name}")
-    return Dot(lines)
+    boxes, arrows = _boxes(model, options, chosen)
+    return Dot(lines, picture=to_svg(boxes, arrows, rankdir == "LR"))
 
 
 def plot_model(
@@ -122,7 +134,7 @@ def plot_model(
 
     Args:
         model: a built model.
-        to_file: the file; .dot or .gv need nothing else, all other endings Graphviz's `dot`.
+        to_file: the file; .svg, .dot and .gv need nothing else, all other endings Graphviz's `dot`.
         show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi: as there.
         show_layer_activations, show_trainable, splines, kwargs: as there.
     """
@@ -167,11 +179,35 @@ def _lines(model: Any, options: dict[str, Any], chosen: set[int]) -> list[str]:
             lines += [f"  label={_quoted(part.name)};", *(f"  {line}" for line in inner), "}"]
         else:
             lines.append(f"{_id(part)} [label=<{_table(part, options)}>];")
-    for source, target in _arrows(model):
-        if id(source) in chosen and id(target) in chosen:
-            ends = _id(_edge(source, options, -1)), _id(_edge(target, options, 0))
-            lines.append(f"{ends[0]} -> {ends[1]};")
+    for source, target in _ends(model, options, chosen):
+        lines.append(f"{_id(source)} -> {_id(target)};")
     return lines
+
+
+def _ends(model: Any, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
+    """Return the layers at both ends of each arrow."""
+    return [
+        (_edge(source, options, -1), _edge(target, options, 0))
+        for source, target in _arrows(model)
+        if id(source) in chosen and id(target) in chosen
+    ]
+
+
+def _boxes(
+    model: Any, options: dict[str, Any], chosen: set[int]
+) -> tuple[list[Box], list[tuple[int, int]]]:
+    """Return a model's boxes and arrows, models inside it opened up if they are to be."""
+    boxes: list[Box] = []
+    arrows = [(id(a), id(b)) for a, b in _ends(model, options, chosen)]
+    for part in _parts(model):
+        if id(part) not in chosen:
+            continue
+        if options["nested"] and isinstance(part, Model):
+            inner = _boxes(part, options, {id(p) for p in _parts(part)})
+            boxes, arrows = boxes + inner[0], arrows + inner[1]
+        else:
+            boxes.append(Box(id(part), tuple(_texts(part, options))))
+    return boxes, arrows
 
 
 def _edge(part: Any, options: dict[str, Any], index: int) -> Any:
@@ -199,25 +235,30 @@ def _arrows(model: Any) -> list[tuple[Any, Any]]:
 
 
 def _table(part: Any, options: dict[str, Any]) -> str:
-    kind = html.escape(type(part).__name__)
-    title = f"{html.escape(part.name)} ({kind})" if options["names"] else kind
-    rows = [f'<tr><td bgcolor="#e8eef7"><b>{title}</b></td></tr>']
-    activation = getattr(part, "activation", None)
-    if options["activations"] and activation is not None:
-        name = getattr(activation, "__name__", type(activation).__name__)
-        rows.append(_row("Activation", name))
-    if options["shapes"]:
-        rows.append(_row("Input shape", _described(part, "input", "shape")))
-        rows.append(_row("Output shape", _described(part, "output", "shape")))
-    if options["dtype"]:
-        rows.append(_row("Output dtype", _described(part, "output", "dtype")))
-    if options["trainable"] and isinstance(part, Layer):
-        rows.append(_row("Trainable", str(bool(part.trainable))))
+    title, *texts = _texts(part, options)
+    rows = [f'<tr><td bgcolor="#e8eef7"><b>{html.escape(title)}</b></td></tr>']
+    for text in texts:
+        name, _, value = text.partition(": ")
+        rows.append(f"<tr><td>{name}: <b>{html.escape(value)}</b></td></tr>")
     return f'<table border="0" cellborder="1" cellspacing="0">{"".join(rows)}</table>'
 
 
-def _row(name: str, value: str) -> str:
-    return f"<tr><td>{name}: <b>{html.escape(value)}</b></td></tr>"
+def _texts(part: Any, options: dict[str, Any]) -> list[str]:
+    """Return the title of a layer's box, and what stands below it."""
+    kind = type(part).__name__
+    texts = [f"{part.name} ({kind})" if options["names"] else kind]
+    activation = getattr(part, "activation", None)
+    if options["activations"] and activation is not None:
+        name = getattr(activation, "__name__", type(activation).__name__)
+        texts.append(f"Activation: {name}")
+    if options["shapes"]:
+        texts.append(f"Input shape: {_described(part, 'input', 'shape')}")
+        texts.append(f"Output shape: {_described(part, 'output', 'shape')}")
+    if options["dtype"]:
+        texts.append(f"Output dtype: {_described(part, 'output', 'dtype')}")
+    if options["trainable"] and isinstance(part, Layer):
+        texts.append(f"Trainable: {bool(part.trainable)}")
+    return texts
 
 
 def _described(part: Any, side: str, what: str) -> str:

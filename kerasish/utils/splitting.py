@@ -47,6 +47,8 @@ def split_dataset(
     shuffle: bool = False,
     seed: int | None = None,
     preferred_backend: Any = None,
+    *,
+    stratify: Any = None,
 ) -> tuple[Samples, Samples]:
     """Return the first and the last samples of a data set as two data sets.
 
@@ -58,6 +60,7 @@ def split_dataset(
         shuffle: whether to draw the samples of each part.
         seed: of the draw.
         preferred_backend: accepted; kerasish has one kind of data set.
+        stratify: the class of each sample; both parts then get the same share of each class.
 
     Raises:
         ValueError: sizes that do not fit.
@@ -76,9 +79,56 @@ def split_dataset(
     count = lengths.pop()
     left, right = _sizes(left_size, right_size, count)
     rows = np.arange(count)
+    if stratify is not None:
+        draw = np.random.default_rng(config.next_seed() if seed is None else seed)
+        first, last = stratified(np.asarray(stratify), left, right, draw if shuffle else None)
+        return Samples(data, first), Samples(data, last)
     if shuffle:
         rows = np.random.default_rng(config.next_seed() if seed is None else seed).permutation(rows)
     return Samples(data, rows[:left]), Samples(data, rows[count - right :])
+
+
+def stratified(classes: Any, left: int, right: int, draw: Any = None) -> tuple[Any, Any]:
+    """Return the rows of two parts, each with about the same share of each class.
+
+    Args:
+        classes: the class of each row (one-hot rows count as classes, too).
+        left, right: how many rows the parts get.
+        draw: a generator that picks and mixes the rows; None takes them in order.
+
+    Raises:
+        ValueError: a class has too few rows to stand in both parts.
+    """
+    count = len(classes)
+    _, numbers = np.unique(classes.reshape(count, -1), axis=0, return_inverse=True)
+    numbers = numbers.reshape(-1)
+    sizes = np.bincount(numbers)
+    if sizes.min() < 2:
+        raise ValueError("split_dataset: stratify needs two samples of each class, one has 1.")
+    first = np.minimum(_shares(sizes, left, count), sizes - 1)
+    last = sizes - first if left + right == count else _shares(sizes, right, count)
+    last = np.minimum(last, sizes - first)
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for number, (a, b) in enumerate(zip(first, last)):
+        rows = np.flatnonzero(numbers == number)
+        rows = rows if draw is None else draw.permutation(rows)
+        parts[0].append(rows[:a])
+        parts[1].append(rows[len(rows) - b :])
+    found = [np.concatenate(part) for part in parts]
+    order = np.sort if draw is None else draw.permutation
+    return order(found[0]), order(found[1])
+
+
+def _shares(sizes: Any, part: int, count: int) -> Any:
+    """Return how many rows of each class a part of `part` rows gets: the largest remainders."""
+    exact = sizes * (part / count)
+    whole = np.maximum(np.floor(exact).astype(int), 1)
+    rest = part - int(whole.sum())
+    for number in np.argsort(np.floor(exact) - exact, kind="stable")[: max(rest, 0)]:
+        whole[number] += 1
+    for _ in range(-rest):  # classes of less than a row had to be given one
+        whole[whole.argmax()] -= 1
+    return whole
 
 
 def _arrays(dataset: Any) -> Any:

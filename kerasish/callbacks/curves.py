@@ -1,0 +1,44 @@
+"""Curves of what each epoch gave, drawn with Matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.errors import UnknownNameError
+
+
+def plot_curves(
+    history: dict[str, list[Any]], names: Any = None, path: Any = None, show: bool | None = None
+) -> Any:
+    """Return a figure with one plot a log, its validation beside it; see `History.plot`."""
+    own = [name for name in history if not name.startswith("val_") or name[4:] not in history]
+    if not own:
+        raise ValueError("History.plot: there is no epoch yet; call it after fit().")
+    chosen = own if names is None else [names] if isinstance(names, str) else list(names)
+    for name in chosen:
+        if name not in history:
+            raise UnknownNameError.of("log", name, history)
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("History.plot needs Matplotlib: pip install 'kerasish[plot]'") from error
+    columns = min(len(chosen), 3)
+    rows = -(-len(chosen) // columns)
+    figure, axes = pyplot.subplots(
+        rows, columns, figsize=(5 * columns, 3.5 * rows), squeeze=False, layout="constrained"
+    )
+    for place, name in zip(axes.ravel(), chosen):
+        for log, label in ((name, "training"), (f"val_{name}", "validation")):
+            if log in history:
+                epochs = range(1, len(history[log]) + 1)
+                dot = "o" if len(epochs) == 1 else None
+                place.plot(epochs, history[log], label=label, marker=dot)
+        place.set(xlabel="epoch", ylabel=name)
+        place.legend()
+    for place in axes.ravel()[len(chosen) :]:
+        place.set_axis_off()
+    if path is not None:
+        figure.savefig(path)
+    if show or (show is None and path is None):
+        pyplot.show()
+    return figure
