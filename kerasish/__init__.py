@@ -10,6 +10,7 @@ from kerasish import backend as backend
 from kerasish import callbacks as callbacks
 from kerasish import config as config
 from kerasish import constraints as constraints
+from kerasish import data as data
 from kerasish import datasets as datasets
 from kerasish import dtype_policies as dtype_policies
 from kerasish import initializers as initializers
