@@ -8,6 +8,7 @@ from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.ops.normalization import standardize
 from kerasish.ops.op import normalize_axes
 
 
@@ -109,22 +110,13 @@ class BatchNormalization(Layer):
             self._move(self.moving_variance, variance)
         else:
             mean, variance = self.moving_mean.value, self.moving_variance.value
-        shape = [x.shape[i] if i == axis else 1 for i in range(rank)]
-        factor = ops.rsqrt(ops.add(variance, self.epsilon))
-        if self.gamma is not None:
-            factor = ops.multiply(factor, self.gamma)
-        centred = ops.subtract(x, ops.reshape(mean, shape))
-        y = ops.multiply(centred, ops.reshape(factor, shape))
-        if self.beta is not None:
-            y = ops.add(y, ops.reshape(self.beta, shape))
+        y = standardize(x, mean, variance, self.gamma, self.beta, axis, self.epsilon)
         return ops.cast(y, inputs.dtype)
 
     def _moments(self, x: Any, axis: int, mask: Any) -> tuple[Any, Any]:
         axes = tuple(i for i in range(len(x.shape)) if i != axis)
         if mask is None:
-            mean = ops.mean(x, axes, keepdims=True)
-            variance = ops.mean(ops.square(ops.subtract(x, mean)), axes)
-            return ops.reshape(mean, variance.shape), variance
+            return ops.moments(x, axes)
         weights = ops.cast(mask, x.dtype)
         while len(weights.shape) < len(x.shape):
             weights = ops.expand_dims(weights, -1)
@@ -205,14 +197,10 @@ class LayerNormalization(Layer):
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self._who())
-        centred = x if self.rms_scaling else ops.subtract(x, ops.mean(x, axes, keepdims=True))
-        variance = ops.mean(ops.square(centred), axes, keepdims=True)
-        y = ops.multiply(centred, ops.rsqrt(ops.add(variance, self.epsilon)))
-        shape = [s if i in axes else 1 for i, s in enumerate(x.shape)]
-        if self.gamma is not None:
-            y = ops.multiply(y, ops.reshape(self.gamma, shape))
-        if self.beta is not None:
-            y = ops.add(y, ops.reshape(self.beta, shape))
+        if self.rms_scaling:
+            y = ops.rms_normalization(x, self.gamma, axes, self.epsilon)
+        else:
+            y = ops.layer_normalization(x, self.gamma, self.beta, axes, self.epsilon)
         return ops.cast(y, inputs.dtype)
 
 

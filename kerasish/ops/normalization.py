@@ -112,6 +112,30 @@ def batch_normalization(
 
 
 @function
+def standardize(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Any:
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta along `axis`.
+
+    As `batch_normalization`, but the mean is taken off first: precise for means far from 0, too.
+    """
+    x = as_tensor(x)
+    axes = (normalize_axis(axis, len(x.shape), "standardize"),)
+    factor = rsqrt(add(variance, epsilon))
+    if gamma is not None:
+        factor = multiply(factor, gamma)
+    shape = tuple(s if i in axes else 1 for i, s in enumerate(x.shape))
+    y = multiply(subtract(x, reshape(mean, shape)), reshape(factor, shape))
+    return y if beta is None else add(y, reshape(beta, shape))
+
+
+@function
 def layer_normalization(
     x: Any, gamma: Any = None, beta: Any = None, axis: Any = -1, epsilon: float | None = None,
     **kwargs: Any,

@@ -13,6 +13,7 @@ from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.devices import Device
 from kerasish.ops.core import derivatives
+from kerasish.ops.normalization import standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
 
@@ -49,13 +50,21 @@ CASES = {
     "rms norm": (
         lambda x, a: ops.rms_normalization(x, a, epsilon=0.1), [(4, 5), (5,)], "normalize",
     ),
+    "batch norm": (
+        lambda x, a, b: standardize(x, *ops.moments(x, (0, 1)), a, b, epsilon=0.1),
+        [(2, 3, 5), (5,), (5,)], "batch_gradient",
+    ),
+    "batch norm by other moments": (
+        lambda x, m, v, a, b: standardize(x, m, ops.exp(v), a, b),
+        [(2, 3, 5)] + [(5,)] * 4, "scale_shift",
+    ),
     "moments": (lambda x: ops.moments(x, (0, 1)), [(2, 3, 5)], "moment_parts"),
     "dropout": (lambda x: dropout(STATE, x, 0.4), [(3, 5)], "dropout"),
 }  # fmt: skip
 
 
 def test_each_whole_has_a_case():
-    named = {"gelu by erf": "gelu"}
+    named = {"gelu by erf": "gelu", "batch norm by other moments": "batch norm"}
     assert len({named.get(n, n) for n in CASES}) == len(WHOLES)
 
 

@@ -266,25 +266,29 @@ extern "C" __global__ void moment_totals(
 
 template <int N>
 __device__ void scale_columns(
-    IN(Scalar) x, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count, i64 columns) {
+    IN(Scalar) x, IN(float) mean, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count,
+    i64 columns) {
     i64 at = first_element() * N, step = element_step() * N;
     i64 column = at % columns, column_step = step % columns;
     for (; at < count; at += step) {
-        Numbers<N> v = load<N>(x + at), a = load<N>(factor + column), b = load<N>(shift + column);
+        Numbers<N> v = load<N>(x + at), center = load<N>(mean + column);
+        Numbers<N> by = load<N>(factor + column), add = load<N>(shift + column);
 #pragma unroll
-        for (int k = 0; k < N; ++k) v.at[k] = v.at[k] * a.at[k] + b.at[k];
+        for (int k = 0; k < N; ++k) {
+            v.at[k] = (v.at[k] - center.at[k]) * by.at[k] + add.at[k];
+        }
         store<N>(y + at, v);
         column += column_step;
         if (column >= columns) column -= columns;
     }
 }
 
-// y = x * factor[column] + shift[column].
+// y = (x - mean[column]) * factor[column] + shift[column].
 extern "C" __global__ void scale_shift(
-    IN(Scalar) x, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count, i64 columns,
-    int packed) {
-    if (packed) scale_columns<PACK>(x, factor, shift, y, count, columns);
-    else scale_columns<1>(x, factor, shift, y, count, columns);
+    IN(Scalar) x, IN(float) mean, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count,
+    i64 columns, int packed) {
+    if (packed) scale_columns<PACK>(x, mean, factor, shift, y, count, columns);
+    else scale_columns<1>(x, mean, factor, shift, y, count, columns);
 }
 
 // dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows), sums (2, columns).

@@ -1,7 +1,6 @@
 """Layer, RMS, group and batch normalisation, their gradients, and sums down columns.
 
-No op expresses the normalisations as a whole yet: `kerasish.ops.normalization` composes them. They
-stand ready for an op, or a fused call, that does.
+`kerasish.ops.normalization` composes these of ops; the engine of a GPU calls them by `wholes`.
 """
 
 from __future__ import annotations
@@ -214,13 +213,17 @@ def batch_norm(
     """
     check("batch_norm", x)
     xp, x = cupy(), compact(x)
-    scale = (1 / xp.sqrt(variance + np.float32(epsilon))).astype(xp.float32)
+    scale = (1 / xp.sqrt(variance.astype(xp.float32) + np.float32(epsilon))).astype(xp.float32)
+    center = compact(mean.astype(xp.float32, copy=False))
     factor = scale if gamma is None else scale * gamma.astype(xp.float32)
-    shift = -mean * factor if beta is None else beta.astype(xp.float32) - mean * factor
+    shift = xp.zeros(center.shape, xp.float32) if beta is None else _factors(beta)
     y = xp.empty(x.shape, x.dtype)
-    together = packed(x.shape[-1], x, y)
+    together = np.int32(
+        packed(x.shape[-1], x, y) and all(v.data.ptr % 16 == 0 for v in (center, factor, shift))
+    )
     pieces = x.size // (16 // x.dtype.itemsize) if together else x.size
-    args = (x, factor, shift, y, np.int64(x.size), np.int64(max(x.shape[-1], 1)), together)
+    sizes = (np.int64(x.size), np.int64(max(x.shape[-1], 1)))
+    args = (x, center, factor, shift, y, *sizes, together)
     launch_elements(SOURCE, "scale_shift", x.dtype, pieces, *args)
     return y, scale
 
@@ -230,7 +233,7 @@ def batch_norm_gradient(
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x (through the batch's moments), gamma and beta (float32)."""
     check("batch_norm_gradient", g, x)
-    g, x = compact(g), compact(x)
+    g, x, mean = compact(g), compact(x), _factors(mean)
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))

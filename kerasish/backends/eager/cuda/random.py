@@ -33,8 +33,7 @@ def random_bits(state: Any, *, shape: Any) -> Any:
 def dropout(state: Any, x: Any, rate: float) -> Any:
     """Return x / (1 - rate), 0 where a random word is below round(rate * 2**32).
 
-    Its gradient is the same function of what arrives. It would serve `kerasish.ops.random.dropout`
-    where the mask has x's shape.
+    Its gradient is the same function of what arrives.
 
     Args:
         state: uint32 [seed, draw], on the device.

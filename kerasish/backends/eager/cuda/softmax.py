@@ -1,7 +1,6 @@
 """Softmax and cross-entropies of rows of logits, and their gradients.
 
-No op expresses these as a whole yet: `kerasish.ops.softmax` and the losses are composed of ops.
-They stand ready for an op, or a fused call, that does.
+`kerasish.ops` composes these of ops; the engine of a GPU calls them by `wholes`.
 """
 
 from __future__ import annotations

@@ -287,6 +287,78 @@ def _moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fal
     return _MOMENTS, [x], {}
 
 
+# --- batch normalisation --------------------------------------------------------------------------
+
+
+def _standardize_kernel(
+    xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, epsilon: float
+) -> Any:
+    return norm.batch_norm(x, mean, variance, gamma, beta, epsilon)
+
+
+def _batch_gradient_kernel(
+    xp: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, *, epsilon: float
+) -> Any:
+    return norm.batch_norm_gradient(g, x, mean, scale, gamma)
+
+
+def _batch_again(
+    h: Any, y: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, epsilon: float
+) -> Any:
+    axes = tuple(range(len(x.shape) - 1))
+
+    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+        center, variance = _composition(normalization.moments)(x, axes)
+        return _composition(normalization.standardize)(
+            x, center, variance, gamma, beta, -1, epsilon
+        )
+
+    def back(g: Any, x: Any, gamma: Any) -> Any:
+        dx, *others = _again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        return (dx, *(cast(d, "float32") for d in others))
+
+    by_g, by_x, by_gamma = _again(back, [g, x, gamma], h)
+    return by_g, by_x, None, None, by_gamma
+
+
+def _are_moments_of(x: Any, mean: Any, variance: Any) -> bool:
+    maker = mean.maker
+    if maker is None or maker is not variance.maker or maker.op is not _MOMENTS:
+        return False
+    return (mean.index, variance.index) == (0, 1) and maker.inputs[0].value is x.value
+
+
+def _standardize_rule(
+    g: Any, y: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, epsilon: float
+) -> Any:
+    if not _are_moments_of(x, mean, variance):
+        given = [x, mean, variance, gamma, beta]
+        composed = _composition(normalization.standardize)
+        return _again(lambda *xs: composed(*xs, -1, epsilon), given, [g[0]])
+    # All that flows to x, through its moments as well: nothing is left for these to pass on.
+    dx, by_gamma, by_beta = _BATCH_GRADIENT(g[0], x, mean, y[1], gamma, epsilon=epsilon)
+    return dx, None, None, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
+
+
+_BATCH_GRADIENT = _op(_batch_gradient_kernel, _batch_again, outputs=3)
+_STANDARDIZE = _op(_standardize_kernel, _standardize_rule, outputs=2)
+
+
+def _standardize(
+    x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Call | None:  # fmt: skip
+    if gamma is None or beta is None:
+        return None
+    given = [as_tensor(v) for v in (x, mean, variance, gamma, beta)]
+    shape = given[0].shape
+    if not _fits(*given) or not _is_last(axis, len(shape)):
+        return None
+    if any(v.shape != shape[-1:] for v in given[1:]):
+        return None
+    return _STANDARDIZE, given, {"epsilon": float(epsilon)}
+
+
 # --- activations, dropout -------------------------------------------------------------------------
 
 
@@ -350,7 +422,8 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     normalization.layer_normalization: _layer_norm,
     normalization.rms_normalization: _rms_norm,
     normalization.moments: _moments,
+    normalization.standardize: _standardize,
     randoms.dropout: _dropout,
 }
 # What a whole gives beside its result is for its gradient; moments are two results.
-FIRST_OF_SEVERAL = (_CLASS_LOSS, _TARGET_LOSS, _LAYER_NORM, _RMS_NORM)
+FIRST_OF_SEVERAL = (_CLASS_LOSS, _TARGET_LOSS, _LAYER_NORM, _RMS_NORM, _STANDARDIZE)
