@@ -34,7 +34,8 @@ KINDS = {
 
 def public_modules() -> Iterator[types.ModuleType]:
     """Yield the modules that users import names from: Keras's, as far as we have them, and ours."""
-    ours = ["", "data", "datasets", "autodiff", "callbacks", "testing", "wrappers", "wrappers.sklearn"]
+    rooms = "data datasets autodiff callbacks testing wrappers wrappers.sklearn"
+    ours = ["", *rooms.split()]
     theirs = [module for module in KERAS if module != "keras"]
     package = Path(kerasish.__file__).parent
     for name in dict.fromkeys(ours + theirs):
