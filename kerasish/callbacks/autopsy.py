@@ -19,7 +19,7 @@ from kerasish.callbacks.values import plain
 _SHARE = 0.02  # of the training's time that keeping states may take
 _SECONDS_BETWEEN_LOOKS = 0.05
 # Batches are kept for a replay until they weigh so much more than a state; then it is renewed.
-_LEAST_BYTES, _TIMES_A_STATE = 4 << 20, 4
+_LEAST_BYTES, _TIMES_A_STATE = 32 << 20, 8
 
 
 class Finding(NamedTuple):
@@ -115,7 +115,7 @@ class NaNAutopsy(Callback):
 
     def _forget(self) -> None:
         self._epoch = 0
-        self._since = time.perf_counter()
+        self._since = time.thread_time()  # not the clock: the machine may be busy with others
         self._spent = self._last_cost = self._looked = 0.0
         self._state: dict[str, Any] | None = None  # type: ignore[assignment]
         self._batches: list[_Batches] = []
@@ -164,16 +164,16 @@ class NaNAutopsy(Callback):
     # --- while all is well ------------------------------------------------------------------------
 
     def _may_keep(self) -> bool:
-        elapsed = time.perf_counter() - self._since
+        elapsed = time.thread_time() - self._since
         return self._spent + self._last_cost <= _SHARE * elapsed
 
     def _keep(self) -> None:
-        start = time.perf_counter()
-        self._state = _take_state(self.model)
+        start = time.thread_time()
+        self._state = _take_state(self.model, self._state)
         self._batches, self._kept_bytes = [], 0
         size = sum(value.nbytes for _, value in self._state["values"])
         self._most_bytes = max(_LEAST_BYTES, _TIMES_A_STATE * size)
-        self._last_cost = time.perf_counter() - start
+        self._last_cost = time.thread_time() - start
         self._spent += self._last_cost
 
     def _after(self, done: _Batches, own_logs: Any) -> None:
@@ -360,9 +360,16 @@ def _variables(model: Any) -> list[Any]:
     return list({id(v): v for v in every}.values())
 
 
-def _take_state(model: Any) -> dict[str, Any]:
-    values = [(v, np.array(v.numpy())) for v in _variables(model)]
-    return {"values": values, "shared": random.shared_state()}
+def _take_state(model: Any, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return copies of all variables, in the memory of an old state where there is one."""
+    variables = _variables(model)
+    kept = old["values"] if old is not None else []
+    if len(kept) == len(variables) and all(v is w for v, (w, _) in zip(variables, kept)):
+        for v, value in kept:
+            np.copyto(value, v.numpy())
+    else:
+        kept = [(v, np.array(v.numpy())) for v in variables]
+    return {"values": kept, "shared": random.shared_state()}
 
 
 def _give_state(model: Any, state: dict[str, Any]) -> None:
