@@ -20,12 +20,59 @@ EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
 BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text("utf-8"), re.S)
 
 
-def run(script: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Run an example in a process of its own, with the package that is under test."""
+# What each example must have learned: expressions over the numbers that it prints at the end. A
+# name stands for the number (or numbers) behind these words.
+GOALS = {
+    "tabular": [({"accuracy": "accuracy"}, "accuracy > 0.95")],
+    "digits_cnn": [({"accuracy": "held-out digits: accuracy"}, "accuracy > 0.98")],
+    "character_model": [
+        ({"guess": "guessing by frequency", "last": "after epoch 4"}, "last < guess / 1.8")
+    ],
+    "reverse_words": [({"right": "without a mistake:"}, "right > 0.9")],
+    "attention": [({"right": "without a mistake:"}, "right > 0.95")],
+    "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.9 * rival")],
+    "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
+    "two_inputs": [
+        ({"error": "mean error of the result:"}, "error < 1.5"),
+        ({"right": "larger or not, right:"}, "right > 0.9"),
+    ],
+    "transfer": [
+        ({"old": "network as it is", "few": "few alone", "both": "all of it, gently"},
+         "both > few + 0.1 and both > old + 0.1"),
+    ],
+    "custom_train_step": [
+        ({"ordinary": "ordinary", "wary": "wary"},
+         "min(ordinary[0], wary[0]) > 0.95 and wary[1] > ordinary[1] + 0.2"),
+    ],
+    "custom_parts": [
+        ({"low": "wanted 0.10   found", "middle": "wanted 0.50   found",
+          "high": "wanted 0.90   found"},
+         "abs(low - 0.1) < 0.06 and abs(middle - 0.5) < 0.1 and abs(high - 0.9) < 0.06"),
+    ],
+    "q_learning": [({"moves": "doing what looks best:"}, "moves <= 16")],
+    "messy_data": [
+        ({"mean": "always the mean rent", "known": "size known", "missing": "size missing"},
+         "known < mean / 8 and missing < mean / 2"),
+    ],
+}  # fmt: skip
+
+
+def number_after(words: str, text: str) -> float | tuple[float, ...]:
+    """Return the number, or the numbers with nothing but space between, after the last `words`."""
+    found = re.findall(rf"{re.escape(words)}((?:\s+[\d.]+)+)", text)
+    assert found, f"{words!r} is followed by no number in {text!r}"
+    numbers = tuple(map(float, found[-1].split()))
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def run(
+    script: Path, *arguments: str, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run an example in a process and folder of its own, with the package that is under test."""
     package = str(Path(kerasish.__file__).parent.parent)
     return subprocess.run(
-        [sys.executable, "-W", "error", str(script), *arguments],
-        env={**os.environ, "PYTHONPATH": package, "PYTHONUTF8": "1"},
+        [sys.executable, "-W", "error", str(script), *arguments], cwd=folder,
+        env={**os.environ, "PYTHONPATH": package, "PYTHONUTF8": "1", "MPLBACKEND": "Agg"},
         capture_output=True, text=True, encoding="utf-8", timeout=300,
     )  # fmt: skip
 
@@ -81,11 +128,22 @@ def test_examples_say_what_they_do(path):
 @pytest.mark.parametrize(
     "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda path: path.name
 )
-def test_examples_run_without_a_warning(path):
-    done = run(path)
+def test_examples_run_without_a_warning_and_learn(path, tmp_path):
+    done = run(path, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout
     assert not done.stderr
+    for words, goal in GOALS.get(path.stem, []):
+        numbers = {name: number_after(said, done.stdout) for name, said in words.items()}
+        assert eval(goal, {**numbers}), f"{goal}: {numbers}"
+    picture = re.search(r"^picture: (.*)$", done.stdout, re.M)
+    if picture:
+        assert (tmp_path / picture[1]).stat().st_size > 10_000
+    assert len(list(tmp_path.iterdir())) == bool(picture), "nothing else is left behind"
+
+
+def test_goals_are_of_examples():
+    assert set(GOALS) <= {path.stem for path in EXAMPLES}
 
 
 @pytest.mark.slow

@@ -1,0 +1,135 @@
+"""A layer, a loss, a metric and a callback of one's own: how sure may one be of a forecast?
+
+The data scatter more on the right than on the left. Instead of one curve the network draws three:
+below the first should lie a tenth of the points, below the second half of them, below the third
+nine tenths. The pinball loss asks for just that (Koenker and Bassett, Regression Quantiles, 1978).
+Shows: add_weight, a Loss, a Metric with state, a Callback, and that all of them go into a file and
+come back.
+
+Run: python examples/custom_parts.py [picture.png]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import kerasish as keras
+from kerasish import layers, ops
+
+SHARES = (0.1, 0.5, 0.9)
+
+
+@keras.saving.register_keras_serializable("examples")
+class Bumps(layers.Layer):
+    """exp(-(width * (x - center))**2) for centers and widths that are learned."""
+
+    def __init__(self, units: int, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+
+    def build(self, input_shape):
+        spread = keras.initializers.RandomUniform(-3, 3)
+        self.center = self.add_weight(name="center", shape=(self.units,), initializer=spread)
+        self.width = self.add_weight(name="width", shape=(self.units,), initializer="ones")
+
+    def call(self, x):
+        return ops.exp(-ops.square(self.width * (x - self.center)))
+
+
+@keras.saving.register_keras_serializable("examples")
+class Pinball(keras.losses.Loss):
+    """share * (y - q) above the curve q, (1 - share) * (q - y) below it; the mean of all shares."""
+
+    def __init__(self, shares=SHARES, name="pinball", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.shares = tuple(shares)
+
+    def call(self, y, curves):
+        above = y - curves  # (rows, 1) - (rows, shares)
+        return ops.mean(ops.maximum(above * self.shares, above * (np.array(self.shares) - 1)), -1)
+
+    def get_config(self):
+        return {**super().get_config(), "shares": self.shares}
+
+
+@keras.saving.register_keras_serializable("examples")
+class Coverage(keras.metrics.Metric):
+    """The share of points between the first and the last curve."""
+
+    def __init__(self, name="coverage", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.inside = self.add_variable((), "zeros", name="inside")
+        self.seen = self.add_variable((), "zeros", name="seen")
+
+    def update_state(self, y, curves, sample_weight=None):
+        y = y[:, 0]
+        inside = ops.logical_and(y > curves[:, 0], y < curves[:, -1])
+        self.inside.assign_add(ops.sum(ops.cast(inside, "float32")))
+        self.seen.assign_add(float(y.shape[0]))
+
+    def result(self):
+        return self.inside / ops.maximum(self.seen, 1.0)
+
+
+class Album(keras.callbacks.Callback):
+    """Keeps the curves of some epochs."""
+
+    def __init__(self, x: np.ndarray, epochs: tuple[int, ...]) -> None:
+        super().__init__()
+        self.x, self.epochs = x, epochs
+        self.curves: dict[int, np.ndarray] = {}
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 in self.epochs:
+            self.curves[epoch + 1] = self.model.predict(self.x, verbose=0)
+            print(f"epoch {epoch + 1:>3}: loss {logs['loss']:.4f}, "
+                  f"between the curves {logs['coverage']:.2f}")  # fmt: skip
+
+
+def make_data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, (count, 1))
+    y = np.sin(2 * x) + rng.normal(size=x.shape) * (0.1 + 0.15 * (x + 3))
+    return x.astype("float32"), y.astype("float32")
+
+
+def draw(album: Album, x: np.ndarray, y: np.ndarray, picture: str) -> None:
+    figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 3.6), layout="constrained",
+                                sharey=True)  # fmt: skip
+    for ax, (epoch, curves) in zip(axes, album.curves.items()):
+        ax.scatter(x, y, s=4, color="grey", alpha=0.5)
+        for curve, share in zip(curves.T, SHARES):
+            ax.plot(album.x, curve, label=f"{share:.0%} lie below")
+        ax.set_title(f"epoch {epoch}")
+    axes[0].legend(loc="lower left", fontsize=8)
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "custom_parts.png") -> None:
+    keras.utils.set_random_seed(0)
+    x, y = make_data(1500, seed=0)
+    x_test, y_test = make_data(1000, seed=1)
+    model = keras.Sequential([keras.Input((1,)), Bumps(24), layers.Dense(len(SHARES))])
+    model.compile(keras.optimizers.Adam(0.01), Pinball(), metrics=[Coverage()])
+    album = Album(np.linspace(-3, 3, 200, dtype="float32")[:, None], epochs=(1, 10, 100))
+    model.fit(x, y, epochs=100, verbose=0, callbacks=[album])
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "quantiles.keras")
+        model.save(path)
+        again = keras.models.load_model(path)
+    below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
+    print("new points below each curve, by the model read back from its file:")
+    for share, found in zip(SHARES, below):
+        print(f"  wanted {share:.2f}   found {found:.2f}")
+    draw(album, x, y, picture)
+    print(f"picture: {picture}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,104 @@
+"""What a network has learned from many pictures helps it with strange ones of which it sees few.
+
+A network learns the ten digits from 1,437 clean pictures. Then there is a second scanner, whose
+pictures are pale, striped and noisy, and only three labelled pictures of each digit from it. The
+rivals: a network that learns from these 30 alone; the old one as it is; its convolutions, frozen,
+below a new last layer; and all of it, trained on gently.
+Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
+fine-tuning at a small rate.
+
+Run: python examples/transfer.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import kerasish as keras
+from kerasish import layers
+
+FEW, TURNS = 3, 5
+
+
+def make_eye() -> keras.Model:
+    """Return the part that looks at pictures."""
+    return keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.Rescaling(1 / 16),
+         layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu"),
+         layers.MaxPooling2D(), layers.Flatten()],
+        name="eye",
+    )  # fmt: skip
+
+
+def add_head(eye: keras.Model, rate: float) -> keras.Model:
+    model = keras.Sequential([eye, layers.Dropout(0.3), layers.Dense(10, activation="softmax")])
+    model.compile(
+        keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    return model
+
+
+def scan_badly(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the pictures as the second scanner sees them."""
+    stripes = 5 * (np.arange(8) % 3 == 0)[None, :, None, None]
+    return (0.5 * x + stripes + rng.normal(scale=2.0, size=x.shape)).astype("float32")
+
+
+def learn(model: keras.Model, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
+    model.fit(x, y, batch_size=16, epochs=epochs, verbose=0)
+
+
+def with_weights(weights: list[np.ndarray]) -> keras.Model:
+    """Return an eye that sees as the one whose weights these were."""
+    eye = make_eye()
+    eye.set_weights(weights)
+    return eye
+
+
+def main() -> None:
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    (x, y), (x_test, y_test) = keras.datasets.digits.load_data()
+    x, x_test = x[..., None].astype("float32"), x_test[..., None].astype("float32")
+    strange, strange_test = scan_badly(x, rng), scan_badly(x_test, rng)
+
+    eye = make_eye()
+    old = add_head(eye, 0.003)
+    learn(old, x, y, epochs=12)
+    print(f"clean pictures, many of them: {old.evaluate(x_test, y_test, verbose=0)[1]:.3f}")
+
+    table: dict[str, list[float]] = {}
+
+    def judge(name: str, model: keras.Model) -> None:
+        _, accuracy = model.evaluate(strange_test, y_test, verbose=0)
+        table.setdefault(name, []).append(accuracy)
+
+    for _ in range(TURNS):
+        few = np.concatenate(
+            [rng.choice(np.flatnonzero(y == digit), FEW, replace=False) for digit in range(10)]
+        )
+        judge("the old network as it is", old)
+
+        fresh = add_head(make_eye(), 0.003)
+        learn(fresh, strange[few], y[few], epochs=60)
+        judge("from the few alone", fresh)
+
+        copy = with_weights(eye.get_weights())
+        copy.trainable = False
+        model = add_head(copy, 0.003)
+        learn(model, strange[few], y[few], epochs=60)
+        judge("frozen eye, new head", model)
+
+        copy = with_weights(eye.get_weights())
+        model = add_head(copy, 0.001)
+        model.layers[-1].set_weights(old.layers[-1].get_weights())
+        learn(model, strange[few], y[few], epochs=60)
+        judge("all of it, gently", model)
+
+    print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
+    for name, found in table.items():
+        print(f"  {name:<25} {np.mean(found):.3f} ± {np.std(found):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A model with three inputs and two outputs: two pictured digits and a sign, to calculate with.
+
+The inputs are two pictures of digits and a word, "plus" or "minus" or "times". One reader, shared,
+looks at both pictures. The first output is the result of the sum; the second says whether the first
+digit is larger. Nobody ever tells the model which digits it sees.
+Shows: the functional API, a layer used twice, inputs and targets as dicts, strings as inputs,
+several losses with weights.
+
+Run: python examples/two_inputs.py [picture.png]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import kerasish as keras
+from kerasish import layers
+
+SIGNS = ["plus", "minus", "times"]
+
+
+def make_pairs(x: np.ndarray, y: np.ndarray, count: int, seed: int) -> tuple[dict, dict]:
+    """Return (inputs, targets) of pairs drawn from pictures x of the digits y."""
+    rng = np.random.default_rng(seed)
+    i, j, sign = (rng.integers(n, size=count) for n in (len(x), len(x), 3))
+    a, b = y[i].astype("float32"), y[j].astype("float32")
+    result = np.select([sign == 0, sign == 1], [a + b, a - b], a * b)
+    inputs = {"first": x[i], "second": x[j], "sign": np.array(SIGNS)[sign][:, None]}
+    return inputs, {"result": result[:, None], "larger": (a > b).astype("float32")[:, None]}
+
+
+def make_model() -> keras.Model:
+    first, second = (keras.Input((8, 8, 1), name=n) for n in ("first", "second"))
+    sign = keras.Input((1,), dtype="string", name="sign")
+    reader = keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.Rescaling(1 / 16),
+         layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu"),
+         layers.Flatten(), layers.Dense(32, activation="relu")],
+        name="reader",
+    )  # fmt: skip
+    a, b = reader(first), reader(second)
+    known = layers.StringLookup(vocabulary=SIGNS, num_oov_indices=0, output_mode="one_hot")(sign)
+    both = layers.Concatenate()([a, b, known])
+    both = layers.Dense(128, activation="relu")(both)
+    hidden = layers.Dense(128, activation="relu")(both)
+    result = layers.Dense(1, name="result")(hidden)
+    larger = layers.Dense(1, activation="sigmoid", name="larger")(layers.Concatenate()([a, b]))
+    return keras.Model([first, second, sign], {"result": result, "larger": larger})
+
+
+def draw(inputs: dict, targets: dict, said: np.ndarray, picture: str) -> None:
+    figure, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
+    for sign in SIGNS:
+        mine = inputs["sign"][:, 0] == sign
+        ax.scatter(targets["result"][mine], said[mine], s=9, alpha=0.6, label=sign)
+    ax.axline((0, 0), slope=1, color="grey", linewidth=0.8)
+    ax.set(xlabel="right result", ylabel="the network's", title="Pairs of digits never seen")
+    ax.legend()
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "two_inputs.png") -> None:
+    keras.utils.set_random_seed(0)
+    (x, y), (x_test, y_test) = keras.datasets.digits.load_data()
+    x, x_test = x[..., None].astype("float32"), x_test[..., None].astype("float32")
+    inputs, targets = make_pairs(x, y, 12_000, seed=0)
+    inputs_test, targets_test = make_pairs(x_test, y_test, 1000, seed=1)
+
+    model = make_model()
+    epochs = 12
+    rate = keras.optimizers.schedules.CosineDecay(0.003, epochs * 12_000 // 64)
+    model.compile(
+        keras.optimizers.Adam(rate),
+        loss={"result": "mse", "larger": "binary_crossentropy"},
+        loss_weights={"result": 0.05, "larger": 1.0},
+        metrics={"result": "mae", "larger": "accuracy"},
+    )
+    model.fit(inputs, targets, batch_size=64, epochs=epochs, verbose=2)
+
+    found = model.evaluate(inputs_test, targets_test, verbose=0, return_dict=True)
+    said = model.predict(inputs_test, verbose=0)["result"]
+    print("pairs of digits never seen:")
+    print(f"  mean error of the result: {found['result_mae']:.2f}")
+    print(f"  larger or not, right: {found['larger_accuracy']:.3f}")
+    draw(inputs_test, targets_test, said, picture)
+    print(f"picture: {picture}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
