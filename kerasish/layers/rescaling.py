@@ -8,6 +8,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.engine.layer import Layer
+from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
 
 
@@ -96,27 +97,34 @@ class Normalization(Layer):
         self.variance = to_numpy(self.adapt_variance).reshape(self._shape)
 
     def adapt(self, data: Any) -> None:
-        """Learn the moments from an array, or from an iterable of batches."""
+        """Learn the moments from an array, or from an iterable of batches.
+
+        Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing
+            sample variances (1979).
+        """
         if self.input_mean is not None:
             raise ValueError(f"{self._who()}: the moments were given; there is nothing to adapt.")
-        batches = [data] if hasattr(data, "shape") or isinstance(data, list) else data
-        total: Any = 0.0
-        squares: Any = 0.0
+        mean: Any = 0.0
+        spread: Any = 0.0  # the sum of squared distances from the mean
         count = 0
-        for batch in batches:
-            batch = batch[0] if isinstance(batch, tuple) else batch
+        for batch in batches_of(data, None, self._who()):
             x = np.asarray(to_numpy(batch), "float64")
             if not self.built:
                 self.build(x.shape)
             axes = tuple(i for i in range(x.ndim) if i not in self._kept)
-            total = total + x.sum(axis=axes)
-            squares = squares + np.square(x).sum(axis=axes)
-            count += x.size // max(int(np.prod([x.shape[a] for a in self._kept])), 1)
+            rows = x.size // max(int(np.prod([x.shape[a] for a in self._kept])), 1)
+            if not rows:
+                continue
+            own = x.mean(axis=axes, keepdims=True)
+            step = own.reshape(np.shape(mean) or tuple(x.shape[a] for a in self._kept)) - mean
+            spread = spread + np.square(x - own).sum(axis=axes)
+            spread = spread + np.square(step) * (count * rows / (count + rows))
+            mean = mean + step * (rows / (count + rows))
+            count += rows
         if not count:
             raise ValueError(f"{self._who()}: adapt() got no data.")
-        mean = total / count
         self.adapt_mean.assign(mean)
-        self.adapt_variance.assign(np.maximum(squares / count - np.square(mean), 0.0))
+        self.adapt_variance.assign(spread / count)
         self.count.assign(count)
         self._finish()
 
@@ -129,11 +137,19 @@ class Normalization(Layer):
     def call(self, inputs: Any) -> Any:
         """Normalise."""
         x = ops.cast(inputs, self.compute_dtype)
-        spread = np.maximum(np.sqrt(self.variance), 1e-7).astype("float32")
-        mean = np.asarray(self.mean, "float32")
+        mean, variance = self._moments()
+        spread = ops.maximum(ops.sqrt(variance), 1e-7)
         if self.invert:
             return ops.cast(ops.add(ops.multiply(x, spread), mean), self.compute_dtype)
         return ops.cast(ops.divide(ops.subtract(x, mean), spread), self.compute_dtype)
+
+    def _moments(self) -> tuple[Any, Any]:
+        """Return mean and variance; learnt ones as they are when a compiled step runs."""
+        if self.input_mean is not None:
+            return np.asarray(self.mean, "float32"), np.asarray(self.variance, "float32")
+        learnt = (ops.cast(v, "float32") for v in (self.adapt_mean, self.adapt_variance))
+        mean, variance = (ops.reshape(v, self._shape) for v in learnt)
+        return mean, variance
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
