@@ -231,11 +231,24 @@ class Model(Trainer, Layer):
         expand_nested: bool = False,
         show_trainable: bool = False,
         layer_range: Any = None,
+        *,
+        batch_size: int | None = None,
     ) -> None:
-        """Print a table of the layers, their output shapes and their numbers of weights."""
+        """Print a table of the layers, their output shapes and their numbers of weights.
+
+        Args:
+            line_length: columns of the table.
+            print_fn: takes the text instead of `print`.
+            expand_nested: whether to list what is inside models inside the model.
+            show_trainable: whether to say what training changes.
+            layer_range: (first, last) names of layers, or patterns of them.
+            batch_size: rows of a batch; then the bytes of each layer's result and its FLOPs in a
+                forward pass stand in the table, a multiply-add counting as two.
+        """
         print_summary(
-            self, line_length, positions, print_fn, expand_nested, show_trainable, layer_range
-        )
+            self, line_length, positions, print_fn, expand_nested, show_trainable, layer_range,
+            batch_size,
+        )  # fmt: skip
 
     # --- files ----------------------------------------------------------------------------------
 

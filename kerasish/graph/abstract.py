@@ -70,13 +70,15 @@ class _Discard(Scope):
 _FILLS = (83, 89)  # two odd sizes: a size of the result that follows them is unknown, too
 
 
-def _run(function: Callable[..., Any], args: Any, kwargs: Any, number: int) -> Any:
+def _run(
+    function: Callable[..., Any], args: Any, kwargs: Any, number: int, engine: ShapesOnly
+) -> Any:
     def fill(x: Any) -> Any:
         if not isinstance(x, Spec):
             return x
         return wrap(Abstract(tuple(number if s is None else s for s in x.shape), x.dtype))
 
-    with using_engine(ShapesOnly()), using_scope(_Discard()):
+    with using_engine(engine), using_scope(_Discard()):
         return function(*_map_specs(fill, args), **_map_specs(fill, kwargs))
 
 
@@ -102,17 +104,23 @@ def _has_unknown(structure: Any) -> bool:
     return False
 
 
-def infer(function: Callable[..., Any], args: Any = (), kwargs: Any = None) -> Any:
+def infer(
+    function: Callable[..., Any],
+    args: Any = (),
+    kwargs: Any = None,
+    engine: ShapesOnly | None = None,
+) -> Any:
     """Return the structure of specs that `function` gives for arguments some of which are Specs.
 
     Unknown sizes (None) are filled in twice, with two different numbers: where the results
     differ, the result's size is unknown as well. So any Python arithmetic on sizes works.
     """
     kwargs = kwargs or {}
-    first = _run(function, args, kwargs, _FILLS[0])
+    engine = engine or ShapesOnly()
+    first = _run(function, args, kwargs, _FILLS[0], engine)
     if not _has_unknown((args, kwargs)):
         return tree.map_structure(_spec, first)
-    second = _run(function, args, kwargs, _FILLS[1])
+    second = _run(function, args, kwargs, _FILLS[1], engine)
     return tree.map_structure(_merge, first, second)
 
 

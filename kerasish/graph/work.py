@@ -1,0 +1,70 @@
+"""How much arithmetic a computation is, counted from shapes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kerasish.graph.abstract import ShapesOnly, infer
+from kerasish.ops.op import Op, Spec
+from kerasish.tensor import prepare
+
+_EACH = ("elementwise", "comparison", "logic", "bits", "random", "complex")
+_FREE = ("cast", "stop_gradient", "alias")
+
+
+class Counting(ShapesOnly):
+    """The engine of shapes that adds up FLOPs: a multiply-add is two, any other number one."""
+
+    def __init__(self) -> None:
+        self.flops = 0
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        """Return what the op's shape rule says, and count the op."""
+        results = super().apply(op, args, attrs)
+        shapes = [t.shape for t in prepare(op, args, attrs)[0]]
+        made = [t.shape for t in (results if isinstance(results, tuple) else (results,))]
+        self.flops += flops_of(op, shapes, made)
+        return results
+
+
+def flops_of(op: Op, inputs: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]) -> int:
+    """Return the FLOPs of one op; 0 for what only moves numbers.
+
+    Example:
+        >>> from kerasish.ops.op import REGISTRY
+        >>> flops_of(REGISTRY["matmul"], [(2, 3), (3, 5)], [(2, 5)])
+        60
+    """
+    made = sum(math.prod(shape) for shape in results)
+    if op.name == "matmul":
+        return 2 * made * inputs[0][-1]
+    if op.name == "convolution":
+        return 2 * made * math.prod(inputs[1][:-1])
+    if op.kind == "recurrent":  # the inputs' part is a product before it
+        steps = math.prod(inputs[0][:-1])
+        return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
+    if op.kind in _EACH and op.name not in _FREE:
+        return made
+    if op.kind in ("reduce", "pool"):
+        return sum(math.prod(shape) for shape in inputs)
+    return 0
+
+
+def count_flops(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
+    """Return (FLOPs, number of values in the results) of a call; the arguments hold Specs."""
+    counter = Counting()
+    results = specs_of(infer(function, args, kwargs, counter))
+    return counter.flops, sum(math.prod(spec.shape) for spec in results)
+
+
+def specs_of(structure: Any) -> list[Spec]:
+    """Return the Specs in a structure of lists, tuples and dicts."""
+    if isinstance(structure, Spec):
+        return [structure]
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (list, tuple)):
+        return [spec for part in structure for spec in specs_of(part)]
+    return []
