@@ -272,3 +272,17 @@ def test_a_pipeline_is_its_layers_in_turn():
     np.testing.assert_allclose(
         pipeline(PICTURES, training=False), steps[2](steps[1](PICTURES)), atol=1e-6
     )
+
+
+def test_boxes_of_one_picture_and_a_seed_in_place_of_ways():
+    boxes = {"boxes": np.float32([[2, 1, 4, 3], [6, 4, 8, 6]]), "labels": np.array([[1, 2]])}
+    layer = layers.RandomFlip("horizontal", bounding_box_format="xyxy")
+    given = {"flips": np.array([[True]]), "input_shape": (10, 8, 3)}
+    found = layer.transform_bounding_boxes(boxes, given)
+    assert found["boxes"].tolist() == [[4, 1, 6, 3], [0, 4, 2, 6]]
+    assert found["labels"].tolist() == [[1, 2]]
+    elastic = layers.RandomElasticTransform()
+    given = {"apply_transform": np.array([True]), "distortion_factor": 0.9, "seed": 42}
+    first, again = (elastic.transform_images(PICTURES[0], given).numpy() for _ in range(2))
+    assert np.abs(first - PICTURES[0]).max() > 1
+    np.testing.assert_array_equal(first, again)

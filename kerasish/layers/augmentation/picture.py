@@ -197,9 +197,17 @@ class PictureLayer(Layer):
 
     def _moved(self, bounding_boxes: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
         name = self.bounding_box_format or "xyxy"
-        boxes = box_ops.convert_format(bounding_boxes, name, "xyxy", *size)
+        shapes = {k: bounding_boxes[k].shape for k in ("boxes", "labels")}
+        rows = (1, *shapes["boxes"]) if len(shapes["boxes"]) == 2 else shapes["boxes"]
+        wide = {
+            "boxes": ops.reshape(bounding_boxes["boxes"], rows),
+            "labels": ops.reshape(bounding_boxes["labels"], rows[:2]),
+        }
+        boxes = box_ops.convert_format(wide, name, "xyxy", *size)
         corners, size = self.move_boxes(boxes["boxes"], transformation, size)
-        return box_ops.clip_to_image_size({**boxes, "boxes": corners}, *size), size
+        found = box_ops.clip_to_image_size({**boxes, "boxes": corners}, *size)
+        flat = {k: ops.reshape(found[k], shape) for k, shape in shapes.items()}
+        return {**bounding_boxes, **flat}, size
 
     def _checked(self, bounding_boxes: Any) -> Any:
         if not isinstance(bounding_boxes, dict) or not {"boxes", "labels"} <= set(bounding_boxes):

@@ -123,23 +123,28 @@ class RandomElasticTransform(PictureLayer):
         """Return whether each picture changes, and each pixel's way, (n, h, w, 2)."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None
-        height, width = self._size(images.shape)
         chosen = self._happens(images.shape[0], self.factor, seed)
         strength = self._uniform((), self.scale, seed)
+        found = {"apply_transform": chosen, "distortion_factor": strength, "seed": seed}
+        return {**found, "moves": self._ways(images, found)}
+
+    def _ways(self, images: Any, drawn: Any) -> Any:
+        height, width = self._size(images.shape)
+        strength = ops.convert_to_tensor(drawn["distortion_factor"], "float32")
         reach, smooth = 0.1 * max(height, width), 0.05 * min(height, width)
         # The filter has the size that the largest strength needs, however much was drawn.
         size = int(6 * smooth * self.scale[1]) | 1
-        ways = warping.smooth_moves(
-            random.draw_seed(seed), (images.shape[0], height, width), strength * reach,
+        return warping.smooth_moves(
+            random.draw_seed(drawn["seed"]), (images.shape[0], height, width), strength * reach,
             ops.maximum(strength * smooth, 1e-6), size,
         )  # fmt: skip
-        return {"apply_transform": chosen, "distortion_factor": strength, "moves": ways}
 
     def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
         """Move the pixels where that was drawn."""
+        ways = transformation.get("moves")
         moved = warping.displace(
-            images, transformation["moves"], interpolation, self.fill_mode, self.fill_value,
-            self.data_format,
+            images, self._ways(images, transformation) if ways is None else ways, interpolation,
+            self.fill_mode, self.fill_value, self.data_format,
         )  # fmt: skip
         y = ops.where(self._rows(transformation["apply_transform"]), moved, images)
         return y if interpolation == "nearest" else ops.clip(y, *self.value_range)
