@@ -28,8 +28,8 @@ from pathlib import Path
 
 from kerasish.backends.static import machine_code
 from kerasish.backends.static.assembly import Target
+from kerasish.backends.static.loops import gemm, matmul
 from kerasish.backends.static.loops import generate as loops
-from kerasish.backends.static.loops import matmul
 from kerasish.backends.static.loops.description import Kernel
 from kerasish.backends.static.machine_code import Code
 
@@ -60,7 +60,7 @@ _lock = threading.RLock()
 
 
 def compile_many(
-    kernels: Sequence[Kernel | matmul.Matmul | Text], target: Target | None = None
+    kernels: Sequence[Kernel | matmul.Matmul | gemm.Gemm | Text], target: Target | None = None
 ) -> list[int]:
     """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
 
@@ -74,7 +74,9 @@ def compile_many(
         return [_addresses[k, target] for k in kernels]
 
 
-def compile_one(kernel: Kernel | matmul.Matmul | Text, target: Target | None = None) -> int:
+def compile_one(
+    kernel: Kernel | matmul.Matmul | gemm.Gemm | Text, target: Target | None = None
+) -> int:
     """The address of one kernel's function."""
     return compile_many([kernel], target)[0]
 
@@ -121,6 +123,8 @@ def build(kernels: dict[str, Hashable], target: Target) -> Code:
             continue
         if isinstance(kernel, matmul.Matmul):
             text, needs = matmul.generate(kernel, symbol, target)
+        elif isinstance(kernel, gemm.Gemm):
+            text, needs = gemm.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 from kerasish.backends.static import blas, native, onednn
 from kerasish.backends.static.driver import Record, load_runtime
 from kerasish.backends.static.kernels import compile_one
+from kerasish.backends.static.loops import gemm
 from kerasish.backends.static.loops import matmul as small
 from kerasish.backends.static.loops.description import KernelBuilder
-from kerasish.backends.static.onednn_primitive import Buffer
+from kerasish.backends.static.machine_code import host_target
+from kerasish.backends.static.onednn_matmul import GRAIN
+from kerasish.backends.static.onednn_primitive import Buffer, choose_threads
 from kerasish.backends.static.units import Locate, Place, Unit
 from kerasish.graph.ir import Node, Value
 
@@ -185,6 +188,55 @@ class SmallMatmulUnit(Unit):
         return [Record(compile_one(self.matmul), block, self.name)]
 
 
+class GemmUnit(Unit):
+    """A product of two matrices by our own packed loops, with bias and relu."""
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
+    ) -> None:
+        reads = [a.root, b.root, *([bias] if bias is not None else [])]
+        super().__init__("packed matmul", reads, [out])
+        self.a, self.b, self.out, self.bias = a, b, out, bias
+        self.turned = b.strides[1] != 1
+        self.kernel = gemm.Gemm(self.turned, bias is not None, activation == "relu")
+        self.sizes = (a.shape[0], b.shape[1], a.shape[1])
+        self.flops = 2.0 * math.prod(self.sizes)
+        self.threads = choose_threads(None, self.flops, GRAIN)
+        self.scratch = gemm.scratch_size(self.sizes, self.threads)
+
+    def kernels(self) -> list[Any]:
+        """Return the one kernel."""
+        return [self.kernel]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the one record."""
+        block = gemm.pack(
+            table=load_runtime().table,
+            sizes=self.sizes,
+            a=(locate(self.a.root).address, self.a.strides[0], self.a.strides[1]),
+            b=(locate(self.b.root).address, self.b.strides[0 if not self.turned else 1]),
+            c=(locate(self.out).address, self.sizes[1]),
+            bias=0 if self.bias is None else locate(self.bias).address,
+            scratch=locate(("scratch", self)).address,
+            threads=self.threads,
+        )
+        return [Record(compile_one(self.kernel), block, self.name)]
+
+
+def _is_ours(a: View, b: View) -> bool:
+    """Return whether our own product is the faster one: see benchmarks/products.py.
+
+    With AVX-512 oneDNN's is. Without, its loops lose where a is transposed and where a has few
+    rows; they win where b is transposed, as in the gradient by a layer's input.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    if native.available() or host_target().level != "avx2" or min(n, k) < 32 or m < 8:
+        return False
+    if b.strides[1] != 1:
+        return False
+    return a.strides[1] != 1 or m <= 512
+
+
 class BlasUnit(Unit):
     """A product by BLAS, where there is no oneDNN."""
 
@@ -231,6 +283,8 @@ def make_matmul(
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides:
         return SmallMatmulUnit(a, b, out, bias, activation)
+    if plain and activation in ("", "relu") and 1 in b.strides and _is_ours(a, b):
+        return GemmUnit(a, b, out, bias, activation)
     if activation:
         return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
     if out.dtype != "float64" and not native.available():
