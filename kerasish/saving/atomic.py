@@ -6,9 +6,11 @@ step. Whatever happens before that step, the old file stays as it was.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +46,7 @@ def replacing(path: str) -> Iterator[str]:
         OSError: the file could not be written; the old one is as it was, the temporary one gone.
     """
     temporary = temporary_name(path)
+    replaced = False
     try:
         clear(temporary)
         yield temporary
@@ -52,11 +55,14 @@ def replacing(path: str) -> Iterator[str]:
         else:
             flush_file(temporary)
             os.replace(temporary, path)
+        replaced = True
         flush_folder(os.path.dirname(path) or ".")
+        _clear_quietly(temporary)  # the old folder, where the two changed places
     except BaseException as error:
-        _clear_quietly(temporary)
+        if not replaced:
+            _clear_quietly(temporary)
         if _from_the_disk(error):
-            raise save_error(path, error) from error
+            raise save_error(path, error, replaced) from error
         raise
 
 
@@ -67,11 +73,22 @@ def _from_the_disk(error: BaseException) -> bool:
     )
 
 
-def save_error(path: str, error: Any) -> OSError:
-    """Return the error that says why `path` could not be saved."""
+def save_error(path: str, error: Any, replaced: bool = False) -> OSError:
+    """Return the error that says why `path` could not be saved.
+
+    Args:
+        path: the file.
+        error: what the system said.
+        replaced: whether the new file is in its place already.
+    """
     number = getattr(error, "errno", None) or _errno_in(str(error))
     why = _WORDS.get(number or 0) or getattr(error, "strerror", None) or str(error)
     text = f"Could not save {path!r}: {why}. What was there before is unchanged."
+    if replaced:
+        text = (
+            f"Saved {path!r}, but its name is perhaps not on the disk yet: {why}. After a power "
+            "failure what was there before may be back."
+        )
     made = type(error) if isinstance(error, OSError) and number else OSError
     return made(number, text) if number else OSError(text)
 
@@ -106,7 +123,9 @@ def _replace_folder(temporary: str, path: str) -> None:
             flush_file(os.path.join(folder, name))
         flush_folder(folder)
     if os.path.isdir(path):
-        # A folder cannot be replaced in one step: the old one waits aside for a moment.
+        if exchange(temporary, path):
+            return
+        # Elsewhere a folder cannot be replaced in one step: the old one waits aside for a moment.
         old = temporary_name(path) + ".old"
         clear(old)
         os.rename(path, old)
@@ -114,6 +133,21 @@ def _replace_folder(temporary: str, path: str) -> None:
         clear(old)
     else:
         os.replace(temporary, path)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Let two files or folders take each other's place in one step; return whether that is done.
+
+    Linux can, on most file systems.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    here = -100  # AT_FDCWD: paths are as the process sees them
+    swap = 2  # RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0)
 
 
 def clear(path: str) -> None:

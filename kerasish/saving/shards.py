@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.saving import hdf5, hdf5_output
-from kerasish.saving.atomic import flush_folder, replacing, temporary_name
+from kerasish.saving.atomic import flush_folder, replacing, save_error, temporary_name
 from kerasish.saving.json_text import read_json, write_json
 from kerasish.saving.source import Group, Groups
 from kerasish.saving.weights import parts_of
@@ -53,16 +53,29 @@ def save_shards(model: Any, path: str, max_shard_size: float) -> None:
     if not limit > 0:
         raise ValueError(f"save_weights: max_shard_size must be positive, got {max_shard_size!r}.")
     written: list[str] = []
+    text = ""
     try:
-        index = _write_shards(parts_of(model), path, limit, written)
+        text = write_json(_write_shards(parts_of(model), path, limit, written))
         with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-            file.write(write_json(index))
-    except BaseException:
+            file.write(text)
+    except BaseException as error:
+        if text and _holds(path, text):
+            raise  # the new index is in its place: its shards stay
         for name in written:
             with suppress(OSError):  # the first error is the one to tell
                 os.remove(name)
+        if isinstance(error, OSError):
+            raise save_error(path, error) from error
         raise
     _tidy(path, {os.path.basename(name) for name in written})
+
+
+def _holds(path: str, text: str) -> bool:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(len(text) + 1) == text
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _write_shards(parts: _Parts, path: str, limit: float, written: list[str]) -> dict[str, Any]:
