@@ -114,7 +114,9 @@ class Front:
         self._cut = list(cut.values())
         self.graph = Graph(graph.inputs, self._cut, graph.name)
         self.rest = Graph(self._cut, graph.outputs, graph.name)
-        self.is_all = len(host) == len(calls)
+        # Strings among the outputs cannot be a step's results.
+        strings = any(t.dtype == "string" for t in self._cut)
+        self.needs_eager = strings or len(host) == len(calls)
 
     def __call__(self, values: list[Any]) -> Prepared:
         """Return what the step gets for the values of the model's inputs."""
@@ -175,7 +177,8 @@ def _find_front(graph: Graph) -> Front | None:
         if known[key] or outputs & wanted:
             host.add(id(node))
             wanted.update(id(t) for t in node.inputs)
-    return Front(graph, host) if host else None
+    strings = any(t.dtype == "string" for t in graph.inputs)
+    return Front(graph, host) if host or strings else None
 
 
 class FrontData(Data):

@@ -245,7 +245,8 @@ class Trainer:
     def _backend(self) -> Any:
         front = front_of(self._graph)  # type: ignore[attr-defined]
         eagerly = self.run_eagerly or self.jit_compile is False
-        return choose_backend("eager" if eagerly or front is not None and front.is_all else None)
+        eagerly = eagerly or (front is not None and front.needs_eager)
+        return choose_backend("eager" if eagerly else None)
 
     def _function(self, kind: str) -> Any:
         """Return the step called `kind` as the backend in charge runs it."""

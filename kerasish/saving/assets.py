@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from kerasish.saving.paths import places
 
 FOLDER = "assets"
+_MOST_BYTES = 2**30
 
 
 class _Members(Protocol):
@@ -46,19 +47,30 @@ def load_assets(model: Any, archive: _Members) -> None:
     Raises:
         ValueError: a part cannot read what is there.
     """
-    names = [n for n in archive.names() if n.startswith(f"{FOLDER}/") and not n.endswith("/")]
+    readers = [p for p in places(model) if hasattr(p.owner, "load_assets")]
+    folders = tuple(f"{FOLDER}/{p.path}/" if p.path else f"{FOLDER}/" for p in readers)
+    names = [n for n in archive.names() if n.startswith(folders) and not n.endswith("/")]
     if not names:
         return
     with tempfile.TemporaryDirectory() as root:
-        for name in names:
-            path = os.path.join(root, *name.split("/"))
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as file:
-                file.write(archive.read(name))
-        for place in places(model):
+        _unpack(archive, names, root)
+        for place in readers:
             folder = os.path.join(root, FOLDER, *place.path.split("/"))
-            if hasattr(place.owner, "load_assets") and os.path.isdir(folder):
+            if os.path.isdir(folder):
                 _load(place, folder, archive.where(f"{FOLDER}/{place.path}"))
+
+
+def _unpack(archive: _Members, names: list[str], root: str) -> None:
+    left = _MOST_BYTES
+    for name in names:
+        content = archive.read(name)
+        left -= len(content)
+        if left < 0:
+            raise ValueError(f"{archive.where(FOLDER)}: more than {_MOST_BYTES} bytes; refused.")
+        path = os.path.join(root, *name.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
 
 
 def _load(place: Any, folder: str, where: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,71 +13,15 @@ from kerasish.engine.front import HostLayer
 from kerasish.engine.slots import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
-from kerasish.tensor import Tensor, to_numpy
-
-_ENCODINGS = ("int", "one_hot", "float")
-
-
-class Feature:
-    """How a column becomes numbers.
-
-    Args:
-        dtype: of the raw values: "float32", "int32", "string" ...
-        preprocessor: the layer that they go through.
-        output_mode: "float" or "int" as they come out, or "one_hot" of the integers.
-    """
-
-    def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
-        if output_mode not in _ENCODINGS:
-            raise UnknownNameError.of("Feature: output_mode", output_mode, _ENCODINGS)
-        self.dtype, self.output_mode = dtype, output_mode
-        if isinstance(preprocessor, dict):
-            preprocessor = registry.deserialize_keras_object(preprocessor)
-        self.preprocessor = preprocessor
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            "dtype": self.dtype, "preprocessor": self.preprocessor, "output_mode": self.output_mode
-        }  # fmt: skip
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Feature:
-        """Return the feature that `get_config` describes."""
-        return cls(**config)
-
-
-class Cross:
-    """Columns whose combinations are hashed.
-
-    Args:
-        feature_names: their names, two or more.
-        crossing_dim: number of bins, >= 1.
-        output_mode: "int" or "one_hot".
-    """
-
-    def __init__(self, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot") -> None:
-        if output_mode not in ("int", "one_hot"):
-            raise UnknownNameError.of("Cross: output_mode", output_mode, ("int", "one_hot"))
-        self.feature_names = tuple(feature_names)
-        self.crossing_dim, self.output_mode = crossing_dim, output_mode
-
-    @property
-    def name(self) -> str:
-        """The columns' names, joined by _X_."""
-        return "_X_".join(self.feature_names)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            "feature_names": self.feature_names, "crossing_dim": self.crossing_dim,
-            "output_mode": self.output_mode,
-        }  # fmt: skip
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Cross:
-        """Return the cross that `get_config` describes."""
-        return cls(**config)
+from kerasish.utils.features import (
+    Cross,
+    Feature,
+    as_array,
+    as_column,
+    categories_of,
+    is_tensor,
+    tables_of,
+)
 
 
 class FeatureSpace(HostLayer):
@@ -276,11 +220,11 @@ class FeatureSpace(HostLayer):
         """
         columns: dict[str, list[Any]] = {n: [] for n in self._adaptable()}
         count = 0
-        for batch in _batches(dataset, self._who()):
+        for batch in tables_of(dataset, self._who()):
             count += 1
             self._check_columns(batch, columns)
             for name, found in columns.items():
-                found.append(_column(batch[name]))
+                found.append(as_column(batch[name]))
         if not count:
             raise ValueError(f"{self._who()}: adapt() got no data.")
         for name, found in columns.items():
@@ -330,13 +274,13 @@ class FeatureSpace(HostLayer):
         """Preprocess a dict of columns, or of single values."""
         self._need_adapted()
         self._check_columns(data, self.features)
-        return super().__call__({n: _given(data[n]) for n in self.features})
+        return super().__call__({n: as_array(data[n]) for n in self.features})
 
     def call(self, data: Any) -> Any:
         """Preprocess columns."""
         single = all(not is_keras_tensor(v) and not np.ndim(v) for v in data.values())
         columns = (
-            data if any(map(_is_symbolic, data.values())) else tree.map_structure(_column, data)
+            data if any(map(is_tensor, data.values())) else tree.map_structure(as_column, data)
         )
         found = self._encode(columns)
         return tree.map_structure(lambda t: ops.squeeze(t, 0), found) if single else found
@@ -374,7 +318,7 @@ class FeatureSpace(HostLayer):
         if name not in self.one_hot_encoders:
             layer = self.crossers.get(name) or self.preprocessors[name]
             self.one_hot_encoders[name] = layers.CategoryEncoding(
-                _categories(layer, name), output_mode="multi_hot"
+                categories_of(layer, name), output_mode="multi_hot"
             )
         return self.one_hot_encoders[name](value)
 
@@ -417,57 +361,4 @@ def _made(dtype: str, layer: Any, output_mode: str, name: str, **args: Any) -> F
     return Feature(dtype, layer(name=f"{name}_preprocessor", **args), output_mode)
 
 
-def _categories(layer: Any, name: str) -> int:
-    if hasattr(layer, "vocabulary_size"):
-        return int(layer.vocabulary_size())
-    if isinstance(layer, layers.Discretization):
-        return len(layer.bin_boundaries or []) + 1
-    for attribute in ("num_bins", "num_tokens"):
-        if getattr(layer, attribute, None) is not None:
-            return int(getattr(layer, attribute))
-    raise ValueError(
-        f"The feature {name!r} has output_mode='one_hot', but {type(layer).__name__} does not say "
-        "how many categories there are; let the layer encode them itself, with output_mode='float'."
-    )
-
-
-def _batches(dataset: Any, who: str) -> Iterator[Any]:
-    if isinstance(dataset, Mapping):
-        yield dataset
-        return
-    if hasattr(dataset, "columns") and hasattr(dataset, "to_numpy"):  # a data frame
-        yield {name: dataset[name].to_numpy() for name in dataset.columns}
-        return
-    if isinstance(dataset, (str, bytes)) or not hasattr(dataset, "__iter__"):
-        raise ValueError(
-            f"{who}: adapt() takes a dict of columns or an iterable of such dicts, got "
-            f"{type(dataset).__name__}."
-        )
-    for batch in dataset:
-        yield batch[0] if isinstance(batch, tuple) and batch else batch
-
-
-def _is_symbolic(x: Any) -> bool:
-    return isinstance(x, Tensor) or is_keras_tensor(x)
-
-
-def _given(x: Any) -> Any:
-    """Return a column as an array, if it is none."""
-    if _is_symbolic(x):
-        return x
-    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
-
-
-def _column(x: Any) -> Any:
-    """Return a column, or a single value, as an array of shape (rows, 1)."""
-    array = to_numpy(x) if isinstance(x, Tensor) else np.asarray(_given(x))
-    if array.dtype == np.float64:
-        array = array.astype("float32")
-    return array.reshape(-1, 1) if array.ndim < 2 else array
-
-
 registry.add_builtins("keras.utils", {"FeatureSpace": FeatureSpace})
-registry.add_builtins(
-    "keras.src.layers.preprocessing.feature_space",
-    {"Feature": Feature, "Cross": Cross, "TFDIdentity": layers.Identity},
-)

@@ -127,7 +127,7 @@ def test_only_what_must_runs_on_the_host():
     model = columns_model()
     front = front_of(model._graph)
     assert [o.name.split("_")[0] for o in front.operations] == ["identity", "hashing"]
-    assert not front.is_all
+    assert not front.needs_eager
     x = {"words": np.array(WORDS)[:, None], "size": np.ones((40, 2), "float32")}
     prepared = model._prepare_inputs(x)
     assert type(prepared) is Prepared
@@ -153,6 +153,35 @@ def test_models_that_are_all_on_the_host():
         [layers.Input((2,), dtype="int64"), layers.StringLookup(vocabulary=["red"], invert=True)]
     )
     assert back.predict(np.array([[1, 0]]), verbose=0).tolist() == [["red", "[UNK]"]]
+
+
+@pytest.mark.parametrize("hosted", [True, False])
+def test_strings_that_go_straight_to_an_output(hosted):
+    words = layers.Input((1,), dtype="string", name="words")
+    size = layers.Input((1,), name="size")
+    out = layers.StringLookup(vocabulary=["red"])(words) if hosted else words
+    model = kerasish.Model([words, size], [layers.Dense(1)(size), out, words])
+    for batch in (["red", "x"], ["y", "red"]):
+        x = [np.array(batch)[:, None], np.ones((2, 1), "float32")]
+        found = model.predict(x, verbose=0)
+        assert found[2].ravel().tolist() == batch
+        if hosted:
+            assert found[1].ravel().tolist() == [int(w == "red") for w in batch]
+
+
+def test_strings_that_nobody_needs():
+    words = layers.Input((1,), dtype="string", name="words")
+    size = layers.Input((1,), name="size")
+    model = compiled(kerasish.Model([words, size], layers.Dense(1)(size)))
+    x = [np.array(WORDS)[:, None], np.ones((40, 1), "float32")]
+    model.fit(x, LABELS, verbose=0)
+    assert not front_of(model._graph).needs_eager
+
+
+def test_strings_given_to_a_compiled_function_are_constants():
+    longer = kerasish.function(lambda x, words: x + len(words[0]), backend="static")
+    for word in ("ab", "c"):
+        assert float(longer(np.float32(1), np.array([word, "zz"]))) == 1 + len(word)
 
 
 def test_a_lookup_behind_trained_layers_predicts_but_does_not_train():

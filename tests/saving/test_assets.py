@@ -12,6 +12,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
+from kerasish.saving import assets
 
 DATA = Path(__file__).parents[1] / "data"
 FACT = json.loads((DATA / "feature_space.json").read_text())["model"]
@@ -120,6 +121,22 @@ def test_a_vocabulary_that_is_missing_leaves_the_layer_without_one(tmp_path):
     model = kerasish.models.load_model(path)
     with pytest.raises(RuntimeError, match="no vocabulary yet"):
         model.predict(cases.text_inputs(), verbose=0)
+
+
+def test_assets_that_are_too_large_are_refused(monkeypatch):
+    monkeypatch.setattr(assets, "_MOST_BYTES", 50)
+    with pytest.raises(ValueError, match="assets: more than 50 bytes; refused"):
+        kerasish.models.load_model(DATA / "lookups.keras")
+
+
+def test_assets_of_nobody_are_left_alone(tmp_path):
+    path = tmp_path / "changed.keras"
+    path.write_bytes((DATA / "lookups.keras").read_bytes())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("assets/layers/dense/more.txt", "x" * 100)
+    np.testing.assert_allclose(
+        numbers(kerasish.models.load_model(path)), FACT[""]["numbers"], rtol=1e-5, atol=1e-6
+    )
 
 
 class Remembering(kerasish.layers.Layer):

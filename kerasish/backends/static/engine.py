@@ -231,6 +231,8 @@ def without_constants(key: Any) -> Any:
 def signature(x: Any) -> Any:
     """Return what a compiled step depends on of an argument."""
     if isinstance(x, (np.ndarray, np.generic)):
+        if x.dtype.kind in "OUS":  # strings are constants
+            return "constant", x.shape, *x.ravel().tolist()
         return x.shape, x.dtype
     if x is None:
         return None

@@ -26,6 +26,7 @@ from kerasish.layers.preprocessing.vocabulary import (
     UNKNOWN,
     TokenCounts,
     TokenTable,
+    check_tokens,
     load_tokens,
     read_lines,
     save_tokens,
@@ -178,25 +179,14 @@ class IndexLookup(HostLayer):
         self.input_vocabulary = self.input_idf_weights = None
 
     def _check_tokens(self, tokens: list[Any]) -> None:
-        who = self._who()
-        if len(set(tokens)) != len(tokens):
-            seen: set[Any] = set()
-            twice = [t for t in tokens if t in seen or seen.add(t)]  # type: ignore[func-returns-value]
-            raise ValueError(f"{who}: the vocabulary holds these tokens twice: {twice[:10]}.")
         reserved = {"mask_token": self.mask_token}
         if self.invert:
             reserved["oov_token"] = self.oov_token
-        for name, token in reserved.items():
-            if token is not None and token in tokens:
-                raise ValueError(
-                    f"{who}: the {name} {token!r} stands in the vocabulary at place "
-                    f"{tokens.index(token)}. Leave the special tokens out, or put them first, in "
-                    f"this order: {self._specials}."
-                )
+        check_tokens(self._who(), tokens, reserved, self._specials)
         if self.max_tokens is not None and self._first + len(tokens) > self.max_tokens:
             raise ValueError(
-                f"{who}: max_tokens={self.max_tokens}, but the vocabulary with its special tokens "
-                f"has {self._first + len(tokens)}."
+                f"{self._who()}: max_tokens={self.max_tokens}, but the vocabulary with its special "
+                f"tokens has {self._first + len(tokens)}."
             )
 
     def _checked_weights(self, tokens: Sequence[Any], idf_weights: Any, led: bool) -> Any:

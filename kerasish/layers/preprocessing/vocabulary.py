@@ -73,6 +73,27 @@ class TokenTable:
         return np.fromiter((get(t, UNKNOWN) for t in flat), np.int64, len(flat))
 
 
+def check_tokens(who: str, tokens: list[Any], reserved: dict[str, Any], specials: Any) -> None:
+    """Raise ValueError where a token stands twice, or a special one among the others.
+
+    Args:
+        who: the layer, for messages.
+        tokens: the vocabulary without its special tokens.
+        reserved: argument -> the token that must not stand in it, or None.
+        specials: the special tokens in their order.
+    """
+    twice = [t for t, count in Counter(tokens).items() if count > 1]
+    if twice:
+        raise ValueError(f"{who}: the vocabulary holds these tokens twice: {twice[:10]}.")
+    for name, token in reserved.items():
+        if token is not None and token in tokens:
+            raise ValueError(
+                f"{who}: the {name} {token!r} stands in the vocabulary at place "
+                f"{tokens.index(token)}. Leave the special tokens out, or put them first, in this "
+                f"order: {specials}."
+            )
+
+
 def read_lines(path: str, encoding: str) -> list[str]:
     """Return the lines of a text file, one token each."""
     with open(path, encoding=encoding, newline="") as file:
