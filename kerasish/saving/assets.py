@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -39,6 +40,18 @@ def written_assets(model: Any) -> Iterator[list[tuple[str, str]]]:
             os.path.join(where, name) for where, _, names in os.walk(root) for name in sorted(names)
         ]
         yield [(os.path.relpath(path, root).replace(os.sep, "/"), path) for path in found]
+
+
+def warn_of_assets(model: Any, path: str) -> None:
+    """Warn where a format without assets leaves some out."""
+    with written_assets(model) as assets:
+        left_out = [name for name, _ in assets]
+    if left_out:
+        warnings.warn(
+            f"{path}: this format holds no vocabularies and the like; these are left out: "
+            f"{left_out}. Files that end in .keras hold them.",
+            stacklevel=4,
+        )
 
 
 def load_assets(model: Any, archive: _Members) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from kerasish import registry
 from kerasish.saving import hdf5, legacy
 from kerasish.saving.archive import Archive, load_archive, load_into, save_archive, save_folder
+from kerasish.saving.assets import warn_of_assets
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import read_json, restore, write_json
 from kerasish.saving.shards import ENDING, index_path, opened_shards, save_shards
@@ -64,6 +65,7 @@ def save_model(
         return
     if path.endswith(_LEGACY):
         legacy.save_legacy(model, path, include_optimizer)
+        warn_of_assets(model, path)
     elif zipped is False:
         save_folder(model, path)
     else:

@@ -123,6 +123,16 @@ def test_a_vocabulary_that_is_missing_leaves_the_layer_without_one(tmp_path):
         model.predict(cases.text_inputs(), verbose=0)
 
 
+def test_the_older_format_says_what_it_leaves_out(tmp_path):
+    layer = layers.StringLookup()
+    layer.adapt(["a"])
+    model = kerasish.Sequential([layers.Input((1,), dtype="string"), layer])
+    with pytest.warns(UserWarning, match=r"left out: .'assets/layers/string_lookup/vocab"):
+        model.save(tmp_path / "model.h5")
+    other = kerasish.models.load_model(tmp_path / "model.h5")
+    assert other.layers[0].get_vocabulary() == ["[UNK]"]
+
+
 def test_assets_that_are_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(assets, "_MOST_BYTES", 50)
     with pytest.raises(ValueError, match="assets: more than 50 bytes; refused"):
