@@ -20,7 +20,7 @@ from kerasish.callbacks.training_state import (
 )
 
 _SLICE = 0.1  # seconds between two looks at the clock
-_SLICE_BUSY = 0.02  # likewise, while the next state waits for the one before to be written
+_SLICE_OVERDUE = 0.02  # likewise, while a state waits for its turn
 _VERSION = 1
 
 
@@ -46,8 +46,8 @@ class Resume(Callback):
             exactly the batches asked for, and waits for the disk.
 
     Attributes:
-        share: how much of the time may go into saving in the background, 0.05 at first: where steps
-            are so short that more would be due, states are left out.
+        share: how much of the computing time may go into saving in the background, 0.05 at first:
+            where steps are so short that more would be due, states are left out.
 
     A generator cannot be put to a place: its first batches are read again and left out, with a
     warning. A callback of your own takes part by `get_state` and `set_state`.
@@ -90,7 +90,8 @@ class Resume(Callback):
         self._kept: dict[str, Any] = {}  # what is the same in all states of a run
         self._at_epoch: Any = None  # the random state when the epoch began, where it matters
         self._batches = 0  # since the last save
-        self._saved = self._earliest = time.perf_counter()
+        self._saved = time.perf_counter()
+        self._rest_until = (0.0, 0.0)  # process time, wall-clock time: whichever comes first
         self._overdue = False
 
     # --- the beginning: called by the loop of fit, in this order ---------------------------------
@@ -167,8 +168,7 @@ class Resume(Callback):
         """Return (seconds, batches) that may pass before `due` has to be asked again."""
         now = time.perf_counter()
         if self._overdue:
-            wait = _SLICE_BUSY if self._thread.busy else self._earliest - now
-            return min(max(wait, 0.0), _SLICE), None
+            return _SLICE_OVERDUE, None
         wait = _SLICE if self.seconds is None else self._saved + self.seconds - now
         most = None if self.every is None else self.every - self._batches
         return min(max(wait, 0.0), _SLICE), most
@@ -189,7 +189,9 @@ class Resume(Callback):
         if not self._overdue or not self.background:
             return self._overdue
         # A state must not speak of files that others are still writing.
-        return now >= self._earliest and not self._thread.busy and not self._calls._is_working()
+        computed, passed = self._rest_until
+        rested = time.process_time() >= computed or now >= passed
+        return rested and not self._thread.busy and not self._calls._is_working()
 
     def save(self, epoch: int, batch: int, logs: Any = None) -> None:
         """Save the state; `epoch` and `batch` are what comes next."""
@@ -215,9 +217,12 @@ class Resume(Callback):
             self._write(state)
 
     def _rest(self, cost: float) -> None:
-        """Save nothing until `cost` seconds are a small share of the time that has passed."""
+        """Save nothing until `cost` seconds are a small share of the time that was computed."""
         # Half of the share for what holds up the training, half for what the thread takes away.
-        self._earliest = max(self._earliest, time.perf_counter() + 2 * cost / self.share)
+        # A process that hardly computes (a GPU does, the data come slowly) goes by the clock.
+        rest = 2 * cost / self.share
+        computed, passed = time.process_time() + rest, time.perf_counter() + 10 * rest
+        self._rest_until = max(self._rest_until[0], computed), max(self._rest_until[1], passed)
 
     def _write_aside(self, state: dict[str, Any]) -> None:
         began = time.thread_time()
