@@ -114,6 +114,10 @@ class Array(np.ndarray):
     def data(self) -> Any:
         return pointer_of(self)
 
+    @property
+    def device(self) -> Any:
+        return types.SimpleNamespace(id=0)
+
     def get(self) -> Any:
         """Return the numbers as a plain NumPy array."""
         return np.array(self)
@@ -206,6 +210,10 @@ class StandIn(types.ModuleType):
         super().__init__("cupy")
         self.launches: Counter = Counter()
         self.ndarray = Array
+        self.cuda = types.SimpleNamespace(
+            get_current_stream=lambda: types.SimpleNamespace(ptr=0),
+            runtime=types.SimpleNamespace(runtimeGetVersion=lambda: 0),
+        )
         self.RawModule = functools.partial(RawModule, self.launches)
 
     def __getattr__(self, name: str) -> Any:

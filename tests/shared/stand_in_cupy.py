@@ -214,7 +214,7 @@ def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> An
 
 class Stream:
     def __init__(self, name: str = "a stream", non_blocking: bool = False) -> None:
-        self.name = "the copying stream" if non_blocking else name
+        self.name, self.ptr = "the copying stream" if non_blocking else name, 0
 
     def record(self) -> Any:
         log.append(f"record in {self.name}")
@@ -253,7 +253,9 @@ def make(devices: int = 1) -> types.ModuleType:
     module = types.ModuleType("cupy")
     stream = Stream("the computing stream")
     runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: devices, memGetInfo=lambda: (TOTAL - pool.used, TOTAL)
+        getDeviceCount=lambda: devices,
+        memGetInfo=lambda: (TOTAL - pool.used, TOTAL),
+        runtimeGetVersion=lambda: 0,  # of no library there is
     )
     own = {
         "ndarray": ndarray,

@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish.backends.eager.cuda import (
     activation,
+    blas,
     convolution,
     embedding,
     pooling,
@@ -16,6 +17,7 @@ from kerasish.backends.eager.cuda import (
 # op name -> kernel(*arrays, **attrs), as in NumPy's table.
 KERNELS: dict[str, Any] = {
     **activation.KERNELS,
+    **blas.KERNELS,
     **convolution.KERNELS,
     **embedding.KERNELS,
     **pooling.KERNELS,

@@ -1,0 +1,290 @@
+"""Products of 16-bit matrices by cuBLASLt: summed in float32, batches too, bias and relu or gelu on
+the way out.
+
+cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
+y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied. float32 goes through CuPy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import math
+import threading
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.eager.cuda.kernels import SCALARS, compact, cupy
+from kerasish.errors import UnknownNameError
+from kerasish.ops.op import REGISTRY
+
+# cudaDataType, cublasComputeType_t, cublasOperation_t
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
+FLOAT, COMPUTE_FLOAT, COMPUTE_TF32 = 0, 68, 77
+TRANSPOSED = 1
+# Attributes of a product's description, of a matrix's, of what an algorithm may be.
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
+BATCH_COUNT, BATCH_STRIDE = 5, 6
+WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
+# What is done to the product on its way out; a bias is one more bit.
+EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
+PLAIN, WITH_BIAS = 1, 4
+MOST_WORKSPACE = 32 << 20
+
+
+class LibraryError(RuntimeError):
+    """cuBLASLt refuses a product."""
+
+
+class Choice(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t: an algorithm and the workspace that it needs."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+class Matrix(NamedTuple):
+    """How a row-by-row matrix, or a stack of them, lies: its transpose, as cuBLASLt sees it."""
+
+    rows: int
+    columns: int
+    leading: int
+    stride: int
+    transposed: bool
+
+
+class Product(NamedTuple):
+    """What a plan is made for."""
+
+    device: int
+    dtype: str
+    batch: int
+    left: Matrix
+    right: Matrix
+    result: Matrix
+    alignments: tuple[int, ...]
+    epilogue: int
+    tf32: bool
+
+
+class Plan(NamedTuple):
+    """The descriptions of a product and its matrices, and the algorithm chosen."""
+
+    description: Any
+    left: Any
+    right: Any
+    result: Any
+    choice: Choice
+
+
+@functools.cache
+def library(version: int) -> Any:
+    """Return cuBLASLt of a major version of CUDA, or None where it is not installed."""
+    name = f"libcublasLt.so.{version}"
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    places = [name, *(str(p) for f in folders for p in sorted(f.glob(f"*/lib/{name}")))]
+    for place in places:
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(place)
+    return None
+
+
+def _checked(what: str, status: int) -> None:
+    if status:
+        raise LibraryError(f"cuBLASLt: {what} gives status {status}.")
+
+
+def _set(lib: Any, kind: str, made: Any, attribute: int, value: Any) -> None:
+    setter = getattr(lib, f"cublasLt{kind}SetAttribute")
+    given = ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
+    _checked(f"{kind} attribute {attribute}", setter(made, attribute, *given))
+
+
+@functools.cache
+def _handle(lib: Any, device: int) -> Any:
+    handle = ctypes.c_void_p()
+    _checked("cublasLtCreate", lib.cublasLtCreate(ctypes.byref(handle)))
+    return handle
+
+
+def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
+    """Return the descriptions of the product, of its two factors and of its result."""
+    compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
+    made = ctypes.c_void_p()
+    _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(made), compute, FLOAT))
+    # y^T = b^T a^T: the right factor comes first.
+    for attribute, matrix in ((TRANSPOSE_A, product.right), (TRANSPOSE_B, product.left)):
+        operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
+        _set(lib, "MatmulDesc", made, attribute, operation)
+    _set(lib, "MatmulDesc", made, EPILOGUE, ctypes.c_uint32(product.epilogue))
+    if product.epilogue & WITH_BIAS:
+        _set(lib, "MatmulDesc", made, BIAS_POINTER, ctypes.c_void_p(256))  # aligned; set per call
+    matrices = (product.right, product.left, product.result)
+    return (made, *(_layout(lib, product, m) for m in matrices))
+
+
+def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
+    made = ctypes.c_void_p()
+    sizes = [ctypes.c_uint64(matrix.rows), ctypes.c_uint64(matrix.columns)]
+    leading = ctypes.c_int64(matrix.leading)
+    create = lib.cublasLtMatrixLayoutCreate
+    status = create(ctypes.byref(made), TYPES[product.dtype], *sizes, leading)
+    _checked("MatrixLayoutCreate", status)
+    if product.batch > 1:
+        _set(lib, "MatrixLayout", made, BATCH_COUNT, ctypes.c_int32(product.batch))
+        _set(lib, "MatrixLayout", made, BATCH_STRIDE, ctypes.c_int64(matrix.stride))
+    return made
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(lib: Any, product: Product) -> Plan:
+    description, right, left, result = describe(lib, product)
+    wish = ctypes.c_void_p()
+    create = lib.cublasLtMatmulPreferenceCreate
+    _checked("MatmulPreferenceCreate", create(ctypes.byref(wish)))
+    most = ctypes.c_uint64(MOST_WORKSPACE)
+    _set(lib, "MatmulPreference", wish, WORKSPACE_BYTES, most)
+    for attribute, bytes_ in zip(ALIGNMENTS, product.alignments):
+        _set(lib, "MatmulPreference", wish, attribute, ctypes.c_uint32(bytes_))
+    choice, count = Choice(), ctypes.c_int()
+    status = lib.cublasLtMatmulAlgoGetHeuristic(
+        _handle(lib, product.device), description, right, left, result, result, wish, 1,
+        ctypes.byref(choice), ctypes.byref(count),
+    )  # fmt: skip
+    lib.cublasLtMatmulPreferenceDestroy(wish)
+    _checked("MatmulAlgoGetHeuristic", status)
+    if not count.value or choice.state:
+        raise LibraryError(f"cuBLASLt has no algorithm for {product}.")
+    return Plan(description, left, right, result, choice)
+
+
+def _lying(x: Any) -> tuple[Any, bool]:
+    """Return (x, whether its matrices lie column by column); a copy where they have gaps."""
+    if x.flags.c_contiguous:
+        return x, False
+    if x.swapaxes(-1, -2).flags.c_contiguous:
+        return x, True
+    return compact(x), False
+
+
+def _matrix(x: Any, transposed: bool) -> Matrix:
+    rows, columns = x.shape[-2:]
+    stride = rows * columns
+    if transposed:
+        return Matrix(rows, columns, rows, stride, True)
+    return Matrix(columns, rows, columns, stride, False)
+
+
+def _alignment(x: Any) -> int:
+    pointer = x.data.ptr
+    return min(256, pointer & -pointer)
+
+
+_running = threading.Lock()  # the bias is part of a plan, which calls share
+
+
+def multiply(
+    lib: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, tf32: bool = False
+) -> Any:
+    """Return activation(a @ b + bias).
+
+    Args:
+        lib: what `library` gave.
+        bias: shape (columns of b,), of the same dtype.
+        activation: None, "relu" or "gelu" (by tanh).
+        tf32: whether float32 may be rounded to 10 bits before it is multiplied.
+
+    Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
+
+    Raises:
+        LibraryError: cuBLASLt refuses.
+    """
+    if activation not in EPILOGUES:
+        known = [k for k in EPILOGUES if k]
+        raise UnknownNameError.of("activation of a product", activation, known)
+    xp = cupy()
+    (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
+    shape = (*a.shape[:-1], b.shape[-1])
+    y = xp.empty(shape, a.dtype)
+    epilogue = EPILOGUES[activation] | (0 if bias is None else WITH_BIAS)
+    product = Product(
+        y.device.id, a.dtype.name, math.prod(shape[:-2]), _matrix(a, a_turned),
+        _matrix(b, b_turned), _matrix(y, False),
+        (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue or PLAIN, tf32,
+    )  # fmt: skip
+    plan = _plan(lib, product)
+    size = plan.choice.workspace
+    workspace = xp.empty(max(size, 1), xp.uint8)
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
+    stream = ctypes.c_void_p(xp.cuda.get_current_stream().ptr)
+    with _running:
+        if bias is not None:
+            bias = compact(bias)
+            _set(lib, "MatmulDesc", plan.description, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
+        status = lib.cublasLtMatmul(
+            _handle(lib, product.device), plan.description, ctypes.byref(one), pointers[1],
+            plan.right, pointers[0], plan.left, ctypes.byref(zero), pointers[2], plan.result,
+            pointers[2], plan.result, ctypes.byref(plan.choice), pointers[3],
+            ctypes.c_size_t(size), stream,
+        )  # fmt: skip
+    _checked("Matmul", status)
+    return y
+
+
+# --- the op -------------------------------------------------------------------------------------
+
+
+def _by_cupy(a: Any, b: Any) -> Any:
+    """Return a @ b by CuPy; stacks of 16-bit matrices as float32, which it has for certain."""
+    if a.dtype.itemsize != 2 or max(a.ndim, b.ndim) <= 2:
+        return REGISTRY["matmul"].kernel(cupy(), a, b)
+    xp = cupy()
+    return xp.matmul(a.astype(xp.float32), b.astype(xp.float32)).astype(a.dtype)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(f"{message} CuPy multiplies such matrices instead.", stacklevel=2)
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """Return the matrix product over the last axis of a and the last but one of b."""
+    xp = cupy()
+    wanted = a.dtype.itemsize == 2 and a.dtype.name in SCALARS and a.dtype == b.dtype
+    if not wanted or min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
+        return _by_cupy(a, b)
+    lib = library(xp.cuda.runtime.runtimeGetVersion() // 1000)
+    if lib is None:
+        return _by_cupy(a, b)
+    try:
+        return _stacked(xp, lib, a, b)
+    except LibraryError as error:
+        _warn_once(str(error))
+        return _by_cupy(a, b)
+
+
+def _stacked(xp: Any, lib: Any, a: Any, b: Any) -> Any:
+    if b.ndim == 2:
+        # All rows at once.
+        rows = a if a.ndim == 2 else compact(a).reshape(-1, a.shape[-1])
+        return multiply(lib, rows, b).reshape(*a.shape[:-1], b.shape[-1])
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    given = [
+        x if x.shape[:-2] == lead else xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)
+    ]
+    return multiply(lib, *given)
+
+
+KERNELS: dict[str, Any] = {"matmul": matmul}

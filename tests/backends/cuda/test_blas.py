@@ -1,0 +1,136 @@
+"""Products by cuBLASLt: how it is called, seen by a library of that interface on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import subprocess
+
+import cuda_on_cpu
+import numpy as np
+import pytest
+from cuda_on_cpu import COMPILER, NO_COMPILER, assert_close, numbers, put, wide
+
+from kerasish import ops
+from kerasish.backends.eager.cuda import blas
+from kerasish.errors import UnknownNameError
+
+SOURCE = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
+DTYPES = ("float16", "bfloat16", "float32")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    path = tmp_path_factory.mktemp("blas") / "stub.so"
+    command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(path), str(SOURCE)]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(path))
+
+
+@pytest.fixture
+def lib(cuda, library, monkeypatch):
+    monkeypatch.setattr(blas, "library", lambda version: library)
+    library.stub_fail(0)
+    blas._plan.cache_clear()
+    blas._warn_once.cache_clear()
+    return library
+
+
+def _turned(x):
+    """Return x with its matrices lying column by column."""
+    return put(np.ascontiguousarray(np.array(x).swapaxes(-1, -2))).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("left", "right"), [((3, 5), (5, 7)), ((1, 1), (1, 1)), ((4, 3, 5), (4, 5, 2))]
+)
+def test_products(lib, left, right, turned, dtype):
+    a, b = numbers(left, dtype), numbers(right, dtype, seed=1)
+    given = [_turned(x) if t else x for x, t in zip((a, b), turned)]
+    y = blas.multiply(lib, *given)
+    assert y.dtype == a.dtype
+    assert_close(y, wide(a) @ wide(b), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_bias_and_activation_on_the_way_out(lib, activation, dtype):
+    a, b = numbers((6, 5), dtype), numbers((5, 8), dtype, seed=1)
+    f = {None: lambda x: ops.add(x, 0), "relu": ops.relu, "gelu": ops.gelu}[activation]
+    for seed in (2, 3):  # another bias, the same plan
+        bias = numbers((8,), dtype, seed=seed)
+        expected = f(wide(a) @ wide(b) + wide(bias)).numpy()
+        assert_close(blas.multiply(lib, a, b, bias, activation), expected, dtype)
+    expected = f(wide(a) @ wide(b)).numpy()
+    assert_close(blas.multiply(lib, a, b, None, activation), expected, dtype)
+
+
+def test_views_are_told_their_alignment(lib):
+    a, b = numbers((6, 5), "float16", offset=1), numbers((5, 8), "float16", offset=4)
+    assert (blas._alignment(a), blas._alignment(b)) == (2, 8)
+    assert_close(blas.multiply(lib, a, b), wide(a) @ wide(b), "float16")
+
+
+def test_plans_are_made_once(lib):
+    a, b = numbers((6, 5), "float16"), numbers((5, 8), "float16")
+    before = lib.stub_choices()
+    for _ in range(3):
+        blas.multiply(lib, a, b)
+    assert lib.stub_choices() == before + 1
+    blas.multiply(lib, numbers((7, 5), "float16"), b)
+    assert lib.stub_choices() == before + 2
+
+
+MATMULS = [
+    ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 1, 2, 3), (5, 3, 1)), ((3,), (3,)),
+    ((3,), (2, 3, 4)), ((2, 4, 3), (3,)), ((0, 3), (3, 2)), ((2, 6, 3, 4), (2, 6, 4, 5)),
+    ((2, 0), (0, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(("left", "right"), MATMULS)
+def test_the_op(lib, monkeypatch, left, right, there, dtype):
+    if not there:
+        monkeypatch.setattr(blas, "library", lambda version: None)
+    a, b = numbers(left, dtype), numbers(right, dtype, seed=1)
+    y = blas.matmul(a, b)
+    assert y.dtype == a.dtype
+    assert_close(y, np.matmul(wide(a), wide(b)), dtype)
+
+
+def test_what_the_library_refuses_goes_on_to_cupy_and_says_so_once(lib):
+    a, b = numbers((2, 3), "float16"), numbers((3, 4), "float16")
+    lib.stub_fail(1)
+    with pytest.warns(UserWarning, match="no algorithm .* CuPy multiplies"):
+        y = blas.matmul(a, b)
+    assert_close(y, wide(a) @ wide(b), "float16")
+    assert_close(blas.matmul(a, b), wide(a) @ wide(b), "float16")
+
+
+def test_an_unknown_activation_is_refused(lib):
+    a = numbers((2, 2), "float16")
+    with pytest.raises(UnknownNameError, match="Did you mean 'gelu'"):
+        blas.multiply(lib, a, a, None, "gello")
+
+
+def test_a_library_that_is_not_there_is_none():
+    assert blas.library(0) is None
+
+
+def test_the_real_library_takes_the_descriptions():
+    found = [lib for lib in map(blas.library, (13, 12)) if lib is not None]
+    if not found:
+        pytest.skip("cuBLASLt is not installed: extras gpu13 or gpu12")
+    for turned in (False, True):
+        matrix = blas.Matrix(8, 8, 8, 64, turned)
+        for dtype in blas.TYPES:
+            given = (0, dtype, 4, matrix, matrix, matrix, (16,) * 4)
+            for epilogue in (1, 2, 4, 6, 32, 36):
+                product = blas.Product(*given, epilogue, dtype == "float32")
+                assert all(made.value for made in blas.describe(found[0], product))
