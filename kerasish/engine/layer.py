@@ -503,12 +503,21 @@ class Layer(Masked, Weighted, Operation):
             >>> Layer.compute_output_shape.__name__
             'compute_output_shape'
         """
-        shapes = args[0] if args else next(iter(kwargs.values()))
-        specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), shapes)
+        if len(kwargs) == 1 and not args:
+            args, kwargs = tuple(kwargs.values()), {}
+        symbols = [self._symbol(shape) for shape in args]
+        named = {k.removesuffix("_shape"): self._symbol(v) for k, v in kwargs.items()}
         if not self.built:
-            self._build_for((specs,), {})
-        outputs = self.compute_output_spec(specs)
+            self._build_for(tuple(symbols), named)
+        outputs = self.compute_output_spec(*symbols, **named)
         return tree.map_structure(lambda t: t.shape, outputs)
+
+    def _symbol(self, shapes: Any) -> Any:
+        """Return symbolic tensors of a structure of shapes; None, an argument left out, stays."""
+        if shapes is None:
+            return None
+        dtype = self.compute_dtype
+        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
 
     def _take(self, x: Any) -> Any:
         """Return an argument as tensors in the compute dtype."""

@@ -60,6 +60,8 @@ class MultiHeadAttention(Layer):
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.supports_masking = True
         _check_flash(self._who(), flash_attention, dropout)
+        sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
+        _check_sizes(self._who(), sizes, sliding_window, output_shape)
         self.num_heads, self.key_dim = int(num_heads), int(key_dim)
         self.value_dim = int(value_dim or key_dim)
         self.dropout, self.use_bias, self.seed = dropout, use_bias, seed
@@ -89,7 +91,7 @@ class MultiHeadAttention(Layer):
                 f"{self._who()}: query, value and key must have one rank, got shapes "
                 f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
             )
-        self._axes = self.attention_axes or tuple(range(1, rank - 1))
+        self._axes = tuple(a % rank for a in self.attention_axes or range(1, rank - 1))
         heads, groups = self.num_heads, self._key_heads
         self.query_dense = self._project("query", rank, (heads, self.key_dim))
         self.key_dense = self._project("key", rank, (groups, self.key_dim))
@@ -289,11 +291,6 @@ class GroupQueryAttention(MultiHeadAttention):
                 f"{self._who()}: num_query_heads must be a multiple of num_key_value_heads, got "
                 f"{num_query_heads} and {num_key_value_heads}."
             )
-        window = sliding_window
-        if window is not None and (not isinstance(window, int) or window <= 0):
-            raise ValueError(
-                f"{self._who()}: sliding_window must be None or a positive number, got {window!r}."
-            )
         self.head_dim, self.num_query_heads = int(head_dim), int(num_query_heads)
         self.num_key_value_heads = int(num_key_value_heads)
 
@@ -305,6 +302,17 @@ class GroupQueryAttention(MultiHeadAttention):
         times = self.num_query_heads // self.num_key_value_heads
         k, v = (ops.repeat(x, times, axis=-2) for x in (k, v))
         return super()._attend(q, k, v, mask, training)
+
+
+def _check_sizes(who: str, sizes: dict[str, Any], window: Any, output_shape: Any) -> None:
+    for name, size in {**sizes, "sliding_window": window}.items():
+        whole = hasattr(size, "__index__") and not isinstance(size, bool)
+        if size is None and name in ("value_dim", "sliding_window") or whole and size > 0:
+            continue
+        raise ValueError(f"{who}: the argument `{name}` must be a whole number > 0, got {size!r}.")
+    several = output_shape if isinstance(output_shape, (list, tuple)) else [output_shape]
+    if output_shape is not None and not all(hasattr(n, "__index__") for n in several):
+        raise ValueError(f"{who}: output_shape must be whole numbers, got {output_shape!r}.")
 
 
 def _check_flash(who: str, flash_attention: Any, dropout: float) -> None:

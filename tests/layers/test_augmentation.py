@@ -286,3 +286,20 @@ def test_boxes_of_one_picture_and_a_seed_in_place_of_ways():
     first, again = (elastic.transform_images(PICTURES[0], given).numpy() for _ in range(2))
     assert np.abs(first - PICTURES[0]).max() > 1
     np.testing.assert_array_equal(first, again)
+
+
+def test_a_pipeline_hands_masks_on_and_says_what_it_is_made_of():
+    seen = []
+
+    class Looking(layers.Layer):
+        supports_masking = True
+
+        def call(self, x, mask=None):
+            seen.append(mask)
+            return 2 * x
+
+    layers.Pipeline([Looking(), Looking()])(np.ones((2, 3)), mask=np.ones((2,), bool))
+    assert [np.asarray(mask).tolist() for mask in seen] == [[True, True]] * 2
+    for config in ({"name": "a"}, {"name": "a", "layers": None}):
+        with pytest.raises(ValueError, match="layers"):
+            layers.Pipeline.from_config(config)

@@ -250,10 +250,27 @@ class Pipeline(Layer):
                 options["training"] = training
             if "mask" in layer._parts_of_call.masks and mask is not None:
                 options["mask"] = mask
-            inputs = layer(inputs, **options)
-            mask = getattr(inputs, "_keras_mask", None)
+            outputs = layer(inputs, **options)
+            mask = self._next_mask(layer, inputs, outputs, mask)
+            inputs = outputs
         return inputs
+
+    def _next_mask(self, layer: Any, inputs: Any, outputs: Any, mask: Any) -> Any:
+        found = getattr(outputs, "_keras_mask", None)
+        passes = layer.supports_masking or type(layer).compute_mask is not Layer.compute_mask
+        if found is None and mask is not None and passes:
+            return layer.compute_mask(inputs, mask)
+        return found
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {"name": self.name, "layers": self._steps}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Pipeline:
+        """Return the pipeline that `get_config` described."""
+        if not isinstance(config.get("layers"), (list, tuple)):
+            raise ValueError(
+                f"Pipeline.from_config: expected a list under 'layers', got {config.get('layers')}."
+            )
+        return super().from_config(config)  # type: ignore[no-any-return]

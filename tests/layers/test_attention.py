@@ -1,0 +1,77 @@
+"""Attention layers: arguments, shapes, axes; their numbers are compared in test_as_keras."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kerasish import layers
+
+
+def normal(*shape):
+    return np.random.default_rng(len(shape)).normal(size=shape).astype("float32")
+
+
+@pytest.mark.parametrize("name", ["num_heads", "key_dim", "value_dim", "sliding_window"])
+@pytest.mark.parametrize("size", [0, -2, 1.5])
+def test_sizes_are_whole_and_positive(name, size):
+    with pytest.raises(ValueError, match=f"argument `{name}`"):
+        layers.MultiHeadAttention(**{"num_heads": 2, "key_dim": 3, name: size})
+
+
+def test_other_arguments():
+    with pytest.raises(ValueError, match="output_shape"):
+        layers.MultiHeadAttention(2, 3, output_shape=8.0)
+    with pytest.raises(ValueError, match="multiple of num_key_value_heads"):
+        layers.GroupQueryAttention(3, 4, 3)
+    for make in (
+        lambda **o: layers.MultiHeadAttention(2, 3, **o),
+        lambda **o: layers.GroupQueryAttention(3, 4, 2, **o),
+    ):
+        with pytest.raises(ValueError, match="no dropout"):
+            make(flash_attention=True, dropout=0.1)
+        x = normal(2, 4, 6)
+        with pytest.raises(ValueError, match="scores"):
+            make(flash_attention=True)(x, x, return_attention_scores=True)
+        plain, flash = make(), make(flash_attention=True)
+        plain(x, x), flash(x, x)
+        flash.set_weights(plain.get_weights())
+        np.testing.assert_array_equal(flash(x, x), plain(x, x))
+
+
+@pytest.mark.parametrize("shapes", [
+    ((7, 4, 8), (7, 2, 8), None), ((7, 4, 8), (7, 2, 8), (7, 2, 3)),
+    ((7, 4, 2, 3, 8), (7, 1, 1, 5, 8), (7, 1, 1, 5, 2)),
+])  # fmt: skip
+@pytest.mark.parametrize("output", [None, (3, 2)])
+def test_shapes_of_several_arguments(shapes, output):
+    inputs = [None if s is None else normal(*s) for s in shapes]
+    layer = layers.MultiHeadAttention(2, 2, value_dim=2, output_shape=output)
+    found = layer(*inputs).shape
+    assert layer.compute_output_shape(*shapes) == found
+    names = ("query_shape", "value_shape", "key_shape")
+    named = {k: s for k, s in zip(names, shapes) if s is not None}
+    again = layers.MultiHeadAttention(2, 2, value_dim=2, output_shape=output)
+    assert again.compute_output_shape(**named) == found
+
+
+def test_axes_may_be_counted_from_the_end():
+    x = normal(2, 3, 5, 4)
+    first, last = (layers.MultiHeadAttention(2, 4, attention_axes=a) for a in (2, -2))
+    first(x, x), last(x, x)
+    last.set_weights(first.get_weights())
+    for a, b in zip(*(m(x, x, return_attention_scores=True) for m in (first, last))):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_heads_that_share_keys_are_heads_with_equal_keys():
+    """Grouped attention is plain attention whose key and value heads are copies."""
+    grouped, plain = layers.GroupQueryAttention(3, 4, 2), layers.MultiHeadAttention(4, 3)
+    x, y = normal(2, 4, 6), normal(2, 5, 6)
+    grouped(x, y), plain(x, y)
+    values = [
+        np.repeat(w, 2, axis=-2) if v.path.split("/")[-2] in ("key", "value") else w
+        for v, w in zip(grouped.weights, grouped.get_weights())
+    ]
+    plain.set_weights(values)
+    np.testing.assert_allclose(grouped(x, y), plain(x, y), atol=1e-6)
