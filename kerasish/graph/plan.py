@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -47,8 +48,7 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
     for key, life in order:
         size = _round(life.nbytes)
         offset = _lowest(placed, life, size)
-        placed.append((offset, offset + size, life))
-        placed.sort(key=lambda block: block[0])
+        bisect.insort(placed, (offset, offset + size, life))
         offsets[key] = offset
         top = max(top, offset + size)
     return Plan(offsets, top, sum(_round(life.nbytes) for life in lifetimes.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -88,6 +89,73 @@ def _collapse(
     return sizes, steps, starts
 
 
+class Recipe(NamedTuple):
+    """What a loop's kernel is built from: equal recipes give equal kernels.
+
+    Attributes:
+        rank: how many outer sizes there are.
+        inputs: (dtype, level, strided) of each operand.
+        steps: (op, dtype of its result, arguments) in order; an argument is ("input", number),
+            ("made", number of the step) or ("number", its text, it, dtype).
+        outputs: (number of the step, dtype, strided, number of the input in whose memory it lies).
+    """
+
+    rank: int
+    inputs: tuple[tuple[str, str, bool], ...]
+    steps: tuple[tuple[str, str, tuple[Any, ...]], ...]
+    outputs: tuple[tuple[int, str, bool, int | None], ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def build_kernel(recipe: Recipe) -> Kernel:
+    """Return the kernel of a recipe.
+
+    Raises:
+        NotALoop: loop kernels do not express it.
+    """
+    k = KernelBuilder(rank=recipe.rank)
+    symbols = [k.input(*parts) for parts in recipe.inputs]
+    made: list[Any] = []
+
+    def find(argument: Any) -> Any:
+        kind, *what = argument
+        if kind == "input":
+            return symbols[what[0]]
+        return made[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
+
+    for name, dtype, arguments_ in recipe.steps:
+        made.append(_apply(k, name, dtype, [find(a) for a in arguments_]))
+    for value, dtype, strided, home in recipe.outputs:
+        in_place = None if home is None else symbols[home]
+        k.output(made[value], dtype, strided=strided, in_place=in_place)
+    try:
+        return k.build()
+    except ValueError as error:
+        raise NotALoop(str(error)) from error
+
+
+def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
+    try:
+        if name in ("reshape", "broadcast_to"):
+            return args[0]
+        if name == "cast":
+            return _cast(k, args[0], dtype)
+        if name in ("bits", "aligned_bits"):
+            zero = k.constant(0, "uint32")
+            return k.op("random_bits", args[0], zero, args[1], zero, aligned=name != "bits")
+        if name in ("argmax", "argmin"):
+            return k.op(f"row_{name}", args[0])
+        if name.startswith(("row_", "column_", "all_")):
+            return k.op(name, _cast(k, args[0], dtype))
+        if name.startswith("logical_"):
+            args = [a if a.dtype == "bool" else k.op("not_equal", a, 0) for a in args]
+        if name == "select" and args[0].dtype != "bool":
+            args = [k.op("not_equal", args[0], 0), *args[1:]]
+        return k.op(name, *args)
+    except (ValueError, KeyError) as error:
+        raise NotALoop(f"{name}: {error}") from error
+
+
 class LoopUnit(Unit):
     """A fused node as one record."""
 
@@ -101,7 +169,7 @@ class LoopUnit(Unit):
         reads = list(dict.fromkeys(o.value for o in self._order))
         super().__init__("loop " + " ".join(n.op.name for n in self.body.graph.nodes), reads,
                          node.outputs)  # fmt: skip
-        self.kernel = self._build({})
+        self._kernel: Kernel | None = None
         self.threads = choose_threads(
             self.kernel, math.prod(self.axes.outer), self.axes.columns, native.get_threads()
         )
@@ -179,81 +247,73 @@ class LoopUnit(Unit):
 
     # --- kernel -------------------------------------------------------------------------------
 
-    def _build(self, shared: dict[Value, Value]) -> Kernel:
-        body = self.body
-        k = KernelBuilder(rank=len(self.axes.outer))
-        symbols: dict[Operand, Any] = {}
+    @property
+    def kernel(self) -> Kernel:
+        """The loop's description."""
+        if self._kernel is None:
+            self._kernel = build_kernel(self._recipe())
+        return self._kernel
+
+    def _recipe(self) -> Recipe:
+        """Return all that the kernel depends on."""
+        body, rank = self.body, len(self.body.frame)
+        place = {operand: i for i, operand in enumerate(self._order)}
+        inputs = []
         for i, operand in enumerate(self._order):
             level = self._level(i)
             strided = level in ("element", "column") and self._column_steps[i] not in (0, 1)
             if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
                 raise NotALoop("an element operand repeats along columns")
-            symbols[operand] = k.input(operand.value.dtype, level, strided)
-        made: dict[Value, Any] = {}
-        rank = len(body.frame)
+            inputs.append((operand.value.dtype, level, strided))
+        made: dict[Value, int] = {}
+        steps = []
         for number, node in enumerate(body.graph.nodes):
-            args = []
-            if node.op.name == "random_bits":
-                made[node.out] = self._draw(k, node, symbols)
-                continue
-            for i, v in enumerate(node.inputs):
-                if v in made:
-                    args.append(made[v])
-                elif v in self._literals:
-                    args.append(_literal_symbol(k, self._literals[v], v.dtype))
-                else:
-                    args.append(symbols[Operand(v, _strides(v, body.reads[number, i], rank))])
-            made[node.out] = self._apply(k, node, args)
+            args: list[Any] = []
+            name = node.op.name
+            if name == "random_bits":
+                # Seed and number of the draw come from memory.
+                words = (Operand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
+                args = [("input", place[word]) for word in words]
+                name = self._draw_name()
+            else:
+                for i, v in enumerate(node.inputs):
+                    if v in made:
+                        args.append(("made", made[v]))
+                    elif v in self._literals:
+                        literal = self._literals[v]
+                        args.append(("number", repr(literal), literal, v.dtype))
+                    else:
+                        operand = Operand(v, _strides(v, body.reads[number, i], rank))
+                        args.append(("input", place[operand]))
+                if name.startswith("reduce_"):
+                    name = self._reduction_name(node)
+            steps.append((name, node.out.dtype, tuple(args)))
+            made[node.out] = number
+        outputs = []
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
+            home = self._shared.get(v)
             in_place = None
-            if v in shared:
-                in_place = next(s for o, s in symbols.items() if o.value is shared[v])
-            k.output(made[v], v.dtype, strided=strided, in_place=in_place)
-        try:
-            return k.build()
-        except ValueError as error:
-            raise NotALoop(str(error)) from error
+            if home is not None:
+                in_place = next(i for i, o in enumerate(self._order) if o.value is home)
+            outputs.append((made[v], v.dtype, strided, in_place))
+        return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
 
-    def _draw(self, k: KernelBuilder, node: Node, symbols: dict[Operand, Any]) -> Any:
-        """Return the word of each place: seed and number of the draw come from memory."""
-        strides = (0,) * len(self.body.frame)
-        seed, draw = (symbols[Operand(node.inputs[0], strides, word)] for word in (0, 1))
-        zero = k.constant(0, "uint32")
+    def _draw_name(self) -> str:
         aligned = math.prod(self.axes.outer) == 1 or self.axes.columns % 4 == 0
-        return k.op("random_bits", seed, zero, draw, zero, aligned=aligned)
+        return "aligned_bits" if aligned else "bits"
 
-    def _apply(self, k: KernelBuilder, node: Node, args: list[Any]) -> Any:
-        name = node.op.name
-        try:
-            if name in ("reshape", "broadcast_to"):
-                return args[0]
-            if name == "cast":
-                return _cast(k, args[0], node.out.dtype)
-            if name.startswith("reduce_"):
-                return self._reduce(k, node, args[0])
-            if name in ("argmax", "argmin"):
-                return k.op(f"row_{name}", args[0])
-            if name.startswith("logical_"):
-                args = [a if a.dtype == "bool" else k.op("not_equal", a, 0) for a in args]
-            if name == "select" and args[0].dtype != "bool":
-                args = [k.op("not_equal", args[0], 0), *args[1:]]
-            return k.op(name, *args)
-        except (ValueError, KeyError) as error:
-            raise NotALoop(f"{name}: {error}") from error
-
-    def _reduce(self, k: KernelBuilder, node: Node, x: Any) -> Any:
+    def _reduction_name(self, node: Node) -> str:
         what = node.op.name.removeprefix("reduce_")
-        x = _cast(k, x, node.out.dtype)
         frame, axes = self.body.frame, node.attrs["axis"]
         real = [i for i in axes if frame[i] != 1]
         split = self.body.split
         if split is not None and min(real) >= split > 0:
-            return k.op(f"row_{what}", x)
+            return f"row_{what}"
         if len(real) == sum(s != 1 for s in frame):
-            return k.op(f"all_{what}", x)
-        return k.op(f"column_{what}", x)
+            return f"all_{what}"
+        return f"column_{what}"
 
     # --- memory -------------------------------------------------------------------------------
 
@@ -273,7 +333,7 @@ class LoopUnit(Unit):
     def share(self, written: Value, read: Value) -> None:
         """Let `written` lie where `read` does."""
         self._shared[written] = read
-        self.kernel = self._build(self._shared)
+        self._kernel = None
 
     def kernels(self) -> list[Any]:
         """Return the one kernel."""
