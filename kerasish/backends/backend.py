@@ -65,6 +65,10 @@ class Backend(ABC):
     def synchronize(self) -> None:  # noqa: B027 (most backends have nothing to wait for)
         """Wait until all work handed in so far is done."""
 
+    def threads(self) -> int | None:
+        """Return how many threads a step may use now; None where sums do not depend on it."""
+        return None
+
     def memory_report(self) -> dict[str, int]:
         """Return what this backend knows of its memory, in bytes; {} if nothing."""
         return {}

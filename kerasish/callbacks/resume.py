@@ -49,8 +49,14 @@ class Resume(Callback):
         share: how much of the computing time may go into saving in the background, 0.05 at first:
             where steps are so short that more would be due, states are left out.
 
+    The bits are the same on the same machine, engine and number of threads; with another engine or
+    number of threads it goes on with a warning, as close as rounding allows.
+
     A generator cannot be put to a place: its first batches are read again and left out, with a
-    warning. A callback of your own takes part by `get_state` and `set_state`.
+    warning. So are those of other iterables; a `PyDataset` is asked for its batches by number, and
+    its `on_epoch_begin` and `on_epoch_end` are called again. Worker threads that draw from shared
+    random generators do so in any order, with or without a crash. A callback of your own takes part
+    by `get_state` and `set_state`.
 
     Raises:
         ValueError: directory is empty, `every` or `seconds` is not positive.
@@ -126,9 +132,9 @@ class Resume(Callback):
     def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks after their on_train_begin; return the (epoch, batch) to begin at."""
         self._calls, self._variables = calls, state_variables(self.model)
-        past = self._past
+        past, engine = self._past, self.model._engine_facts()
         if past is None:
-            self._kept.update(version=_VERSION, first=epoch, seed=seed)
+            self._kept.update(version=_VERSION, first=epoch, seed=seed, engine=engine)
             if data.in_memory:
                 self._kept["at_start"] = None
             else:
@@ -136,10 +142,22 @@ class Resume(Callback):
             self.save(epoch, 0)
             return epoch, 0
         self._kept = {name: past[name] for name in ("version", "first", "seed", "at_start")}
+        self._kept["engine"] = engine
         self._at_epoch = past["at_epoch"]
+        if past["engine"] != engine:
+            self._tell_engine(past["engine"], engine)
         if past["batch"] == 0:  # between two epochs; else `go_on` follows
             self.go_on(data)
         return past["epoch"], past["batch"]
+
+    def _tell_engine(self, then: dict[str, Any], now: dict[str, Any]) -> None:
+        told = [f"{e['name']}, {e['threads'] or 'any number of'} threads" for e in (then, now)]
+        warnings.warn(
+            f"{type(self).__name__}: the state was saved on another engine or number of threads "
+            f"({told[0]}; now {told[1]}). These add up in another order: the training goes on, "
+            "but not bit for bit.",
+            stacklevel=4,
+        )
 
     def go_on(self, data: Any) -> Any:
         """Put data and state to where they were; return the logs kept with them."""

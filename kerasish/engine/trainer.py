@@ -432,6 +432,11 @@ class Trainer:
             validation_steps, validation_batch_size, validation_freq, resume,
         )  # fmt: skip
 
+    def _engine_facts(self) -> dict[str, Any]:
+        """Return what the bits of a training depend on beside the state: engine and threads."""
+        backend = self._backend()
+        return {"name": backend.name, "threads": backend.threads()}
+
     def _state_folder(self, path: str) -> Any:
         """Return the training states kept in a folder."""
         return saving("state_folder")(path)

@@ -419,11 +419,24 @@ def test_across_engines_as_close_as_the_engines_are(tmp_path, first):
             train(tmp_path, CutAt("on_train_batch_begin", 1, 2), Resume(tmp_path / "s", every=1),
                   epochs=2)  # fmt: skip
         config.set_backend(second)
-        found = train(tmp_path, resume=tmp_path / "s", epochs=2)
+        with pytest.warns(UserWarning, match=f"another engine.*{first}, .* now {second}.*not bit"):
+            found = train(tmp_path, resume=tmp_path / "s", epochs=2)
     finally:
         config.set_backend(before)
     for a, b in zip(found[0], wanted[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_on_another_number_of_threads(tmp_path):
+    def run():
+        return train(tmp_path, resume=tmp_path / "s", epochs=2)
+
+    with config.using_threads(1):
+        with pytest.raises(Cut):
+            train(tmp_path, CutAt("on_epoch_begin", 1), Resume(tmp_path / "s"), epochs=2)
+        run()
+    with config.using_threads(3), pytest.warns(UserWarning, match="1 threads; now .* 3 threads"):
+        run()
 
 
 def test_data_that_goes_through_the_host(tmp_path, eager):

@@ -66,6 +66,10 @@ class Static(Backend):
         """Return the numbers as a NumPy array."""
         return np.asarray(value)
 
+    def threads(self) -> int:
+        """Return how many threads a step may use now."""
+        return native.get_threads()
+
     def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Return `function` as a step that is traced and compiled once per signature."""
         return CompiledStep(function, self.eager, **options)
