@@ -96,7 +96,8 @@ def test_rows_of_shuffled_data_are_named(path):
     model.layers[0].set_weights([np.eye(3, 4, dtype="float32"), np.full(4, 0.1, "float32")])
     autopsy = NaNAutopsy(path)
     fit(model, autopsy, x, shuffle=True)
-    assert autopsy.finding.data_rows
+    # Batches that the engine gathers itself have known rows.
+    assert bool(autopsy.finding.data_rows) == (keras.config.backend() == "static")
     assert set(autopsy.finding.data_rows) <= {10, 40}
 
 
