@@ -409,6 +409,8 @@ class Layer(Masked, Weighted, Operation):
                 args = (self._take(first), *args[1:])
             if len(args) > 1:
                 args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
+        elif kwargs:
+            kwargs = {k: self._take(v) if _is_array(v) else v for k, v in kwargs.items()}
         parts = self._parts_of_call
         training = kwargs.get("training")
         if training is None and context.training is not None:
@@ -442,10 +444,11 @@ class Layer(Masked, Weighted, Operation):
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
-        if args and not _is_plain_tensor(outputs):
-            self._set_masks(args[0], outputs)
-        elif args:
-            self._set_mask(args[0], outputs)
+        first = args[0] if args else self._first_named(kwargs)
+        if first is not None and not _is_plain_tensor(outputs):
+            self._set_masks(first, outputs)
+        elif first is not None:
+            self._set_mask(first, outputs)
         return outputs
 
     def _call_symbolic(self, args: Any, kwargs: Any) -> Any:
@@ -460,8 +463,9 @@ class Layer(Masked, Weighted, Operation):
         if self.input_spec is not None:
             check_input(self.input_spec, args[0] if args else None, self._who())
         outputs = self.symbolic_call(*args, **kwargs)
-        if args:
-            self._set_masks(args[0], outputs)
+        first = args[0] if args else self._first_named(kwargs)
+        if first is not None:
+            self._set_masks(first, outputs)
         return outputs
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from kerasish import tree
@@ -11,11 +13,29 @@ from kerasish.engine.mistakes import advise
 from kerasish.tensor import Tensor
 
 
+@contextlib.contextmanager
+def without_masks(*tensors: Any) -> Iterator[None]:
+    """Let tensors carry no mask for a while: a layer that has read them hands them to its parts."""
+    kept = [(t, t._keras_mask) for t in tensors if getattr(t, "_keras_mask", None) is not None]
+    for tensor, _ in kept:
+        tensor._keras_mask = None
+    try:
+        yield
+    finally:
+        for tensor, mask in kept:
+            tensor._keras_mask = mask
+
+
 class Masked:
     """The part of a layer that knows about masks."""
 
     supports_masking = False
     _parts_of_call: CallParts
+
+    def _first_named(self, kwargs: Any) -> Any:
+        """Return the first argument of `call` where it came by its name, else None."""
+        names = self._parts_of_call.names
+        return kwargs.get(names[0]) if names and kwargs else None
 
     def _pass_masks(self, args: Any, kwargs: Any) -> None:
         parts = self._parts_of_call

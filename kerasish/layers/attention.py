@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.layer import Layer
+from kerasish.engine.layer_masks import without_masks
 from kerasish.errors import ShapeError
 from kerasish.layers.activation import Softmax
 from kerasish.layers.einsum_dense import EinsumDense
@@ -163,8 +164,9 @@ class MultiHeadAttention(Layer):
         mask = self._joint_mask(
             query, value, query_mask, value_mask, key_mask, attention_mask, use_causal_mask
         )
-        gate = self._gate_dense(query) if self.use_gate else None
-        q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
+        with without_masks(query, key, value):  # they are in the joint one
+            gate = self._gate_dense(query) if self.use_gate else None
+            q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
         result, weights = self._attend(q, k, v, mask, training)
         if gate is not None:
             result = ops.multiply(result, gate)

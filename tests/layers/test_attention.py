@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -75,3 +77,17 @@ def test_heads_that_share_keys_are_heads_with_equal_keys():
     ]
     plain.set_weights(values)
     np.testing.assert_allclose(grouped(x, y), plain(x, y), atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: layers.MultiHeadAttention(2, 3), lambda: layers.GroupQueryAttention(3, 4, 2),
+])  # fmt: skip
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_masks_are_used_and_passed_on_without_a_word(make, named, symbolic):
+    x = layers.Input((3,), dtype="int32") if symbolic else np.array([[1, 2, 0]])
+    query = layers.Embedding(4, 6, mask_zero=True)(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = make()(query=query, value=query) if named else make()(query, query)
+    assert y._keras_mask is query._keras_mask is not None
