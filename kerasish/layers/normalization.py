@@ -8,7 +8,7 @@ from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.ops.normalization import standardize
+from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import normalize_axes
 
 
@@ -276,20 +276,7 @@ class GroupNormalization(Layer):
     def call(self, inputs: Any) -> Any:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
-        shape = tuple(x.shape)
-        axis = self.axis % len(shape)
-        size = shape[axis] // self.groups
-        x = ops.reshape(x, (*shape[:axis], self.groups, size, *shape[axis + 1 :]))
-        axes = tuple(i for i in range(1, len(x.shape)) if i != axis)
-        centred = ops.subtract(x, ops.mean(x, axes, keepdims=True))
-        variance = ops.mean(ops.square(centred), axes, keepdims=True)
-        y = ops.multiply(centred, ops.rsqrt(ops.add(variance, self.epsilon)))
-        y = ops.reshape(y, shape)
-        wide = [s if i == axis else 1 for i, s in enumerate(shape)]
-        if self.gamma is not None:
-            y = ops.multiply(y, ops.reshape(self.gamma, wide))
-        if self.beta is not None:
-            y = ops.add(y, ops.reshape(self.beta, wide))
+        y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
         return ops.cast(y, inputs.dtype)
 
 
@@ -349,7 +336,5 @@ class RMSNormalization(Layer):
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self._who())
-        square = ops.mean(ops.square(x), axes, keepdims=True)
-        y = ops.multiply(x, ops.rsqrt(ops.add(square, self.epsilon)))
-        shape = [s if i in axes else 1 for i, s in enumerate(x.shape)]
-        return ops.cast(ops.multiply(y, ops.reshape(self.scale, shape)), inputs.dtype)
+        y = ops.rms_normalization(x, self.scale, axes, self.epsilon)
+        return ops.cast(y, inputs.dtype)

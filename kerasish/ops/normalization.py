@@ -136,6 +136,35 @@ def standardize(
 
 
 @function
+def group_normalization(
+    x: Any,
+    groups: int,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Any:
+    """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of each example's
+    groups of places along `axis`.
+
+    Source: Wu & He, ECCV 2018.
+    """
+    x = as_tensor(x)
+    shape = tuple(x.shape)
+    axis = normalize_axis(axis, len(shape), "group_normalization")
+    split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    parts = reshape(x, split)
+    axes = tuple(i for i in range(1, len(split)) if i != axis)
+    centered = subtract(parts, mean(parts, axes, True))
+    variance = mean(square(centered), axes, True)
+    y = reshape(multiply(centered, rsqrt(add(variance, epsilon))), shape)
+    along = tuple(s if i == axis else 1 for i, s in enumerate(shape))
+    if gamma is not None:
+        y = multiply(y, reshape(gamma, along))
+    return y if beta is None else add(y, reshape(beta, along))
+
+
+@function
 def layer_normalization(
     x: Any, gamma: Any = None, beta: Any = None, axis: Any = -1, epsilon: float | None = None,
     **kwargs: Any,

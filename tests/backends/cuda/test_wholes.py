@@ -8,12 +8,12 @@ import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
-from kerasish import ops
+from kerasish import layers, ops
 from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.devices import Device
 from kerasish.ops.core import derivatives
-from kerasish.ops.normalization import standardize
+from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
 
@@ -46,6 +46,10 @@ CASES = {
     "layer norm": (
         lambda x, a, b: ops.layer_normalization(x, a, b, epsilon=0.1),
         [(2, 3, 5), (5,), (5,)], "normalize",
+    ),
+    "group norm": (
+        lambda x, a, b: group_normalization(x, 2, a, b, epsilon=0.1),
+        [(2, 3, 6), (6,), (6,)], "normalize",
     ),
     "rms norm": (
         lambda x, a: ops.rms_normalization(x, a, epsilon=0.1), [(4, 5), (5,)], "normalize",
@@ -123,6 +127,7 @@ def test_wholes_and_their_derivatives(gpu, name):
         lambda x: ops.layer_normalization(x),
         lambda x: ops.silu(x[:0]),
         lambda x: ops.rms_normalization(x),
+        lambda x: group_normalization(ops.reshape(x, (3, 5, 1)), 5, axis=1),
         lambda x: ops.moments(x, (1,))[0],
         lambda x: ops.moments(x, (0,), keepdims=True)[1],
         lambda x: dropout(STATE, x, 0.5, (3, 1)),
@@ -147,3 +152,33 @@ def test_half_numbers_keep_their_dtype(gpu):
     with kerasish.device("gpu"), using_engine(gpu):
         for f in (ops.softmax, ops.gelu, lambda x: ops.moments(x, (0,))[1]):
             assert f(kerasish.Tensor(x)).dtype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("layer", "kernel"),
+    [
+        (lambda: layers.LayerNormalization(), "normalize_gradient"),
+        (lambda: layers.LayerNormalization(rms_scaling=True), "normalize_gradient"),
+        (lambda: layers.RMSNormalization(), "normalize_gradient"),
+        (lambda: layers.GroupNormalization(2), "normalize_gradient"),
+        (lambda: layers.BatchNormalization(), "batch_gradient"),
+        (lambda: layers.Softmax(), "softmax_gradient"),
+        (lambda: layers.Dropout(0.5, seed=3), "dropout"),
+    ],
+)
+def test_layers_come_to_these(gpu, layer, kernel):
+    x = np.random.default_rng(2).standard_normal((6, 4, 8)).astype("float32")
+
+    def derive():
+        kerasish.utils.set_random_seed(1)
+        made = layer()
+        found = derivatives["vjp"](lambda x: made(x, training=True), [kerasish.Tensor(x)], [x])
+        return ops.convert_to_numpy(found[0])
+
+    with using_engine(Eager()):
+        expected = derive()
+    stand_in.launches.clear()
+    with kerasish.device("gpu"), using_engine(gpu):
+        found = derive()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=3e-5)
+    assert stand_in.launches[kernel]

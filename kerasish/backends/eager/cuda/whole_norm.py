@@ -99,6 +99,61 @@ def whole_rms_norm(
     return RMS_NORM, [x, scale], {"epsilon": _epsilon(epsilon)}
 
 
+# --- group normalisation ------------------------------------------------------------------------
+
+
+def _group_norm_kernel(
+    xp: Any, x: Any, gamma: Any, beta: Any, *, groups: int, epsilon: float
+) -> Any:
+    return norm.group_norm(x, groups, gamma, beta, epsilon)
+
+
+def _group_gradient_kernel(
+    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, *, groups: int, epsilon: float
+) -> Any:
+    return norm.group_norm_gradient(g, x, groups, gamma, mean, scale)
+
+
+def _group_again(
+    h: Any, y: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, groups: int, epsilon: float
+) -> Any:
+    composed = composition(normalization.group_normalization)
+
+    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+        return composed(x, groups, gamma, beta, -1, epsilon)
+
+    def back(g: Any, x: Any, gamma: Any) -> Any:
+        dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        return (dx, *(cast(d, "float32") for d in others))
+
+    return (*again(back, [g, x, gamma], h), None, None)
+
+
+def _group_rule(g: Any, y: Any, x: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
+    dx, by_gamma, by_beta = _GROUP_GRADIENT(g[0], x, gamma, y[1], y[2], **attrs)
+    return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
+
+
+_GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
+GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3)
+
+
+def whole_group_norm(
+    x: Any, groups: int, gamma: Any = None, beta: Any = None, axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `group_normalization` whole: along the last axis only."""
+    if gamma is None or beta is None:
+        return None
+    x, gamma, beta = as_tensor(x), as_tensor(gamma), as_tensor(beta)
+    ndim = len(x.shape)
+    if not fits(x, gamma, beta) or ndim < 2 or not is_last(axis, ndim) or x.shape[-1] % groups:
+        return None
+    if not gamma.shape == beta.shape == x.shape[-1:]:
+        return None
+    return GROUP_NORM, [x, gamma, beta], {"groups": int(groups), "epsilon": float(epsilon)}
+
+
 # --- moments of a batch ---------------------------------------------------------------------------
 
 

@@ -14,9 +14,11 @@ from typing import Any
 from kerasish.backends.eager.cuda import activation, random
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.whole_norm import (
+    GROUP_NORM,
     LAYER_NORM,
     RMS_NORM,
     STANDARDIZE,
+    whole_group_norm,
     whole_layer_norm,
     whole_moments,
     whole_rms_norm,
@@ -95,6 +97,7 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     activations.silu: _silu,
     crossentropy.sparse_categorical_crossentropy: whole_class_loss,
     crossentropy.categorical_crossentropy: whole_target_loss,
+    normalization.group_normalization: whole_group_norm,
     normalization.layer_normalization: whole_layer_norm,
     normalization.rms_normalization: whole_rms_norm,
     normalization.moments: whole_moments,
@@ -102,4 +105,4 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     randoms.dropout: _dropout,
 }
 # What a whole gives beside its result is for its gradient; moments are two results.
-FIRST_OF_SEVERAL = (CLASS_LOSS, TARGET_LOSS, LAYER_NORM, RMS_NORM, STANDARDIZE)
+FIRST_OF_SEVERAL = (CLASS_LOSS, TARGET_LOSS, LAYER_NORM, RMS_NORM, GROUP_NORM, STANDARDIZE)
