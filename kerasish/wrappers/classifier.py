@@ -15,6 +15,7 @@ from kerasish.errors import UnknownNameError
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
 
+_TARGETS = ("binary", "multiclass", "multiclass-multioutput", "multilabel-indicator")
 _SMALLEST = np.finfo(np.float64).tiny
 
 
@@ -118,8 +119,9 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         if going_on:
             self._known_labels(y)
             return
-        check_classification_targets(y)
         self.target_type_ = type_of_target(y, input_name="y")
+        if self.target_type_ not in _TARGETS:
+            check_classification_targets(y)  # tells what is wrong
         self.y_dtype_, self.y_ndim_ = y.dtype, y.ndim
         if self.target_type_ == "multilabel-indicator":
             self.classes_: Any = np.arange(y.shape[1])
@@ -133,7 +135,8 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             self.n_outputs_expected_ = [1 if n <= 2 else n for n in self.n_classes_]
         else:
             self.classes_ = np.unique(y if labels is None else labels)
-            self._known_labels(y)
+            if labels is not None:
+                self._known_labels(y)
             count = self.n_classes_ = len(self.classes_)
             self.target_type_ = "binary" if count <= 2 else "multiclass"
             self.n_outputs_, self.n_outputs_expected_ = 1, 1 if count <= 2 else count

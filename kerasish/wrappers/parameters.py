@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
 from typing import Any
@@ -21,15 +22,8 @@ class RoutedParameters(BaseEstimator):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         """Return the parameters of the constructor, and those that it passes on to its parents."""
-        names: set[str] = set()
-        for kind in cls.__mro__:
-            if "__init__" not in vars(kind) or not issubclass(kind, RoutedParameters):
-                continue
-            parameters = inspect.signature(kind.__init__).parameters.values()
-            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-                break
-        return sorted(names - {"self"})
+        kind: Any = cls
+        return list(_parameter_names(kind))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters, the routed ones among them."""
@@ -69,6 +63,19 @@ class RoutedParameters(BaseEstimator):
     def _builder(self) -> Any:
         """Return what the model is made from: the parameter `model`, or the old `build_fn`."""
         raise TypeError(f"{type(self).__name__} has no model to build.")
+
+
+@functools.cache
+def _parameter_names(cls: Any) -> tuple[str, ...]:
+    names: set[str] = set()
+    for kind in cls.__mro__:
+        if "__init__" not in vars(kind) or not issubclass(kind, RoutedParameters):
+            continue
+        parameters = inspect.signature(kind).parameters.values()
+        names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return tuple(sorted(names))
 
 
 def is_whole(value: Any, least: int) -> bool:

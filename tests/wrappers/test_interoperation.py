@@ -74,10 +74,11 @@ def test_weights_are_routed_through_searches_and_pipelines(iris, wanted):
     weights = np.arange(150.0)
     Asked.seen.clear()
     asked = Asked(epochs=1, random_state=0).set_fit_request(sample_weight=wanted)
-    asked.set_score_request(sample_weight=True)
+    scoring = make_scorer(accuracy_score).set_score_request(sample_weight=wanted)
     grid = {"asked__hidden_layer_sizes": [(4,), (8,)]}
     scaler = StandardScaler().set_fit_request(sample_weight=True)
-    made = GridSearchCV(make_pipeline(scaler, asked), grid, cv=3, error_score="raise")
+    pipeline = make_pipeline(scaler, asked)
+    made = GridSearchCV(pipeline, grid, cv=3, scoring=scoring, error_score="raise")
     made.fit(X, y, sample_weight=weights)
     assert len(Asked.seen) == 2 * 3 + 1
     assert [w is not None for w in Asked.seen] == [wanted] * 7
