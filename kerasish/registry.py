@@ -6,6 +6,7 @@ among what was registered, never imported.
 
 from __future__ import annotations
 
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.scopes: list[dict[str, Any]] = []
         self.shared: dict[int, Any] | None = None
+        self.safe = True
 
 
 _local = _Local()
@@ -203,21 +205,37 @@ def _serialize_function(f: Any) -> Any:
         return _PUBLIC[f][1]
     else:
         name = f.__name__
-    module = "builtins" if not isinstance(f, type) else f.__module__
+    module = f.__module__ if isinstance(f, type) or _is_importable(f) else "builtins"
     kind = "function" if not isinstance(f, type) else f.__name__
     return {"module": module, "class_name": kind, "config": name, "registered_name": kind}
 
 
+def _is_importable(f: Any) -> bool:
+    """Whether a function of a user's module is found again by its names."""
+    if not isinstance(f, types.FunctionType) or f in _custom_names or f.__module__ == "__main__":
+        return False
+    own = f.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return not own and getattr(sys.modules.get(f.__module__), f.__name__, None) is f
+
+
 @contextmanager
-def _sharing() -> Iterator[dict[int, Any]]:
+def _sharing(safe: bool) -> Iterator[dict[int, Any]]:
     if _local.shared is not None:
-        yield _local.shared
+        yield _local.shared  # inside another call: what that one was told counts
         return
-    _local.shared = {}
+    _local.shared, _local.safe = {}, safe
     try:
         yield _local.shared
     finally:
-        _local.shared = None
+        _local.shared, _local.safe = None, True
+
+
+def in_safe_mode() -> bool:
+    """Return whether what is being read now may name only what is registered.
+
+    True unless the outermost `deserialize_keras_object` was told `safe_mode=False`.
+    """
+    return _local.safe
 
 
 def deserialize_keras_object(
@@ -233,14 +251,15 @@ def deserialize_keras_object(
     Args:
         config: the serialized object.
         custom_objects: name -> class or function, beside what was registered.
-        safe_mode: refuse lambdas (kerasish runs no code from files in any mode).
+        safe_mode: False lets Lambda layers name functions that can be imported; code inside
+            files is run in no mode.
         module_objects: where plain names are looked up.
         printable_module_name: what messages call the kind of object.
 
     Raises:
         ValueError: a name that is not known.
     """
-    with CustomObjectScope(dict(custom_objects or {})), _sharing() as shared:
+    with CustomObjectScope(dict(custom_objects or {})), _sharing(safe_mode) as shared:
         return _restore(config, safe_mode, module_objects, printable_module_name, shared)
 
 
@@ -277,8 +296,10 @@ def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any)
         return Ellipsis
     if kind == "__lambda__":
         raise ValueError(
-            "The file holds a lambda as byte code. kerasish runs no code from files; define the "
-            "function with a name and register it."
+            "The file holds a lambda as byte code. kerasish runs no code from files. Save the "
+            "model again with a function that has a name (def, not lambda) and is registered by "
+            "@kerasish.saving.register_keras_serializable(); or make the model in Python and "
+            "load only its weights."
         )
     if kind == "function":
         return find_function(inner, names)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kerasish import activations, constraints, initializers, ops, registry, regularizers
+from kerasish import activations, constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.functions import find_function, refuse_code
 
 
 class Dense(Layer):
@@ -231,11 +232,19 @@ class Lambda(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """Return the layer that `get_config` describes."""
+        """Return the layer that `get_config` describes.
+
+        Raises:
+            ValueError: a function is unknown, or is a lambda: files hold no code.
+        """
         config = dict(config)
+        kinds = {name: config.pop(f"{name}_type", None) for name in ("function", "output_shape")}
+        module = config.pop("module", None)
+        config.pop("output_shape_module", None)
+        if "lambda" in kinds.values():
+            refuse_code(config.get("name"))
         for name in ("function", "mask"):
-            if isinstance(config.get(name), dict):
-                config[name] = registry.deserialize_keras_object(config[name])
+            config[name] = find_function(config.get(name), module, config.get("name"))
         return cls(**config)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 _LONGEST = 256 * 2**20  # bytes
 _DEEPEST = 200
+_LONGEST_MESSAGE = 4000  # characters
 
 
 def read_json(text: str | bytes, where: str) -> Any:
@@ -66,13 +67,23 @@ def restore(build: Callable[[], Any], where: str) -> Any:
     try:
         return build()
     except (ValueError, OSError) as error:
-        if where in str(error):
+        if where in str(error) and len(str(error)) <= _LONGEST_MESSAGE:
             raise
-        raise ValueError(f"{where}: {error}") from error
+        raise ValueError(f"{where}: {_shortened(error)}") from error
     except (
         TypeError, KeyError, AttributeError, IndexError, RecursionError, MemoryError,
         OverflowError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError,
     ) as error:  # fmt: skip
         raise ValueError(
-            f"{where}: no model can be made from this ({type(error).__name__}: {error})."
+            f"{where}: no model can be made from this "
+            f"({type(error).__name__}: {_shortened(error)})."
         ) from error
+
+
+def _shortened(error: Exception) -> str:
+    """Return an error's text; what it quotes from a file may be as long as the file."""
+    text = str(error)
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    half = _LONGEST_MESSAGE // 2
+    return f"{text[:half]} ... {text[-half:]}"
