@@ -41,6 +41,7 @@ class _Settings:
     epsilon = 1e-7
     image_data_format = "channels_last"
     backend = os.environ.get("KERASISH_BACKEND", "")
+    optimize = os.environ.get("KERASISH_OPTIMIZE", "fast_run")
     flash_attention: bool | None = None
     interactive_logging = True
     traceback_filtering = True
@@ -240,6 +241,27 @@ def using_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         _threads_here.reset(token)
+
+
+_LEVELS = ("fast_run", "fast_compile", "none")
+
+
+def set_optimize(level: str) -> None:
+    """Set how the static engine compiles steps from now on.
+
+    Args:
+        level: "fast_run" (every pass, fused loops), "fast_compile" (the cheap passes alone, for
+            steps that run a few times) or "none" (the graph as it was traced). KERASISH_OPTIMIZE
+            sets it from outside.
+    """
+    if level not in _LEVELS:
+        raise ValueError(f"set_optimize: expected one of {_LEVELS}, got {level!r}.")
+    _Settings.optimize = level
+
+
+def optimize() -> str:
+    """Return the level of `set_optimize`, "fast_run" unless set otherwise."""
+    return _Settings.optimize
 
 
 def explain_compiles(enabled: bool = True) -> None:

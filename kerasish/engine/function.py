@@ -14,7 +14,7 @@ from kerasish.tensor import convert
 
 
 def function(
-    f: Callable[..., Any] | None = None, *, backend: str | None = None, optimize: str = "fast_run"
+    f: Callable[..., Any] | None = None, *, backend: str | None = None, optimize: str | None = None
 ) -> Callable[..., Any]:
     """Return `f` compiled by the backend in charge, once for each signature of its arguments.
 
@@ -25,7 +25,8 @@ def function(
     Args:
         f: a function of structures of tensors or arrays.
         backend: name of the backend; None: that of the settings.
-        optimize: "fast_run", "fast_compile" or "none".
+        optimize: "fast_run", "fast_compile" or "none" for the static engine; None: the setting of
+            `kerasish.config.set_optimize`.
 
     Raises:
         TraceError: Python asked a traced tensor for its number.

@@ -32,3 +32,31 @@ def test_compilations_are_explained(capsys):
     assert "first call" in first
     assert "float32[3] instead of float32[2]" in second
     assert "5.0 instead of 2.0" in third
+
+
+@pytest.mark.parametrize("level", ["fast_run", "fast_compile", "none"])
+def test_levels_give_equal_numbers(level, monkeypatch):
+    monkeypatch.setattr(kerasish.config._Settings, "optimize", "fast_run")
+    kerasish.config.set_optimize(level)
+    assert kerasish.config.optimize() == level
+    kerasish.utils.set_random_seed(0)
+    layers = kerasish.layers
+    model = kerasish.Sequential(
+        [kerasish.Input((8, 8, 2)), layers.Conv2D(4, 3, activation="relu"), layers.Flatten(),
+         layers.Dropout(0.2), layers.Dense(3, activation="softmax")]
+    )  # fmt: skip
+    model.compile("adam", "sparse_categorical_crossentropy")
+    x = np.random.default_rng(0).normal(size=(40, 8, 8, 2)).astype("float32")
+    losses = model.fit(x, np.arange(40) % 3, batch_size=16, epochs=2, verbose=0).history["loss"]
+    _seen.setdefault("losses", losses)
+    np.testing.assert_allclose(losses, _seen["losses"], rtol=1e-5)
+    fused = [n for _, g in model._function("train").graphs()[1:] for n in g.nodes]
+    assert ("fused" in {n.op.name for n in fused}) == (level == "fast_run")
+
+
+_seen = {}
+
+
+def test_unknown_levels():
+    with pytest.raises(ValueError, match="fast_run.*'fastest'"):
+        kerasish.config.set_optimize("fastest")

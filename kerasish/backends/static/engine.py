@@ -80,9 +80,10 @@ class CompiledStep:
 
     def __init__(
         self, function: Callable[..., Any], eager: Eager, name: str = "step",
-        optimize: str = "fast_run",
+        optimize: str | None = None,
     ) -> None:  # fmt: skip
-        self.function, self.eager, self.name, self.optimize = function, eager, name, optimize
+        self.function, self.eager, self.name = function, eager, name
+        self.optimize = optimize  # None: the setting when a signature is compiled
         self._made: dict[Any, CompiledCall] = {}
         self._guard = threading.RLock()
 
@@ -100,9 +101,9 @@ class CompiledStep:
                 self._check_constants(key, args)
                 if config.is_explaining_compiles():
                     say(f"compiling {self.name}: {explain(key, list(self._made))}")
-                call = CompiledCall(
-                    trace(self.function, *args), self.eager, self.optimize, self.name
-                )
+                level = self.optimize or config.optimize()
+                traced = trace(self.function, *args)
+                call = CompiledCall(traced, self.eager, level, self.name)
                 self._made[key] = call
             return call
 
