@@ -220,7 +220,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def threads() -> int | None:
-    """Return the number of `using_threads` or `set_threads`, None where it is left to the machine."""
+    """Return the number of `using_threads` or `set_threads`; None: it is left to the machine."""
     return _threads_here.get() or _Settings.threads
 
 
