@@ -158,8 +158,23 @@ class NaNAutopsy(Callback):
             key = next(k for k, v in steps.items() if v is run)
             steps[key] = _WatchedStep(run, self)
 
+    def _watched(self) -> _WatchedStep | None:
+        steps = self.model._compiled_functions.values() if self.model is not None else ()
+        return next((s for s in steps if isinstance(s, _WatchedStep)), None)
+
     def get_state(self) -> dict[str, Any]:
-        return {}
+        """Return the epoch, and the batches of it that are done."""
+        step = self._watched()
+        done = step._count if step is not None and step._epoch == self._epoch else 0
+        return {"epoch": self._epoch, "batches": done}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from there; what was kept before is of another state of the model."""
+        self._epoch = state["epoch"]
+        step = self._watched()
+        if step is not None:
+            step._epoch, step._count = self._epoch, state["batches"]
+            self._keep()
 
     # --- while all is well ------------------------------------------------------------------------
 

@@ -52,10 +52,12 @@ class SwapEMAWeights(Callback):
 
     def get_state(self) -> dict[str, Any]:
         """Return whether the model holds the averages."""
-        return {"averages_swapped": self._optimizer().averages_swapped}
+        swapped = self.model is not None and self._optimizer().averages_swapped
+        return {"averages_swapped": bool(swapped)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self._optimizer().averages_swapped = bool(state["averages_swapped"])
+        if self.model is not None:
+            self._optimizer().averages_swapped = bool(state["averages_swapped"])
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._optimizer()  # a wrong one shows now, not after an epoch

@@ -94,9 +94,13 @@ def made():
         LambdaCallback(on_epoch_end=print),
         callbacks.LearningRateScheduler(abs),
         ModelCheckpoint("a.keras"),
+        callbacks.NaNAutopsy(),
         callbacks.ProgbarLogger(),
         callbacks.ReduceLROnPlateau(),
+        callbacks.RemoteMonitor(),
         callbacks.Resume("c"),
+        callbacks.SwapEMAWeights(),
+        callbacks.TensorBoard("logs"),
         callbacks.TerminateOnNaN(),
     ]
 

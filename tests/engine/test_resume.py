@@ -439,6 +439,52 @@ def test_on_another_number_of_threads(tmp_path):
         run()
 
 
+@pytest.mark.parametrize("moment", [("on_train_batch_begin", 1, 3), ("on_epoch_begin", 2)])
+def test_averaged_weights_and_an_autopsy(tmp_path, engine, moment):
+    """Callbacks that hold or exchange weights of their own."""
+
+    def run(cut=None, resume=None):
+        model = make(optimizer=keras.optimizers.Adam(use_ema=True, ema_momentum=0.9))
+        callbacks = [
+            keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+            keras.callbacks.NaNAutopsy(tmp_path / "autopsy.npz"),
+            *([] if cut is None else [cut]),
+        ]
+        history = model.fit(
+            X, Y, batch_size=10, epochs=3, verbose=0, validation_data=(X, Y), callbacks=callbacks,
+            resume=resume,
+        )  # fmt: skip
+        return all_of(model, history)
+
+    wanted = run()
+    with pytest.raises(Cut):
+        run(CutAt(*moment), Resume(tmp_path / "s", every=1, background=False))
+    assert_same(run(resume=tmp_path / "s"), wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.*holds NaN in row 47")
+def test_an_autopsy_after_a_resume(tmp_path, engine):
+    """The step that it repeats is counted, and begun, from where the training went on."""
+
+    def run(cut=None):
+        autopsy = keras.callbacks.NaNAutopsy(tmp_path / "autopsy.npz")
+        x = X.copy()
+        if cut is None:
+            x[47] = np.nan
+        make().fit(
+            x, Y, batch_size=10, epochs=2, verbose=0, shuffle=False,
+            resume=Resume(tmp_path / "s", every=1, background=False),
+            callbacks=[autopsy, *([] if cut is None else [cut])],
+        )  # fmt: skip
+        return autopsy.finding
+
+    with pytest.raises(Cut):
+        run(CutAt("on_train_batch_begin", 0, 3))
+    found = run()
+    assert (found.epoch, found.batch, found.step) == (0, 4, 4)
+    assert found.birth is not None
+
+
 def test_data_that_goes_through_the_host(tmp_path, eager):
     """Layers that run on the host (Hashing) stand before the step: `FrontData`."""
 
