@@ -9,6 +9,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
+from kerasish.callbacks import BackupAndRestore, Callback
 from kerasish.data import best_boundaries, bucket_by_length
 
 
@@ -153,3 +154,32 @@ def test_what_does_not_fit():
         bucket_by_length([[1]], batch_size=[2, 3])
     with pytest.raises(IndexError):
         bucket_by_length([[1]])[1]
+
+
+class Halt(Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def test_a_training_that_stopped_goes_on_with_the_same_batches(tmp_path):
+    words = sequences(59, 30)
+
+    def train(*callbacks):
+        kerasish.utils.set_random_seed(5)
+        model = kerasish.Sequential([
+            layers.Input((None,), dtype="int32"), layers.Embedding(9, 4, mask_zero=True),
+            layers.LSTM(4), layers.Dense(1),
+        ])  # fmt: skip
+        model.compile("adam", "mse")
+        dataset = bucket_by_length(words, np.arange(59.0), 4, 8, seed=1)
+        model.fit(dataset, epochs=4, verbose=0, callbacks=list(callbacks))
+        return model.get_weights()
+
+    expected = train()
+    with pytest.raises(KeyboardInterrupt):
+        train(BackupAndRestore(tmp_path / "backup"), Halt())
+    with pytest.warns(UserWarning, match="fit resumes"):
+        found = train(BackupAndRestore(tmp_path / "backup"))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
