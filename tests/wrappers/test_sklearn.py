@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kerasish as keras
+from kerasish.backends.static import kernels
 from kerasish.callbacks import EarlyStopping
 from kerasish.errors import UnknownNameError
 from kerasish.wrappers import KerasClassifier, KerasRegressor
@@ -376,3 +377,16 @@ def test_models_outlive_their_estimators(digits):
     assert not model._compiled_functions  # freed at once, not when the collector comes
     found = np.exp(model.predict(digits[0], batch_size=1024, verbose=0))
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, rtol=1e-4)
+
+
+def test_the_next_model_of_a_structure_compiles_nothing(digits):
+    keras.config.set_backend("static")
+    X, y = digits
+    quick(model=make_classifier, model__units=11).fit(X, y).score(X, y)
+    before = kernels.statistics.compiled
+    for rate in (0.002, 0.03):
+        other = quick(model=make_classifier, model__units=11, optimizer__learning_rate=rate)
+        other.set_params(random_state=int(1000 * rate)).fit(X, y).score(X, y)
+    assert kernels.statistics.compiled == before
+    wider = quick(model=make_classifier, model__units=11, model__rate=0.5).fit(X, y)
+    assert wider.n_iter_ == 4 and kernels.statistics.compiled > before
