@@ -18,6 +18,10 @@ class TraceError(TypeError):
     """A traced function asked for a number that only exists when the graph runs."""
 
 
+class AdviceWarning(UserWarning):
+    """A likely mistake in how a model is made or trained; training goes on."""
+
+
 class UnknownNameError(ValueError):
     """A name is not known; the message lists the nearest known ones."""
 

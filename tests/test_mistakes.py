@@ -16,8 +16,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.engine.mistakes import AdviceWarning
-from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.errors import AdviceWarning, ShapeError, UnknownNameError
 
 RNG = np.random.default_rng(7)
 N = 60

@@ -12,7 +12,7 @@ import pytest
 import kerasish
 from kerasish import layers, ops
 from kerasish.callbacks import Callback
-from kerasish.engine.mistakes import AdviceWarning
+from kerasish.errors import AdviceWarning
 from kerasish.tensor import to_numpy
 
 ENGINES = ("eager", "static")

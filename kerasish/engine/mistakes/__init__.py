@@ -5,7 +5,6 @@ Nothing here runs in a step: structure is looked at once a `compile`, data once 
 large arrays only evenly spaced rows.
 """
 
-from kerasish.engine.mistakes.advice import AdviceWarning as AdviceWarning
 from kerasish.engine.mistakes.advice import advise as advise
 from kerasish.engine.mistakes.check import check_data as check_data
 from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
@@ -14,3 +13,4 @@ from kerasish.engine.mistakes.frozen import flags_of as flags_of
 from kerasish.engine.mistakes.match import Match as Match
 from kerasish.engine.mistakes.shapes import check_shapes as check_shapes
 from kerasish.engine.mistakes.split import check_split as check_split
+from kerasish.errors import AdviceWarning as AdviceWarning

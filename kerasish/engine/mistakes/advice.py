@@ -6,9 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-
-class AdviceWarning(UserWarning):
-    """A likely mistake in how a model is trained; training goes on."""
+from kerasish.errors import AdviceWarning
 
 
 def advise(model: Any, text: str, topic: str = "") -> None:
