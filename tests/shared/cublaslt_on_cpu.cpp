@@ -18,7 +18,8 @@ static int failing;
 
 static float half_to_float(uint16_t b) {
     int exponent = b >> 10 & 31, fraction = b & 1023;
-    float x = exponent ? ldexpf((float)(fraction | 1024), exponent - 25) : ldexpf((float)fraction, -24);
+    if (exponent) fraction |= 1024;
+    float x = ldexpf((float)fraction, exponent ? exponent - 25 : -24);
     return b & 0x8000 ? -x : x;
 }
 
@@ -77,7 +78,8 @@ int cublasLtMatmulDescSetAttribute(Description* d, int attribute, const void* va
 }
 
 int cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t columns, i64 ld) {
-    if ((type != 0 && type != 2 && type != 14) || !rows || !columns || ld < (i64)rows) return REFUSED;
+    bool known = type == 0 || type == 2 || type == 14;
+    if (!known || !rows || !columns || ld < (i64)rows) return REFUSED;
     *made = (Layout*)calloc(1, sizeof(Layout));
     **made = Layout{type, rows, columns, ld, 1, 0};
     return 0;
@@ -106,8 +108,9 @@ int cublasLtMatmulPreferenceSetAttribute(Wish* w, int attribute, const void* val
 }
 
 static int fits(const Description* d, const Layout* a, const Layout* b, const Layout* y) {
-    uint64_t m = d->operations[0] ? a->columns : a->rows, k = d->operations[0] ? a->rows : a->columns;
-    uint64_t k2 = d->operations[1] ? b->columns : b->rows, n = d->operations[1] ? b->rows : b->columns;
+    bool turned = d->operations[0], also = d->operations[1];
+    uint64_t m = turned ? a->columns : a->rows, k = turned ? a->rows : a->columns;
+    uint64_t k2 = also ? b->columns : b->rows, n = also ? b->rows : b->columns;
     return m == y->rows && n == y->columns && k == k2 && a->type == y->type && b->type == y->type &&
            a->batch == y->batch && b->batch == y->batch;
 }

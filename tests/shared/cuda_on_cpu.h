@@ -120,7 +120,7 @@ static void wait_for(State what, int site) {
     leave();
 }
 
-// --- pointers that know their array ---------------------------------------------------------------
+// --- pointers that know their array --------------------------------------------------------------
 
 template <class T>
 struct Checked {
@@ -168,7 +168,7 @@ Checked<T> pointer_at(unsigned long long address) {
     return {(T*)address, nullptr, nullptr};
 }
 
-// --- shared memory ------------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
 const size_t SHARED_BYTES = 48 << 10;
 alignas(64) static char shared_bytes[SHARED_BYTES];
@@ -195,7 +195,7 @@ Checked<T> shared(int slot, i64 count) {
     return {at, at, at + count};
 }
 
-// --- a block, a launch --------------------------------------------------------------------------------
+// --- a block, a launch ---------------------------------------------------------------------------
 
 // Lets the warps go on whose threads have all come to the same exchange.
 static bool release_warps(unsigned count) {
@@ -302,7 +302,7 @@ static int launch(const unsigned* shape, unsigned seed, i64 most, const Buffer* 
     return failed;
 }
 
-// --- exchanges in a warp ----------------------------------------------------------------------------
+// --- exchanges in a warp -------------------------------------------------------------------------
 
 template <class T>
 T exchange_xor(T x, int apart, int site) {
@@ -361,8 +361,9 @@ static inline unsigned __umulhi(unsigned a, unsigned b) { return (uint64_t)a * b
 static inline float half_to_float(unsigned short bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
     if (rest >= 0x7c00u) return cu::float_of(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-    return cu::float_of(sign | cu::bits_of(ldexp((float)(rest & 0x3ffu | (rest >> 10 ? 0x400u : 0)),
-                                                      (int)(rest >> 10 ? rest >> 10 : 1) - 25)));
+    uint32_t fraction = (rest & 0x3ffu) | (rest >> 10 ? 0x400u : 0);
+    int exponent = (int)(rest >> 10 ? rest >> 10 : 1) - 25;
+    return cu::float_of(sign | cu::bits_of(ldexpf((float)fraction, exponent)));
 }
 
 static inline unsigned short float_to_half(float x) {

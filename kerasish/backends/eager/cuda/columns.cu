@@ -78,7 +78,7 @@ extern "C" __global__ void rows_to_places(
     else gather_rows<1>(rows, x, w, places, channels, first, part);
 }
 
-// --- depthwise: every channel by itself, `many` results each --------------------------------------
+// --- depthwise: every channel by itself, `many` results each -------------------------------------
 
 // y[i, c * many + m] = sum over k of x[i * s + k * d - p, c] * kernel[k, c * many + m].
 extern "C" __global__ void depthwise(

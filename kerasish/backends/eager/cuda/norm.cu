@@ -134,7 +134,7 @@ extern "C" __global__ void normalize_gradient(
     }
 }
 
-// --- sums down the columns, in two steps: over chunks of rows, then over the chunks ---------------
+// --- sums down the columns, in two steps: over chunks of rows, then over the chunks --------------
 
 // A block has 32 x 8 threads: 32 columns, rows by eights.
 #define TILE 32
@@ -291,7 +291,8 @@ extern "C" __global__ void scale_shift(
     else scale_columns<1>(x, mean, factor, shift, y, count, columns);
 }
 
-// dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows), sums (2, columns).
+// dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows); sums: (2,
+// columns).
 extern "C" __global__ void batch_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,
     OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma) {

@@ -1,4 +1,5 @@
-// What each source of kernels begins with: scalars, packs of them, reductions over warps and blocks.
+// What each source of kernels begins with: scalars, packs of them, reductions over warps and
+// blocks.
 //
 // SCALAR is 32 (float), 16 (half) or 17 (bfloat16): how numbers are stored. They are computed as
 // float. No header is included: NVRTC compiles the text as it stands, and so does the C++ compiler
