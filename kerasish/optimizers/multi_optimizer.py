@@ -97,7 +97,7 @@ class MultiOptimizer(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(0.001, loss_scale_factor=loss_scale_factor, name=name)
-        if isinstance(optimizer_map, Mapping):
+        if isinstance(optimizer_map, Mapping) and not isinstance(optimizer_map, OptimizerMap):
             optimizer_map = deserialize_keras_object(optimizer_map)
         if not callable(optimizer_map):
             raise ValueError(

@@ -236,14 +236,16 @@ class _Product:
             at = (p, w.add(j, c))
             w.branch(
                 whole,
-                lambda: copy(at, deep, to, None) or [],
-                lambda: copy(at, deep, to, rest) or [],
+                lambda: copy(at, deep, to, None),
+                lambda: copy(at, deep, to, rest),
             )
             return []
 
         w.loop(_whole(0), width, self.columns, [], panel)
 
-    def _copy(self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None) -> None:
+    def _copy(
+        self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None
+    ) -> list[Value]:
         """Copy one panel of a b whose columns lie side by side."""
         w = self.w
         start = w.address(self.b, w.add(w.mul(at[0], self.b_stride), at[1]), 4)
@@ -258,8 +260,11 @@ class _Product:
             return []
 
         w.loop(_whole(0), deep, 1, [], row)
+        return []
 
-    def _turn(self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None) -> None:
+    def _turn(
+        self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None
+    ) -> list[Value]:
         """Copy one panel of a b whose rows lie side by side."""
         w = self.w
         start = w.address(self.b, w.add(w.mul(at[1], self.b_stride), at[0]), 4)
@@ -277,6 +282,7 @@ class _Product:
             return []
 
         w.loop(_whole(0), deep, 1, [], row)
+        return []
 
     def _count(self, rest: Value, half: int) -> Value:
         """Return how many of a vector's lanes are among the `rest` columns."""
@@ -329,8 +335,8 @@ class _Product:
                 )
                 w.branch(
                     whole,
-                    lambda: self._finish(sums, to, bias, first, last, None, None) or [],
-                    lambda: self._finish(sums, to, bias, first, last, below, beside) or [],
+                    lambda: self._finish(sums, to, bias, first, last, None, None),
+                    lambda: self._finish(sums, to, bias, first, last, below, beside),
                 )
                 return []
 
@@ -365,7 +371,7 @@ class _Product:
     def _finish(
         self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value,
         below: Value | None, beside: Value | None,
-    ) -> None:  # fmt: skip
+    ) -> list[Value]:  # fmt: skip
         """Add the sums to c (or begin with them); at the end of k, bias and relu."""
         w = self.w
         for n in range(ROWS):
@@ -374,13 +380,7 @@ class _Product:
             def one(n: int = n, row: Value = row) -> list[Value]:
                 for h in range(2):
                     place = w.address(row, _whole(h * self.lanes), 4)
-                    total = w.branch(
-                        first,
-                        lambda h=h: [sums[2 * n + h]],
-                        lambda h=h, place=place: [
-                            w.add(sums[2 * n + h], self._load(place, beside, h))
-                        ],
-                    )[0]
+                    total = self._begun(sums[2 * n + h], place, first, beside, h)
                     self._store(self._followed(total, bias, last, beside, h), place, beside, h)
                 return []
 
@@ -388,6 +388,18 @@ class _Product:
                 one()
             else:
                 w.branch(w.compare("sgt", below, _whole(n)), one)
+        return []
+
+    def _begun(
+        self, own: Value, place: Value, first: Value, beside: Value | None, half: int
+    ) -> Value:
+        """Return the sum so far: what lies at `place` counts, but for the first block of k."""
+        w = self.w
+
+        def before() -> list[Value]:
+            return [w.add(own, self._load(place, beside, half))]
+
+        return w.branch(first, lambda: [own], before)[0]
 
     def _followed(
         self, total: Value, bias: Value, last: Value, beside: Value | None, half: int
