@@ -1,15 +1,16 @@
-"""`python -m benchmarks [compare|roof|parity|install-size] ...`."""
+"""`python -m benchmarks [compare|roof|parity|files|install-size] ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, install_size, parity, roof
+from benchmarks import compare, files, install_size, parity, roof
 
 _COMMANDS = {
     "compare": compare.main,
     "roof": roof.main,
     "parity": parity.main,
+    "files": files.main,
     "install-size": install_size.main,
 }
 

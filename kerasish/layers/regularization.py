@@ -69,7 +69,8 @@ class _SpatialDropout(Dropout):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        config.pop("noise_shape", None)
+        for name in ("noise_shape", "trainable"):  # Keras takes neither
+            config.pop(name, None)
         return config
 
     def _noise_shape(self, inputs: Any) -> Any:

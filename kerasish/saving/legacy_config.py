@@ -56,9 +56,18 @@ def modern(config: Any, old: bool) -> Any:
     if config.get("class_name") == "TensorShape" and "items" in config:
         return modern(config["items"], old)
     made = {k: modern(v, old) for k, v in config.items()}
+    if isinstance(made.get("layers"), list):
+        made["layers"] = [_as_layer(entry) for entry in made["layers"]]
     if old and isinstance(made.get("class_name"), str) and isinstance(made.get("config"), dict):
         made["config"] = _renewed(made["class_name"], made["config"])
     return made
+
+
+def _as_layer(entry: Any) -> Any:
+    """The graph's objects have no module; a name may be an initializer's too (Identity)."""
+    if isinstance(entry, dict) and "module" not in entry and "class_name" in entry:
+        return {**entry, "module": "keras.layers"}
+    return entry
 
 
 def _renewed(class_name: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,12 @@ _SKIPPED = {
 }  # fmt: skip
 # The one class whose public name in Keras differs from the class that the paths speak of.
 _OTHER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
+# Attributes that Keras calls by other names.
+_OTHER_ATTRIBUTES = {
+    "GroupQueryAttention": {
+        f"{part}_dense": f"_{part}_dense" for part in ("query", "key", "value", "output")
+    },
+}
 
 
 class Place(NamedTuple):
@@ -92,6 +98,8 @@ def _visit_many(path: str, many: Any, found: list[Place], seen: set[int]) -> Non
 def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
     """Yield the attributes that hold parts: public names first, in the alphabet's order."""
     held = {k: v for k, v in vars(owner).items() if k not in _SKIPPED and not k.startswith("__")}
+    others = _OTHER_ATTRIBUTES.get(type(owner).__name__, {})
+    held = {others.get(k, k): v for k, v in held.items()}
     if isinstance(owner, Model):
         if owner._graph is not None or getattr(owner, "_is_sequential", False):
             yield "layers", owner.layers
