@@ -135,7 +135,7 @@ def serialize_keras_object(obj: Any) -> Any:
         return {"class_name": "__slice__", "config": parts}
     if obj is Ellipsis:
         return {"class_name": "__ellipsis__", "config": {}}
-    if isinstance(obj, Mapping):
+    if isinstance(obj, Mapping) and not hasattr(obj, "get_config"):
         return {k: serialize_keras_object(v) for k, v in obj.items()}
     if isinstance(obj, (list, tuple)):
         return [serialize_keras_object(v) for v in obj]
