@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from kerasish import registry, tree
+from kerasish.engine.call import context
 from kerasish.engine.front import Prepared, front_of
 from kerasish.engine.functional import (
     Graph,
@@ -325,6 +326,9 @@ def _as_is(x: Any) -> Any:
 
 
 def _call(operation: Any, args: Any, kwargs: Any) -> Any:
+    """Call one operation of the graph; the training flag in force overrides its own."""
+    if context.training is not None and kwargs.get("training") is not None:
+        kwargs = {**kwargs, "training": context.training}
     return operation(*args, **kwargs)
 
 
