@@ -42,6 +42,7 @@ class _Settings:
     image_data_format = "channels_last"
     backend = os.environ.get("KERASISH_BACKEND", "")
     optimize = os.environ.get("KERASISH_OPTIMIZE", "fast_run")
+    tf32 = os.environ.get("KERASISH_TF32", "0") not in ("", "0")
     flash_attention: bool | None = None
     interactive_logging = True
     traceback_filtering = True
@@ -149,6 +150,29 @@ def disable_flash_attention() -> None:
 def is_flash_attention_enabled() -> bool | None:
     """Return what was chosen for fused attention kernels; None: the backend decides."""
     return _Settings.flash_attention
+
+
+def set_tf32(enabled: bool) -> None:
+    """Let GPUs round float32 factors of products and convolutions to TF32, or not (the start).
+
+    TF32 keeps float32's range and 10 bits behind the point (about 3 digits); sums stay float32.
+    Matrix units then multiply float32 several times faster. The CPU's engines never do it.
+    KERASISH_TF32=1 sets it from outside.
+
+    Example:
+        >>> set_tf32(True)
+        >>> tf32()
+        True
+        >>> set_tf32(False)
+    """
+    if not isinstance(enabled, bool):
+        raise ValueError(f"set_tf32: expected True or False, got {enabled!r}.")
+    _Settings.tf32 = enabled
+
+
+def tf32() -> bool:
+    """Return whether GPUs may round float32 factors to TF32: see `set_tf32`."""
+    return _Settings.tf32
 
 
 def is_nnx_enabled() -> bool:

@@ -33,6 +33,16 @@ static float read(const void* p, i64 at, int type) {
     return x;
 }
 
+// A float32 rounded to TF32 (10 bits behind the point, to nearest) where the product asks for it.
+static float rounded(float x, const struct Description* d) {
+    if (d->compute != 77) return x;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
 static void write(void* p, i64 at, int type, float x) {
     if (type == 0) { ((float*)p)[at] = x; return; }
     uint32_t bits;
@@ -111,6 +121,7 @@ static int fits(const Description* d, const Layout* a, const Layout* b, const La
     bool turned = d->operations[0], also = d->operations[1];
     uint64_t m = turned ? a->columns : a->rows, k = turned ? a->rows : a->columns;
     uint64_t k2 = also ? b->columns : b->rows, n = also ? b->rows : b->columns;
+    if (d->compute == 77 && y->type != 0) return 0;  // TF32 is a way to multiply float32
     return m == y->rows && n == y->columns && k == k2 && a->type == y->type && b->type == y->type &&
            a->batch == y->batch && b->batch == y->batch;
 }
@@ -145,8 +156,8 @@ int cublasLtMatmul(void* handle, Description* d, const float* alpha, const void*
                 for (i64 k = 0; k < inner; ++k) {
                     i64 in_a = d->operations[0] ? k + i * la->leading : i + k * la->leading;
                     i64 in_b = d->operations[1] ? j + k * lb->leading : k + j * lb->leading;
-                    total += read(a, e * la->stride + in_a, la->type) *
-                             read(b, e * lb->stride + in_b, lb->type);
+                    total += rounded(read(a, e * la->stride + in_a, la->type), d) *
+                             rounded(read(b, e * lb->stride + in_b, lb->type), d);
                 }
                 total *= *alpha;
                 if (d->epilogue & 4) total += read(d->bias, i, ly->type);

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cuda_on_cpu import COMPILER, NO_COMPILER, assert_close, numbers, put, wide
 
-from kerasish import ops
-from kerasish.backends.eager.cuda import blas
+from kerasish import config, ops
+from kerasish.backends.eager.cuda import KERNELS, blas
 from kerasish.errors import UnknownNameError
 
 SOURCE = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
@@ -33,6 +33,7 @@ def library(tmp_path_factory):
 def lib(cuda, library, monkeypatch):
     monkeypatch.setattr(blas, "library", lambda version: library)
     library.stub_fail(0)
+    monkeypatch.setattr(config._Settings, "tf32", False)
     blas._plan.cache_clear()
     blas._warn_once.cache_clear()
     return library
@@ -102,6 +103,42 @@ def test_the_op(lib, monkeypatch, left, right, there, dtype):
     y = blas.matmul(a, b)
     assert y.dtype == a.dtype
     assert_close(y, np.matmul(wide(a), wide(b)), dtype)
+
+
+def _rounded(x):
+    """Return float32 numbers rounded to TF32: 10 bits behind the point, to nearest."""
+    bits = np.array(x, "float32").view("uint32")
+    bits = (bits + 0xFFF + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)
+    return bits.view("float32").astype("float64")
+
+
+@pytest.mark.parametrize(("left", "right"), [((6, 5), (5, 8)), ((2, 3, 5), (5, 4))])
+def test_float32_is_rounded_to_tf32_only_where_that_is_allowed(lib, left, right):
+    a, b = numbers(left, "float32"), numbers(right, "float32", seed=1)
+    assert_close(blas.matmul(a, b), wide(a) @ wide(b), "float32")
+    assert not config.tf32()
+    config.set_tf32(True)
+    y = blas.matmul(a, b)
+    assert y.dtype == "float32"
+    assert_close(y, _rounded(a) @ _rounded(b), "float32")
+    assert np.abs(wide(y) - wide(a) @ wide(b)).max() > 1e-5
+
+
+def test_convolutions_follow_the_setting(lib):
+    x, kernel = numbers((2, 5, 5, 3), "float32"), numbers((3, 3, 3, 4), "float32", seed=1)
+    attrs = {"strides": (1, 1), "padding": ((0, 0),) * 2, "dilation": (1, 1), "groups": 1}
+    exact = wide(KERNELS["convolution"](x, kernel, **attrs))
+    before = lib.stub_choices()
+    config.set_tf32(True)
+    found = wide(KERNELS["convolution"](x, kernel, **attrs))
+    assert lib.stub_choices() == before + 1
+    error = np.abs(found - exact).max() / np.abs(exact).max()
+    assert 1e-5 < error < 2e-3
+
+
+def test_the_setting_is_a_truth_value():
+    with pytest.raises(ValueError, match="expected True or False, got 'yes'"):
+        config.set_tf32("yes")
 
 
 def test_what_the_library_refuses_goes_on_to_cupy_and_says_so_once(lib):

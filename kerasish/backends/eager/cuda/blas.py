@@ -1,8 +1,9 @@
-"""Products of 16-bit matrices by cuBLASLt: summed in float32, batches too, bias and relu or gelu on
-the way out.
+"""Products of 16-bit matrices, and float32 ones as TF32 where that is allowed, by cuBLASLt: summed
+in float32, batches too, bias and relu or gelu on the way out.
 
 cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
-y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied. float32 goes through CuPy.
+y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied. Other products go through CuPy,
+which calls cuBLAS for float32 just as well, with less Python around it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish import config
 from kerasish.backends.eager.cuda.kernels import SCALARS, compact, cupy
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import REGISTRY
@@ -203,6 +205,7 @@ def multiply(
         lib: what `library` gave.
         bias: shape (columns of b,), of the same dtype.
         activation: None, "relu" or "gelu" (by tanh).
+        tf32: round the numbers of a and b, which are float32, to TF32.
         tf32: whether float32 may be rounded to 10 bits before it is multiplied.
 
     Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
@@ -259,11 +262,16 @@ def _warn_once(message: str) -> None:
     warnings.warn(f"{message} CuPy multiplies such matrices instead.", stacklevel=2)
 
 
+def _wanted(a: Any, b: Any) -> bool:
+    name = a.dtype.name
+    small = name in SCALARS and (name != "float32" or config.tf32())
+    return small and a.dtype == b.dtype
+
+
 def matmul(a: Any, b: Any) -> Any:
     """Return the matrix product over the last axis of a and the last but one of b."""
     xp = cupy()
-    wanted = a.dtype.itemsize == 2 and a.dtype.name in SCALARS and a.dtype == b.dtype
-    if not wanted or min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
+    if not _wanted(a, b) or min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
         return _by_cupy(a, b)
     lib = library(xp.cuda.runtime.runtimeGetVersion() // 1000)
     if lib is None:
@@ -275,16 +283,22 @@ def matmul(a: Any, b: Any) -> Any:
         return _by_cupy(a, b)
 
 
+def matrix_product(a: Any, b: Any) -> Any:
+    """Return the product of two matrices of one dtype, in that dtype and C order."""
+    return compact(matmul(a, b).astype(a.dtype, copy=False))
+
+
 def _stacked(xp: Any, lib: Any, a: Any, b: Any) -> Any:
+    tf32 = a.dtype.name == "float32"  # `_wanted` lets no other float32 come here
     if b.ndim == 2:
         # All rows at once.
         rows = a if a.ndim == 2 else compact(a).reshape(-1, a.shape[-1])
-        return multiply(lib, rows, b).reshape(*a.shape[:-1], b.shape[-1])
+        return multiply(lib, rows, b, tf32=tf32).reshape(*a.shape[:-1], b.shape[-1])
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    given = [
+    left, right = (
         x if x.shape[:-2] == lead else xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)
-    ]
-    return multiply(lib, *given)
+    )
+    return multiply(lib, left, right, tf32=tf32)
 
 
 KERNELS: dict[str, Any] = {"matmul": matmul}

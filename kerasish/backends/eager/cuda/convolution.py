@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.kernels import (
     compact,
     cupy,
     fits,
     launch,
     launch_elements,
-    multiply,
     packed,
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
@@ -112,7 +112,7 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     for part in s.chunks(x.shape[0], x.dtype.itemsize):
         for group in range(s.groups):
             rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-            found = multiply(rows, _matrix(kernel, group, s.groups))
+            found = matrix_product(rows, _matrix(kernel, group, s.groups))
             shape = (*y[part].shape[:-1], each)
             y[part][..., group * each : (group + 1) * each] = found.reshape(shape)
     return y
@@ -140,7 +140,7 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     for part in s.chunks(g.shape[0], g.dtype.itemsize):
         for group in range(groups):
             arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
-            rows = multiply(arriving, _matrix(kernel, group, groups).T)
+            rows = matrix_product(arriving, _matrix(kernel, group, groups).T)
             if s.plain:
                 dx[part] = rows.reshape(dx[part].shape)
             else:
@@ -167,7 +167,7 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
         for group in range(groups):
             rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
             arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
-            found = multiply(rows.T, arriving).astype(xp.float32, copy=False)
+            found = matrix_product(rows.T, arriving).astype(xp.float32, copy=False)
             totals[group] = found if totals[group] is None else totals[group] + found
     made = totals[0] if groups == 1 else xp.concatenate(totals, axis=-1)
     return made.reshape(*size, s.part, results).astype(x.dtype, copy=False)

@@ -75,12 +75,6 @@ def compact(x: Any) -> Any:
     return x if x.flags.c_contiguous else cupy().ascontiguousarray(x)
 
 
-def multiply(a: Any, b: Any) -> Any:
-    """Return the product of two matrices of one dtype, in that dtype and C order."""
-    y = cupy().matmul(a, b)
-    return compact(y.astype(a.dtype, copy=False))
-
-
 def packed(n: int, *arrays: Any) -> Any:
     """Return 1 where runs of `n` elements can be read 16 bytes at a time, else 0."""
     width = 16 // min(a.dtype.itemsize for a in arrays)

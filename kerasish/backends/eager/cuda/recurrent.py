@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     compact,
     cupy,
     fits,
     launch_elements,
-    multiply,
 )
 from kerasish.ops.op import REGISTRY
 
@@ -50,7 +50,7 @@ def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
     xp = cupy()
     before = xp.concatenate([first[None], states[:-1]])
     rows = dz.reshape(-1, dz.shape[-1])
-    return multiply(before.reshape(-1, first.shape[-1]).T, rows)
+    return matrix_product(before.reshape(-1, first.shape[-1]).T, rows)
 
 
 def _arrived(carry: Any, past: Any, dtype: Any) -> Any:
@@ -63,7 +63,7 @@ def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     states = xp.empty(x.shape, x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = multiply(h, recurrent)
+        s = matrix_product(h, recurrent)
         _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
         h = states[t]
     return states
@@ -80,7 +80,7 @@ def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any =
         args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
         _step("simple_step_gradient", g, units, *args, *sizes)
         carry, spare = spare, carry
-        past = multiply(dx[t], turned)
+        past = matrix_product(dx[t], turned)
     return dx, _by_recurrent(h, states, dx), _arrived(carry, past, g.dtype)
 
 
@@ -93,7 +93,7 @@ def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
     cell, spare = c.astype(xp.float32), xp.empty(c.shape, xp.float32)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = multiply(h, recurrent)
+        s = matrix_product(h, recurrent)
         args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
         _step("lstm_step", x, units, *args, *sizes)
         cell, spare = spare, cell
@@ -117,7 +117,7 @@ def lstm_gradient(
         made = (_at(mask, t), dx[t], next_h, next_c)
         _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
         carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
-        past = multiply(dx[t], turned)
+        past = matrix_product(dx[t], turned)
     dh = _arrived(carry_h, past, h.dtype)
     return dx, _by_recurrent(h, states, dx), dh, carry_c.astype(c.dtype, copy=False)
 
@@ -129,7 +129,7 @@ def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     gates = xp.empty((*x.shape[:2], 4 * units), x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = multiply(h, recurrent)
+        s = matrix_product(h, recurrent)
         args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
         _step("gru_step", x, units, *args, *sizes)
         h = states[t]
@@ -149,7 +149,7 @@ def gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: 
         args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
         _step("gru_step_gradient", g, units, *args, *sizes)
         carry, spare = spare, carry
-        past = multiply(ds[t], turned)
+        past = matrix_product(ds[t], turned)
     bias = ds.reshape(-1, 3 * units).sum(axis=0, dtype=xp.float32).astype(g.dtype, copy=False)
     return dx, _by_recurrent(h, states, ds), bias, _arrived(carry, past, g.dtype)
 
