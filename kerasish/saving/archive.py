@@ -22,7 +22,7 @@ from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.assets import load_assets, written_assets
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore, write_json
+from kerasish.saving.json_text import read_json, restore, shortened, write_json
 from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import SLACK, elements_in
 from kerasish.saving.weights import parts_of, put_weights, write_weights
@@ -255,7 +255,7 @@ def _zip_errors(where: str) -> Iterator[None]:
         zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError,
         OSError, OverflowError,
     ) as error:  # fmt: skip
-        raise ValueError(f"{where}: damaged ({error}).") from error
+        raise ValueError(f"{where}: damaged ({shortened(error)}).") from error
 
 
 def _checked_members(archive: zipfile.ZipFile, path: str) -> dict[str, zipfile.ZipInfo]:

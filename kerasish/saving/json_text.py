@@ -69,18 +69,17 @@ def restore(build: Callable[[], Any], where: str) -> Any:
     except (ValueError, OSError) as error:
         if where in str(error) and len(str(error)) <= _LONGEST_MESSAGE:
             raise
-        raise ValueError(f"{where}: {_shortened(error)}") from error
+        raise ValueError(f"{where}: {shortened(error)}") from error
     except (
         TypeError, KeyError, AttributeError, IndexError, RecursionError, MemoryError,
         OverflowError, ArithmeticError, NotImplementedError, RuntimeError, AssertionError,
     ) as error:  # fmt: skip
         raise ValueError(
-            f"{where}: no model can be made from this "
-            f"({type(error).__name__}: {_shortened(error)})."
+            f"{where}: no model can be made from this ({type(error).__name__}: {shortened(error)})."
         ) from error
 
 
-def _shortened(error: Exception) -> str:
+def shortened(error: Exception) -> str:
     """Return an error's text; what it quotes from a file may be as long as the file."""
     text = str(error)
     if len(text) <= _LONGEST_MESSAGE:
