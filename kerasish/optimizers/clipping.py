@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
+from kerasish.ops.op import function
 
 
 def clip_by_norm(x: Any, limit: float) -> Any:
@@ -19,15 +20,26 @@ def clip_by_norm(x: Any, limit: float) -> Any:
     return ops.divide(ops.multiply(x, limit), ops.maximum(norm, limit))
 
 
+@function
+def norm_factor(gradients: Sequence[Any], limit: float) -> Any:
+    """Return limit / max(norm of all gradients together, limit), float32: at most 1.
+
+    Example:
+        >>> round(float(norm_factor([[3.0], [4.0]], 1.0)), 3)
+        0.2
+    """
+    total: Any = None
+    for g in gradients:
+        part = ops.cast(ops.sum(ops.square(g)), "float32")
+        total = part if total is None else ops.add(total, part)
+    return ops.divide(limit, ops.maximum(ops.sqrt(total), limit))
+
+
 def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[Any]:
     """Return the gradients scaled alike so that their common norm is at most `limit`.
 
     Source: Pascanu, Mikolov & Bengio, On the difficulty of training recurrent neural networks,
         ICML 2013.
     """
-    total: Any = None
-    for g in gradients:
-        part = ops.cast(ops.sum(ops.square(g)), "float32")
-        total = part if total is None else ops.add(total, part)
-    factor = ops.divide(limit, ops.maximum(ops.sqrt(total), limit))
+    factor = norm_factor(gradients, limit)
     return [ops.multiply(g, ops.cast(factor, g.dtype)) for g in gradients]

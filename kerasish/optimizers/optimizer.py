@@ -370,7 +370,7 @@ class Optimizer:
             due = ops.equal(ops.mod(ops.add(self._iterations.value, 1), steps), 0)
             gradients = self._accumulated(gradients, variables, due, new)
         rate = convert(self.learning_rate)
-        found = self._run_steps(self._clipped(gradients), variables, rate, loss)
+        found = self._run_steps(gradients, variables, rate, loss)
         if due is not None:
             found = {v: ops.where(due, value, v.value) for v, value in found.items()}
         new.update(found)
@@ -385,7 +385,13 @@ class Optimizer:
     ) -> Updates:
         shared = self.shared_updates(loss)
         if type(self).update_step is Optimizer.update_step:
-            return {**shared, **self._descend(gradients, variables, rate, shared, True)}
+            decays = [self._decay_of(v) if self._decays(v) else 0.0 for v in variables]
+            whole = descend_whole(self, gradients, variables, rate, decays)
+            if whole is None:
+                gradients = self._clipped(gradients)
+                whole = self._descend(gradients, variables, rate, shared, True)
+            return {**shared, **whole}
+        gradients = self._clipped(gradients)
         scope = Collect()
         with using_scope(scope):
             for v in variables:
@@ -403,10 +409,6 @@ class Optimizer:
         shared: Updates,
         decay: bool = False,
     ) -> Updates:
-        decays = [self._decay_of(v) if decay and self._decays(v) else 0.0 for v in variables]
-        whole = descend_whole(self, gradients, variables, rate, decays)
-        if whole is not None:
-            return whole
         new: Updates = {}
         made: dict[str, tuple[Any, Any]] = {}
         for g, v in zip(gradients, variables):

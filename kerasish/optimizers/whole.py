@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.ops.op import current_engine
+from kerasish.optimizers.clipping import norm_factor
 from kerasish.tensor import Variable
 
 
@@ -21,12 +22,17 @@ def descend_whole(
 
     Args:
         optimizer: a built `Optimizer`.
+        gradients: not clipped yet; by the norm of all of them they are clipped in passing.
         decays: for each variable the share of it, times the rate, that is taken off first.
     """
     update_all = getattr(current_engine(), "update_all", None)
     rule = None if update_all is None else optimizer.whole_rule()
     if update_all is None or rule is None:
         return None
+    limit = optimizer.global_clipnorm
+    factor = None if limit is None else norm_factor(gradients, limit)
+    if limit is None:
+        gradients = optimizer._clipped(gradients)
     slots = [optimizer._slots[optimizer._places[v]] for v in variables]
     values = [v.value for v in variables]
     # In the order of their making: all first slots, all second ones.
@@ -36,7 +42,7 @@ def descend_whole(
         for g, value in zip(gradients, values)
     ]
     steps = ops.cast(optimizer.iterations, "int32")
-    found = update_all(*rule, values, fitting, by_slot, rate, steps, decays)
+    found = update_all(*rule, values, fitting, by_slot, rate, steps, decays, factor)
     if found is None:
         return None
     new_values, *new_slots = found

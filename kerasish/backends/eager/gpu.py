@@ -101,15 +101,17 @@ class EagerOnGPU(Eager):
         rate: Tensor,
         steps: Tensor,
         decays: Sequence[float],
+        factor: Tensor | None = None,
     ) -> list[list[Tensor]] | None:
         """Return [new values, new slots, ...] of an optimizer's variables, by one kernel for all.
 
-        None where no kernel knows the rule, or takes the dtypes.
+        Gradients count `factor` times. None where no kernel knows the rule, or takes the dtypes.
         """
         with self.xp.cuda.Device(self.device.index):
             here = [[self._brought(t).value for t in some] for some in (values, gradients, *slots)]
             own_rate, own_steps = self._brought(rate).value, self._brought(steps).value
-            found = update_by_rule(rule, settings, here, own_rate, own_steps, decays)
+            scale = None if factor is None else self._brought(factor).value
+            found = update_by_rule(rule, settings, here, own_rate, own_steps, decays, scale)
         return None if found is None else [[wrap(a) for a in some] for some in found]
 
     def _explain(

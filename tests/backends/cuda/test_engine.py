@@ -133,7 +133,9 @@ def _small_model():
             "adam_update",
         ),
         (lambda: optimizers.Adam(0.01, amsgrad=True), None),
+        (lambda: optimizers.SGD(0.1, 0.9, global_clipnorm=0.2, weight_decay=0.1), "sgd_update"),
         (lambda: optimizers.Nadam(0.01), None),
+        (lambda: optimizers.Nadam(0.01, global_clipnorm=0.2), None),
         (lambda: optimizers.RMSprop(0.01), None),
     ],
 )
@@ -154,5 +156,6 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
     assert {k: updates[k] for k in ("sgd_update", "adam_update")} == {
         k: 6 if k == kernel else 0 for k in ("sgd_update", "adam_update")
     }
+    assert updates.get("norm_of_parts", 0) == (6 if model.optimizer.global_clipnorm else 0)
     for a, b in zip(made[0][0] + made[0][1], made[1][0] + made[1][1]):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)

@@ -16,6 +16,7 @@ from kerasish.ops.core import derivatives
 from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
+from kerasish.optimizers.clipping import norm_factor
 
 
 @pytest.fixture
@@ -53,6 +54,9 @@ CASES = {
     ),
     "rms norm": (
         lambda x, a: ops.rms_normalization(x, a, epsilon=0.1), [(4, 5), (5,)], "normalize",
+    ),
+    "norm factor": (
+        lambda a, b: norm_factor([a, b], 1.5), [(3, 5), (2, 3, 5)], "norm_of_parts",
     ),
     "batch norm": (
         lambda x, a, b: standardize(x, *ops.moments(x, (0, 1)), a, b, epsilon=0.1),

@@ -172,22 +172,25 @@ def update_by_rule(
     rate: Any,
     steps: Any,
     decays: Sequence[float],
+    factor: Any = None,
 ) -> list[list[Any]] | None:
     """Return [new values, new slots, ...], or None where no kernel does it.
 
     Args:
         rule: "sgd" or "adam"; `settings`: its numbers.
         lists: values, gradients, and a list for each slot.
+        factor: gradients count so many times: float32 without axes; None: once.
     """
     if rule not in ("sgd", "adam") or not all(fits(*arrays) for arrays in zip(*lists)):
         return None
     rate = rate.astype(cupy().float32, copy=False)
     some = decays if any(decays) else None
     values, gradients, *slots = lists
+    settings = {**settings, "factor": factor, "decays": some}
     if rule == "adam":
         first, second = slots
-        found = adam_update(values, gradients, first, second, rate, steps, **settings, decays=some)
+        found = adam_update(values, gradients, first, second, rate, steps, **settings)
         return list(found)
     momentums = slots[0] if slots else None
-    made, moved = sgd_update(values, gradients, momentums, rate, **settings, decays=some)
+    made, moved = sgd_update(values, gradients, momentums, rate, **settings)
     return [made, moved] if slots else [made]

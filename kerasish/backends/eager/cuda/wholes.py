@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerasish.backends.eager.cuda import activation, random
+from kerasish.backends.eager.cuda import activation, random, update
+from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.whole_norm import (
     GROUP_NORM,
@@ -36,6 +37,7 @@ from kerasish.ops import activation as activations
 from kerasish.ops import crossentropy, normalization
 from kerasish.ops import random as randoms
 from kerasish.ops.elementwise import as_tensor
+from kerasish.optimizers import clipping
 
 
 def _activation_kernel(xp: Any, x: Any, *, kind: str) -> Any:
@@ -90,6 +92,25 @@ def _dropout(state: Any, inputs: Any, rate: float, noise_shape: Any = None) -> C
     return _DROPOUT, [as_tensor(state), x], {"rate": rate}
 
 
+def _norm_factor_kernel(xp: Any, *gradients: Any, limit: float) -> Any:
+    return update.global_norm(gradients, limit)[1]
+
+
+_NORM_FACTOR = make_op(
+    _norm_factor_kernel,
+    lambda g, y, *gradients, limit: again(
+        lambda *xs: composition(clipping.norm_factor)(xs, limit), gradients, [g]
+    ),
+)
+
+
+def _norm_factor(gradients: Any, limit: float) -> Call | None:
+    given = [as_tensor(g) for g in gradients]
+    # Empty ones count, too: as nothing.
+    known = given and all(g.dtype in SCALARS for g in given)
+    return (_NORM_FACTOR, given, {"limit": limit}) if known else None
+
+
 WHOLES: dict[Any, Callable[..., Call | None]] = {
     activations.softmax: whole_softmax,
     activations.log_softmax: whole_log_softmax,
@@ -103,6 +124,7 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     normalization.moments: whole_moments,
     normalization.standardize: whole_standardize,
     randoms.dropout: _dropout,
+    clipping.norm_factor: _norm_factor,
 }
 # What a whole gives beside its result is for its gradient; moments are two results.
 FIRST_OF_SEVERAL = (CLASS_LOSS, TARGET_LOSS, LAYER_NORM, RMS_NORM, GROUP_NORM, STANDARDIZE)
