@@ -12,6 +12,7 @@ import numpy as np
 
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager.numpy_kernels import KERNELS
+from kerasish.backends.eager.numpy_update import update_by_rule
 from kerasish.backends.step import Journal
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
@@ -128,6 +129,37 @@ class Eager(Backend):
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results
+
+    def update_all(
+        self,
+        rule: str,
+        settings: dict[str, Any],
+        values: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+        slots: Sequence[Sequence[Tensor]],
+        rate: Tensor,
+        steps: Tensor,
+        decays: Sequence[float],
+        factor: Tensor | None = None,
+    ) -> list[list[Tensor]] | None:
+        """Return [new values, new slots, ...] of an optimizer's variables, all at once.
+
+        Gradients count `factor` times. None where nothing here knows the rule, or the dtypes.
+        """
+        lists = (values, gradients, *slots)
+        if self.elsewhere is not None and _State.accelerated:
+            engine = self._where_it_lies([t for some in lists for t in some])
+            if engine is not self:
+                return engine.update_all(
+                    rule, settings, values, gradients, slots, rate, steps, decays, factor
+                )
+        numbers = (None if x is None else x.value for x in (rate, steps, factor))
+        own_rate, own_steps, scale = numbers
+        arrays = [[t.value for t in some] for some in lists]
+        if any(is_traced(t) for some in lists for t in some):
+            return None
+        found = update_by_rule(rule, settings, arrays, own_rate, own_steps, decays, scale)
+        return None if found is None else [[wrap(a) for a in some] for some in found]
 
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
