@@ -1,0 +1,46 @@
+"""The GPU that the tests of this folder need; skipped, with the reason, where there is none."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import stand_in_cupy
+from cuda_on_cpu import COMPILER, NO_COMPILER
+
+import kerasish
+from kerasish.backends.eager import engine_of
+from kerasish.devices import Device
+from kerasish.errors import DeviceError
+
+
+@pytest.fixture(scope="session")
+def no_gpu():
+    """Why there is no GPU; None where there is one."""
+    try:
+        engine_of(Device("gpu"))
+    except DeviceError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture
+def gpu(request, monkeypatch):
+    """The engine of the first GPU; KERASISH_GPU=stand-in: of the stand-in."""
+    if os.environ.get("KERASISH_GPU") == "stand-in":
+        yield request.getfixturevalue("stand_in")
+        return
+    reason = request.getfixturevalue("no_gpu")
+    if reason is not None:
+        pytest.skip(f"no GPU: {reason}")
+    with kerasish.device("gpu") as device:
+        yield engine_of(device)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """The engine of the stand-in for CuPy, whose CUDA kernels run on the CPU."""
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    with stand_in_cupy.installed(monkeypatch):
+        yield engine_of(Device("gpu"))
