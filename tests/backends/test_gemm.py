@@ -30,7 +30,7 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None):
     c = whole[1:-1, MARGIN // 2 : MARGIN // 2 + n]
     owner, scratch = aligned(gemm.scratch_size((m, n, k), threads))
     owner[...] = 255  # NaN
-    kernel = gemm.Gemm(turned, bias is not None, relu)
+    kernel = gemm.Gemm(turned)
     block = gemm.pack(
         table=load_runtime().table,
         sizes=(m, n, k),
@@ -38,6 +38,7 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None):
         b=(b.ctypes.data, b.strides[1 if turned else 0] // 4),
         c=(c.ctypes.data, whole.shape[1]),
         bias=0 if bias is None else bias.ctypes.data,
+        relu=relu,
         scratch=scratch,
         threads=threads,
     )

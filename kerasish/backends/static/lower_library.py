@@ -198,7 +198,8 @@ class GemmUnit(Unit):
         super().__init__("packed matmul", reads, [out])
         self.a, self.b, self.out, self.bias = a, b, out, bias
         self.turned = b.strides[1] != 1
-        self.kernel = gemm.Gemm(self.turned, bias is not None, activation == "relu")
+        self.relu = activation == "relu"
+        self.kernel = gemm.Gemm(self.turned)
         self.sizes = (a.shape[0], b.shape[1], a.shape[1])
         self.flops = 2.0 * math.prod(self.sizes)
         self.threads = choose_threads(None, self.flops, GRAIN)
@@ -217,6 +218,7 @@ class GemmUnit(Unit):
             b=(locate(self.b.root).address, self.b.strides[0 if not self.turned else 1]),
             c=(locate(self.out).address, self.sizes[1]),
             bias=0 if self.bias is None else locate(self.bias).address,
+            relu=self.relu,
             scratch=locate(("scratch", self)).address,
             threads=self.threads,
         )

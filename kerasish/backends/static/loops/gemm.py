@@ -12,7 +12,8 @@ Where the processor lacks AVX-512, this is faster than oneDNN's float32 product 
 Argument block (int64 words): 0 table, 1 threads, 2 m, 3 n, 4 k, 5 scratch, 6 status, 7 address of
 a, 8 and 9 its row and column strides, 10 address of b, 11 the stride of its rows (of its columns
 if turned), 12 address of c, 13 its row stride, 14 address of the bias, 15 and 16 how many threads
-share the rows and the columns, 17 k's block, 18 scratch bytes a thread.
+share the rows and the columns, 17 k's block, 18 scratch bytes a thread, 19 whether relu follows.
+An address of 0 stands for no bias.
 
 Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, TOMS 2008.
 """
@@ -40,8 +41,6 @@ class Gemm:
     """Structure of a product (see the module)."""
 
     turned: bool = False
-    bias: bool = False
-    relu: bool = False
 
 
 def depth(k: int) -> int:
@@ -74,6 +73,7 @@ def pack(
     b: tuple[int, int],
     c: tuple[int, int],
     bias: int = 0,
+    relu: bool = False,
     scratch: int,
     threads: int = 1,
 ) -> Any:
@@ -82,11 +82,11 @@ def pack(
     Args:
         sizes: (m, n, k), each >= 1. a: (address, row stride, column stride). b, c: (address,
             stride).
-        bias: address of n numbers; scratch: of `scratch_size` bytes at a multiple of 64.
+        bias: address of n numbers, 0 for none. scratch: of `scratch_size` bytes, 64-aligned.
     """
     m, n, k = sizes
     words = [table, threads, m, n, k, scratch, 0, *a, *b, *c, bias]
-    words += [*grid(m, n, threads), depth(k), _share(sizes)]
+    words += [*grid(m, n, threads), depth(k), _share(sizes), int(relu)]
     return np.array(words, dtype=np.int64)
 
 
@@ -133,8 +133,11 @@ class _Product:
         self.a_row, self.a_column = w.load_word(args, 8), w.load_word(args, 9)
         self.b_stride, self.c_row = w.load_word(args, 11), w.load_word(args, 13)
         self.bias = w.load_word(args, 14, "ptr")
+        self.has_bias = w.compare("ne", w.load_word(args, 14), _whole(0))
+        self.has_relu = w.compare("ne", w.load_word(args, 19), _whole(0))
         self.down, self.across = w.load_word(args, 15), w.load_word(args, 16)
         self.depth = w.load_word(args, 17)
+        self.tile = w.allocate("float", ROWS * self.columns)
         offset = w.mul(Value("%t", "int64"), w.load_word(args, 18))
         self.a_panels = w.address(w.load_word(args, 5, "ptr"), offset, 1)
         self.b_panels = w.address(self.a_panels, w.mul(self.depth, _whole(HEIGHT)), 4)
@@ -335,8 +338,8 @@ class _Product:
                 )
                 w.branch(
                     whole,
-                    lambda: self._finish(sums, to, bias, first, last, None, None),
-                    lambda: self._finish(sums, to, bias, first, last, below, beside),
+                    lambda: self._finish_whole(sums, to, bias, first, last),
+                    lambda: self._finish_part(sums, to, bias, first, last, below, beside),
                 )
                 return []
 
@@ -368,54 +371,72 @@ class _Product:
         zeros = [constant(0.0, "float32", self.lanes)] * (2 * ROWS)
         return w.loop(_whole(0), deep, 1, zeros, term)
 
-    def _finish(
-        self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value,
-        below: Value | None, beside: Value | None,
-    ) -> list[Value]:  # fmt: skip
-        """Add the sums to c (or begin with them); at the end of k, bias and relu."""
+    def _finish_whole(
+        self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value
+    ) -> list[Value]:
+        """Add the sums of a whole tile to c (or begin with them); at the end of k, what follows."""
         w = self.w
-        for n in range(ROWS):
-            row = w.address(to, w.mul(_whole(n), self.c_row), 4)
-
-            def one(n: int = n, row: Value = row) -> list[Value]:
-                for h in range(2):
-                    place = w.address(row, _whole(h * self.lanes), 4)
-                    total = self._begun(sums[2 * n + h], place, first, beside, h)
-                    self._store(self._followed(total, bias, last, beside, h), place, beside, h)
-                return []
-
-            if below is None:
-                one()
-            else:
-                w.branch(w.compare("sgt", below, _whole(n)), one)
+        places = [
+            w.address(w.address(to, w.mul(_whole(n), self.c_row), 4), _whole(h * self.lanes), 4)
+            for n in range(ROWS)
+            for h in range(2)
+        ]
+        begun = w.branch(
+            first,
+            lambda: sums,
+            lambda: [w.add(y, self._load(p, None, 0)) for y, p in zip(sums, places)],
+        )
+        done = w.branch(last, lambda: self._followed(begun, bias, None), lambda: begun)
+        for value, place in zip(done, places):
+            self._store(value, place, None, 0)
         return []
 
-    def _begun(
-        self, own: Value, place: Value, first: Value, beside: Value | None, half: int
-    ) -> Value:
-        """Return the sum so far: what lies at `place` counts, but for the first block of k."""
+    def _finish_part(
+        self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value,
+        below: Value, beside: Value,
+    ) -> list[Value]:  # fmt: skip
+        """The same for a tile of which only some rows and columns count, row by row."""
+        w = self.w
+        for n, value in enumerate(sums):
+            w.store_value(value, w.address(self.tile, _whole(n * self.lanes), 4))
+
+        def row(n: Value, _: list[Value]) -> list[Value]:
+            own = w.address(self.tile, w.mul(n, _whole(self.columns)), 4)
+            target = w.address(to, w.mul(n, self.c_row), 4)
+            places = [w.address(target, _whole(h * self.lanes), 4) for h in range(2)]
+            values = [
+                memory.load_full(
+                    w, w.address(own, _whole(h * self.lanes), 4), "float32", self.lanes
+                )
+                for h in range(2)
+            ]
+            begun = w.branch(
+                first,
+                lambda: values,
+                lambda: [w.add(values[h], self._load(places[h], beside, h)) for h in range(2)],
+            )
+            done = w.branch(last, lambda: self._followed(begun, bias, beside), lambda: begun)
+            for h in range(2):
+                self._store(done[h], places[h], beside, h)
+            return []
+
+        w.loop(_whole(0), self._least(below, _whole(ROWS)), 1, [], row)
+        return []
+
+    def _followed(self, values: list[Value], bias: Value, beside: Value | None) -> list[Value]:
+        """Return rows of two vectors with the bias added and negative numbers made 0."""
         w = self.w
 
-        def before() -> list[Value]:
-            return [w.add(own, self._load(place, beside, half))]
+        def add() -> list[Value]:
+            own = [
+                self._load(w.address(bias, _whole(h * self.lanes), 4), beside, h) for h in range(2)
+            ]
+            return [w.add(y, own[n % 2]) for n, y in enumerate(values)]
 
-        return w.branch(first, lambda: [own], before)[0]
+        biased = w.branch(self.has_bias, add, lambda: values)
 
-    def _followed(
-        self, total: Value, bias: Value, last: Value, beside: Value | None, half: int
-    ) -> Value:
-        gemm, w = self.gemm, self.w
-        if not (gemm.bias or gemm.relu):
-            return total
+        def cut() -> list[Value]:
+            zero = constant(0.0, "float32", self.lanes)
+            return [w.select(w.compare("olt", y, zero), zero, y) for y in biased]  # NaN stays
 
-        def follow() -> list[Value]:
-            y = total
-            if gemm.bias:
-                at = w.address(bias, _whole(half * self.lanes), 4)
-                y = w.add(y, self._load(at, beside, half))
-            if gemm.relu:
-                zero = constant(0.0, "float32", self.lanes)
-                y = w.select(w.compare("olt", y, zero), zero, y)  # NaN stays
-            return [y]
-
-        return w.branch(last, follow, lambda: [total])[0]
+        return w.branch(self.has_relu, cut, lambda: biased)
