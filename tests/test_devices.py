@@ -321,6 +321,30 @@ def test_random_numbers_are_the_cpus(gpu):
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_batches_on_the_gpu_stay_there(cupy, backend):
+    kerasish.config.set_backend(backend)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
+    made = []
+    for device in ("cpu", "gpu"):
+        kerasish.utils.set_random_seed(3)
+        with kerasish.device(device):
+            model = kerasish.Sequential([layers.Input((4,)), layers.Dense(1)])
+            model.compile("sgd", "mse")
+            given = (x, y) if device == "cpu" else (kerasish.Tensor(x), kerasish.Tensor(y))
+            model.train_on_batch(*given)
+            model.test_on_batch(*given)
+            stand_in.counts.clear()
+            losses = [model.train_on_batch(*given), model.test_on_batch(*given)]
+            assert stand_in.counts["to device"] == 0
+            with pytest.raises(ValueError, match="x: 8, y: 7"):
+                model.train_on_batch(given[0], given[1][:7])
+        losses.append(model.train_on_batch(kerasish.Tensor(x), y))  # on the CPU, as arrays are
+        made.append(losses)
+    np.testing.assert_allclose(made[0], made[1], rtol=1e-5)
+
+
 def test_functions_follow_the_device(cupy):
     @kerasish.function
     def double(x):

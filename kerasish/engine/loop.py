@@ -10,11 +10,12 @@ import numpy as np
 from kerasish import config, tree
 from kerasish.callbacks import CallbackList
 from kerasish.callbacks.resume import find_resume
+from kerasish.devices import current, is_accelerated
 from kerasish.engine import mistakes
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.front import prepare_data
 from kerasish.engine.step import batch_size_of, numbers
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 
 _SECONDS_BETWEEN_UPDATES = 0.1
 
@@ -23,6 +24,18 @@ def one_batch(x: Any, y: Any = None, sample_weight: Any = None, class_weight: An
     """Return the data of arrays that are one batch, checked as fit checks them."""
     rows = batch_size_of(tree.map_structure(_arrayed, x))
     return make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
+
+
+def lies_on_gpu(*given: Any) -> bool:
+    """Return whether all leaves are tensors on the current GPU, of as many rows each.
+
+    A step takes them as they are; whatever else it may be is for `one_batch` to check.
+    """
+    if not is_accelerated() or current().kind == "cpu":
+        return False
+    here, leaves = str(current()), tree.flatten(given)
+    there = all(type(x) is Tensor and x.device == here for x in leaves)
+    return there and len({x.shape[:1] for x in leaves}) == 1
 
 
 def _arrayed(x: Any) -> Any:

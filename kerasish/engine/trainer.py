@@ -497,12 +497,14 @@ class Trainer:
     def _on_batch(
         self, kind: str, x: Any, y: Any, sample_weight: Any, class_weight: Any, as_dict: bool
     ) -> Any:
-        data = prepare_data(self, loop.one_batch(x, y, sample_weight, class_weight))
-        x, y, weights = data.peek()
-        new = kind not in self._prepared
-        self._prepare(kind, x, y, weights)
-        if new and kind == "train":
-            loop.look(self, data, 0)
+        new, weights = kind not in self._prepared, None
+        plain = sample_weight is None and class_weight is None and not self._has_front()
+        if new or not plain or not loop.lies_on_gpu(x, y):
+            data = prepare_data(self, loop.one_batch(x, y, sample_weight, class_weight))
+            x, y, weights = data.peek()
+            self._prepare(kind, x, y, weights)
+            if new and kind == "train":
+                loop.look(self, data, 0)
         logs = self._function(kind)(x, y, weights)
         found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)

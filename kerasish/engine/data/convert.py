@@ -163,7 +163,8 @@ def _as_numpy(value: Any, name: str) -> np.ndarray:
         return np.asarray(value)
     if isinstance(value, (list, tuple)):
         return _from_lists(value, name)
-    if hasattr(value, "detach"):  # torch: leave the graph and the device; NumPy has no bfloat16
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        # torch: leave the graph and the device; NumPy has no bfloat16
         value = value.detach().cpu()
         value = value.float() if "bfloat16" in str(value.dtype) else value
         return value.numpy()
