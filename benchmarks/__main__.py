@@ -1,10 +1,10 @@
-"""`python -m benchmarks [compare|roof|parity|files|install-size] ...`."""
+"""`python -m benchmarks [compare|roof|parity|files|install-size] ...`, or `--gpu ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, files, install_size, parity, roof
+from benchmarks import compare, files, gpu, install_size, parity, roof
 
 _COMMANDS = {
     "compare": compare.main,
@@ -12,6 +12,7 @@ _COMMANDS = {
     "parity": parity.main,
     "files": files.main,
     "install-size": install_size.main,
+    "--gpu": gpu.main,
 }
 
 

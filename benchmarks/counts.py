@@ -111,8 +111,31 @@ def _lstm(batch: int) -> list[Work]:
     ]
 
 
-def _transformer(batch: int) -> list[Work]:
-    length, width, heads, hidden = 64, 128, 4, 512
+def _resnet50(batch: int) -> list[Work]:
+    def convolve_norm(side: int, size: int, i: int, o: int, first: bool = False) -> list[Work]:
+        values = batch * side * side * o
+        return [convolution(batch, side, size, i, o, first, bias=False), pointwise(values, 2 * o)]
+
+    work = [*convolve_norm(112, 7, 3, 64, first=True), pointwise(batch * 56 * 56 * 64)]
+    inputs, side = 64, 56
+    for stage, count in enumerate((3, 4, 6, 3)):
+        narrow, outputs = 64 << stage, 256 << stage
+        for index in range(count):
+            before, side = side, side // 2 if stage and not index else side
+            work += convolve_norm(before, 1, inputs, narrow)
+            work += convolve_norm(side, 3, narrow, narrow)
+            work += convolve_norm(side, 1, narrow, outputs)
+            if not index:
+                work += convolve_norm(side, 1, inputs, outputs)
+            work.append(pointwise(batch * side * side * outputs))
+            inputs = outputs
+    return [*work, dense(batch, inputs, 1000)]
+
+
+def _transformer(
+    batch: int, length: int = 64, width: int = 128, heads: int = 4, hidden: int = 512,
+    blocks: int = 2,
+) -> list[Work]:  # fmt: skip
     rows = batch * length
     scores = batch * heads * length * length
     attention = Work(2 * 2 * scores * (width // heads), 0, 2 * scores + rows * width)
@@ -126,7 +149,7 @@ def _transformer(batch: int) -> list[Work]:
         pointwise(rows * width, 2 * width),
     ]
     embedding = pointwise(rows * width, (VOCABULARY + length) * width)
-    return [embedding, *block, *block, dense(batch, width, 2)]
+    return [embedding, *(block * blocks), dense(batch, width, 2)]
 
 
 _COUNTS: dict[str, Callable[[int], list[Work]]] = {
@@ -136,6 +159,9 @@ _COUNTS: dict[str, Callable[[int], list[Work]]] = {
     "resnet20": _resnet20,
     "lstm": _lstm,
     "transformer": _transformer,
+    "resnet50": _resnet50,
+    "resnet50-bf16": _resnet50,
+    "transformer512-bf16": lambda batch: _transformer(batch, 256, 512, 8, 2048, 6),
 }
 
 

@@ -23,12 +23,37 @@ class KerasRunner:
     def build(self, workload: Workload, x: np.ndarray, y: np.ndarray) -> None:
         """Make the model and keep the arrays that `run` trains on."""
         self.keras.utils.set_random_seed(1)
+        self._require_device()
+        self.keras.config.set_dtype_policy(workload.policy)
         self.model = compile_model(self.keras, workload.build(self.keras))
-        self.batch, self.x, self.y = workload.batch, x, y
+        self.batch, self.x, self.y, self.resident = workload.batch, x, y, workload.resident
+        rows = range(0, len(x), self.batch)
+        self.parts = [(x[i : i + self.batch], y[i : i + self.batch]) for i in rows]
+        if self.resident:
+            to_device = self.keras.ops.convert_to_tensor
+            self.parts = [(to_device(x), to_device(y)) for x, y in self.parts]
         self.clock = _make_clock(self.keras)
 
+    def _require_device(self) -> None:
+        """Refuse to run on the CPU what was asked for on a GPU: JAX would do so quietly."""
+        if self.device != "gpu" or self.keras.__name__ == "kerasish":
+            return
+        if self.keras.backend.backend() == "jax":
+            found = importlib.import_module("jax").devices()[0].platform
+            if found not in ("gpu", "cuda"):
+                raise RuntimeError(f"this JAX computes on {found}: its CUDA plugin is missing")
+        if self.keras.backend.backend() == "tensorflow":
+            tensorflow = importlib.import_module("tensorflow")
+            if not tensorflow.config.list_physical_devices("GPU"):
+                raise RuntimeError("this TensorFlow finds no GPU")
+
     def run(self, steps: int) -> dict[str, float]:
-        """Train `steps` steps with `fit`; seconds of the epoch and of the whole call."""
+        """Train `steps` steps with `fit`; seconds of the epoch and of the whole call.
+
+        With data on the device: with `train_on_batch`.
+        """
+        if self.resident:
+            return self.run_batches(steps)
         count = steps * self.batch
         start = time.perf_counter()
         history = self.model.fit(
@@ -51,8 +76,8 @@ class KerasRunner:
         logs: Any = {}
         start = time.perf_counter()
         for step in range(steps):
-            rows = slice(step * self.batch, (step + 1) * self.batch)
-            logs = self.model.train_on_batch(self.x[rows], self.y[rows], return_dict=True)
+            x, y = self.parts[step % len(self.parts)]
+            logs = self.model.train_on_batch(x, y, return_dict=True)
         loss = float(logs["loss"])
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "call_seconds": seconds, "loss": loss}

@@ -49,6 +49,14 @@ PEERS = {
     )
 }
 
+# Compared where there is a GPU, beside those above.
+ALL_PEERS = {
+    **PEERS,
+    "torch-compile": Peer(
+        "torch-compile", "raw", ("torch",), "torch", {"KERASISH_BENCHMARK_COMPILE": "1"}
+    ),
+}
+
 # Each library reads its own name for the same thing; NPROC is the one XLA's CPU client obeys.
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -81,7 +89,12 @@ def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -
     variables.update(KERASISH_CACHE_DIR=cache, TF_CPP_MIN_LOG_LEVEL="3", PYTHONUNBUFFERED="1")
     if threads is not None:
         variables.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
-    if not gpu:
+    if gpu:
+        # All round float32 factors to TF32, or nobody does: JAX and torch's convolutions would.
+        tf32 = variables.get("KERASISH_TF32", "0") not in ("", "0")
+        precision = "tensorfloat32" if tf32 else "highest"
+        variables.update(KERASISH_DEVICE="gpu", JAX_DEFAULT_MATMUL_PRECISION=precision)
+    else:
         variables.update(CUDA_VISIBLE_DEVICES="", JAX_PLATFORMS="cpu")
     return variables
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from benchmarks.peers import PEERS
+from benchmarks.peers import ALL_PEERS
 from benchmarks.rounds import Measured
 
 # What kerasish's static engine has set out to reach: (of the fastest Keras, of the fastest raw).
@@ -87,7 +87,7 @@ def compare_with_best(records: dict[str, dict[str, Any]]) -> dict[str, dict[str,
 
 def fastest(records: dict[str, dict[str, Any]], kind: str) -> str | None:
     """Name of the peer of `kind` with the best step, or None where none was measured."""
-    names = [name for name in records if PEERS[name].kind == kind and records[name].get("step")]
+    names = [name for name in records if ALL_PEERS[name].kind == kind and records[name].get("step")]
     return min(names, key=lambda name: records[name]["step"]["best"], default=None)
 
 

@@ -1,7 +1,8 @@
-"""The workloads in plain torch: modules and a hand-written training loop."""
+"""The workloads in plain torch: modules and a hand-written loop, compiled where asked for."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -65,10 +66,12 @@ class _Encoder(nn.Module):
 
 
 class _Transformer(nn.Module):
-    def __init__(self, length: int = 64, width: int = 128) -> None:
+    def __init__(
+        self, length: int = 64, width: int = 128, heads: int = 4, hidden: int = 512, blocks: int = 2
+    ) -> None:
         super().__init__()
         self.token, self.position = nn.Embedding(VOCABULARY, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(_Encoder(width, 4, 512), _Encoder(width, 4, 512))
+        self.blocks = nn.Sequential(*(_Encoder(width, heads, hidden) for _ in range(blocks)))
         self.head = nn.Linear(width, 2)
         self.register_buffer("places", torch.arange(length))
 
@@ -103,6 +106,38 @@ def _make_resnet20() -> nn.Module:
     return nn.Sequential(*parts)
 
 
+class _Bottleneck(nn.Module):
+    def __init__(self, inputs: int, narrow: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = _ConvolveNorm(inputs, narrow, 1, 1)
+        self.second = _ConvolveNorm(narrow, narrow, 3, stride)
+        self.third = _ConvolveNorm(narrow, outputs, 1, 1)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else _ConvolveNorm(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.second(functional.relu(self.first(x))))
+        return functional.relu(self.third(y) + self.shortcut(x))
+
+
+def make_resnet50(
+    classes: int = 1000, depths: tuple[int, ...] = (3, 4, 6, 3), width: int = 64
+) -> nn.Module:
+    """ResNet-50, its stride in the 3x3 convolutions, as `gpu_workloads.build_resnet50` has it."""
+    parts: list[nn.Module] = [
+        _ConvolveNorm(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1),
+    ]  # fmt: skip
+    inputs = width
+    for stage, count in enumerate(depths):
+        narrow = width << stage
+        for index in range(count):
+            stride = 2 if stage and not index else 1
+            parts.append(_Bottleneck(inputs, narrow, 4 * narrow, stride))
+            inputs = 4 * narrow
+    parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]
+    return nn.Sequential(*parts)
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: _dense_stack(784, 512, 512, 10),
     "tiny": lambda: _dense_stack(20, 32, 32, 2),
@@ -110,6 +145,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "resnet20": _make_resnet20,
     "lstm": _LstmClassifier,
     "transformer": _Transformer,
+    "resnet50": make_resnet50,
+    "resnet50-bf16": make_resnet50,
+    "transformer512-bf16": lambda: _Transformer(256, 512, 8, 2048, 6),
 }
 
 
@@ -118,6 +156,8 @@ class TorchRunner:
 
     def __init__(self, api: str, device: str) -> None:
         self.device = "cuda" if device == "gpu" else "cpu"
+        tf32 = os.environ.get("KERASISH_TF32", "0") not in ("", "0")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
 
     def build(self, workload: Workload, x: np.ndarray, y: np.ndarray) -> None:
         """Make the model and the tensors that `run` trains on."""
@@ -128,7 +168,10 @@ class TorchRunner:
             data = data.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
             self.model = self.model.to(memory_format=torch.channels_last)
         self.x, self.y = data.to(self.device), torch.from_numpy(y).long().to(self.device)
-        self.batch = workload.batch
+        compiled = os.environ.get("KERASISH_BENCHMARK_COMPILE") == "1"
+        self.forward = torch.compile(self.model) if compiled else self.model
+        self.batch, self.resident = workload.batch, workload.resident
+        self.narrow = workload.policy == "mixed_bfloat16"
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def run(self, steps: int) -> dict[str, float]:
@@ -141,17 +184,21 @@ class TorchRunner:
 
     def _train(self, steps: int, shuffle: bool) -> dict[str, float]:
         start = time.perf_counter()
-        model, optimizer, batch = self.model.train(), self.optimizer, self.batch
+        self.model.train()
+        model, optimizer, batch = self.forward, self.optimizer, self.batch
+        shuffle = shuffle and not self.resident
         order = torch.randperm(steps * batch, device=self.device) if shuffle else None
         total = torch.zeros((), device=self.device)
         right = torch.zeros((), device=self.device)
         for step in range(steps):
-            low, high = step * batch, (step + 1) * batch
+            place = step % 2 if self.resident else step
+            low, high = place * batch, (place + 1) * batch
             rows: Any = slice(low, high) if order is None else order[low:high]
             x, y = self.x[rows], self.y[rows]
             optimizer.zero_grad(set_to_none=True)
-            logits = model(x)
-            loss = functional.cross_entropy(logits, y)
+            with torch.autocast(self.device, torch.bfloat16, enabled=self.narrow):
+                logits = model(x)
+            loss = functional.cross_entropy(logits.float(), y)
             loss.backward()
             optimizer.step()
             total += loss.detach()

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, TextIO
 
+from benchmarks.gpu_workloads import GPU_WORKLOADS
 from benchmarks.machine import peak_memory, resident_memory
-from benchmarks.peers import PEERS, Peer
-from benchmarks.workloads import WORKLOADS, make_data
+from benchmarks.peers import ALL_PEERS, Peer
+from benchmarks.workloads import make_data
 
 _RUNNERS = {
     "keras": ("benchmarks.keras_runner", "KerasRunner"),
@@ -32,12 +33,12 @@ class Session:
     """One peer holding one model; each public method answers one kind of request."""
 
     def __init__(self, peer: Peer, workload: str, steps: int, method: str, device: str) -> None:
-        self.peer, self.workload = peer, WORKLOADS[workload]
+        self.peer, self.workload = peer, GPU_WORKLOADS[workload]
         self.steps, self.method, self.device = steps, method, device
 
     def start(self) -> dict[str, Any]:
         """Import, build and take the first step; seconds of each."""
-        x, y = make_data(self.workload, self.steps * self.workload.batch)
+        x, y = make_data(self.workload, self.workload.samples(self.steps))
         base, clock = resident_memory(), time.perf_counter
         moments = [clock()]
         module, name = _RUNNERS[self.peer.runner]
@@ -110,7 +111,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer, workload, steps, method, device = sys.argv[1:]
-    serve(sys.stdin, replies, Session(PEERS[peer], workload, int(steps), method, device))
+    serve(sys.stdin, replies, Session(ALL_PEERS[peer], workload, int(steps), method, device))
     replies.flush()
     os._exit(0)  # some libraries take seconds to leave, or complain while at it
 

@@ -24,6 +24,9 @@ class Workload:
         shape: of one sample, without the batch axis.
         steps: steps in one timed round, chosen for rounds of about a second.
         vocabulary: number of token ids, or 0 where samples are floats.
+        policy: the dtype policy that the model is built with.
+        resident: whether two batches lie on the device and serve all steps, so that neither
+            host memory nor the way to the device counts.
     """
 
     name: str
@@ -34,6 +37,12 @@ class Workload:
     build: Callable[[Any], Any]
     summary: str
     vocabulary: int = 0
+    policy: str = "float32"
+    resident: bool = False
+
+    def samples(self, steps: int) -> int:
+        """How many samples so many steps need."""
+        return self.batch * (2 if self.resident else steps)
 
 
 def make_data(workload: Workload, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -139,10 +148,12 @@ def build_lstm(keras: Any) -> Any:
     )
 
 
-def build_transformer(keras: Any) -> Any:
-    """Token + position embedding, two encoder blocks (d 128, 4 heads, ff 512), mean, Dense."""
+def build_transformer(
+    keras: Any, length: int = 64, width: int = 128, heads: int = 4, hidden: int = 512,
+    blocks: int = 2,
+) -> Any:  # fmt: skip
+    """Token + position embedding, encoder blocks (as it comes: two of d 128), mean, Dense."""
     layers = keras.layers
-    length, width, heads, hidden = 64, 128, 4, 512
 
     class TokenAndPosition(layers.Layer):  # type: ignore[name-defined, misc]
         """token[x] + position[0..length-1]."""
@@ -157,14 +168,14 @@ def build_transformer(keras: Any) -> Any:
 
     inputs = keras.Input(shape=(length,), dtype="int32")
     x = TokenAndPosition()(inputs)
-    for _ in range(2):
+    for _ in range(blocks):
         y = layers.MultiHeadAttention(num_heads=heads, key_dim=width // heads)(x, x)
         x = layers.LayerNormalization(epsilon=1e-6)(x + y)
         y = layers.Dense(hidden, activation="relu")(x)
         y = layers.Dense(width)(y)
         x = layers.LayerNormalization(epsilon=1e-6)(x + y)
     x = layers.GlobalAveragePooling1D()(x)
-    return keras.Model(inputs, layers.Dense(2)(x))
+    return keras.Model(inputs, layers.Dense(2, dtype="float32")(x))
 
 
 WORKLOADS = {
