@@ -385,12 +385,10 @@ class Optimizer:
     ) -> Updates:
         shared = self.shared_updates(loss)
         if type(self).update_step is Optimizer.update_step:
-            decays = [self._decay_of(v) if self._decays(v) else 0.0 for v in variables]
-            whole = descend_whole(self, gradients, variables, rate, decays)
-            if whole is None:
-                gradients = self._clipped(gradients)
-                whole = self._descend(gradients, variables, rate, shared, True)
-            return {**shared, **whole}
+            found = descend_whole(self, gradients, variables, rate)
+            if found is None:
+                found = self._descend(self._clipped(gradients), variables, rate, shared, True)
+            return {**shared, **found}
         gradients = self._clipped(gradients)
         scope = Collect()
         with using_scope(scope):

@@ -12,23 +12,20 @@ from kerasish.tensor import Variable
 
 
 def descend_whole(
-    optimizer: Any,
-    gradients: Sequence[Any],
-    variables: Sequence[Variable],
-    rate: Any,
-    decays: Sequence[float],
+    optimizer: Any, gradients: Sequence[Any], variables: Sequence[Variable], rate: Any
 ) -> dict[Variable, Any] | None:
     """Return the new values of variables and slots, or None where no kernel does all at once.
 
     Args:
         optimizer: a built `Optimizer`.
         gradients: not clipped yet; by the norm of all of them they are clipped in passing.
-        decays: for each variable the share of it, times the rate, that is taken off first.
     """
     update_all = getattr(current_engine(), "update_all", None)
     rule = None if update_all is None else optimizer.whole_rule()
     if update_all is None or rule is None:
         return None
+    # For each variable the share of it, times the rate, that is taken off first.
+    decays = [optimizer._decay_of(v) if optimizer._decays(v) else 0.0 for v in variables]
     limit = optimizer.global_clipnorm
     factor = None if limit is None else norm_factor(gradients, limit)
     if limit is None:
