@@ -13,9 +13,9 @@ from layer_examples import (
     EXAMPLES,
     call,
     data,
+    expect_same,
     flat,
     make,
-    same,
     shapes_of,
     slopes_by_inputs,
     started,
@@ -62,7 +62,7 @@ def test_a_symbolic_model_gives_what_the_layer_gives(name: str) -> None:
     ]
     model = kerasish.Model(symbols, call(layer, name, symbols))
     inputs = data(name)
-    same(model(inputs if len(inputs) > 1 else inputs[0]), call(layer, name, inputs))
+    expect_same(model(inputs if len(inputs) > 1 else inputs[0]), call(layer, name, inputs))
 
 
 @every_layer
@@ -78,14 +78,14 @@ def test_configs_and_weights_make_an_equal_layer(name: str) -> None:
     call(other, name, inputs)
     assert [(v.name, v.shape) for v in other.weights] == [(v.name, v.shape) for v in layer.weights]
     other.set_weights(layer.get_weights())
-    same(call(other, name, inputs), call(layer, name, inputs), 0, 0)
+    expect_same(call(other, name, inputs), call(layer, name, inputs), 0, 0)
 
 
 @every_layer
 def test_pickles_and_copies_are_equal(name: str) -> None:
     layer, inputs = started(name), data(name)
     for other in (pickle.loads(pickle.dumps(layer)), copy.deepcopy(layer)):
-        same(call(other, name, inputs), call(layer, name, inputs), 0, 0)
+        expect_same(call(other, name, inputs), call(layer, name, inputs), 0, 0)
         for a, b in zip(other.weights, layer.weights):
             assert a is not b and a.path == b.path
 
@@ -95,7 +95,7 @@ def test_rows_do_not_meet(name: str) -> None:
     """One row alone gives what it gives among others; no rows give none."""
     layer, inputs = started(name), data(name)
     whole = flat(call(layer, name, inputs))
-    same(call(layer, name, [x[:1] for x in inputs]), [y[:1] for y in whole])
+    expect_same(call(layer, name, [x[:1] for x in inputs]), [y[:1] for y in whole])
     none = flat(call(layer, name, [x[:0] for x in inputs]))
     assert [y.shape for y in none] == [(0, *y.shape[1:]) for y in whole]
 
@@ -121,9 +121,9 @@ def test_engines_agree(name: str) -> None:
     expected = step_of(first, name)(inputs)
     found = backends.get("static").compile(step_of(second, name))(inputs)
     for a, b in zip(found, expected):
-        same(a, b, 2e-4, 2e-5)
+        expect_same(a, b, 2e-4, 2e-5)
     for a, b in zip(second.variables, first.variables):
-        same(a.numpy(), b.numpy(), 1e-5, 1e-6)
+        expect_same(a.numpy(), b.numpy(), 1e-5, 1e-6)
 
 
 @every_layer

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.parse
-import urllib.request
 import warnings
 from typing import Any
 
@@ -48,24 +46,28 @@ class RemoteMonitor(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         event = {"epoch": epoch, **{k: _for_json(v) for k, v in (logs or {}).items()}}
+        from urllib.request import urlopen  # takes as long to import as half of kerasish
+
         request = self._request(json.dumps(event))
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS_TO_WAIT) as answer:
+            with urlopen(request, timeout=_SECONDS_TO_WAIT) as answer:
                 answer.read()
-        except (urllib.error.URLError, OSError) as error:
+        except OSError as error:  # URLError is one
             warnings.warn(
                 f"RemoteMonitor: could not hand epoch {epoch + 1} to {request.full_url}: {error}",
                 stacklevel=2,
             )
 
-    def _request(self, text: str) -> urllib.request.Request:
+    def _request(self, text: str) -> Any:
+        from urllib.request import Request
+
         url = self.root + self.path
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"RemoteMonitor: root must be an http(s) address, got {self.root!r}")
         kind = "application/json" if self.send_as_json else "application/x-www-form-urlencoded"
         body = text if self.send_as_json else urllib.parse.urlencode({self.field: text})
         headers = {"Content-Type": kind, **(self.headers or {})}
-        return urllib.request.Request(url, body.encode(), headers, method="POST")
+        return Request(url, body.encode(), headers, method="POST")
 
 
 def _for_json(value: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kerasish import initializers, ops, tree
 from kerasish.errors import ShapeError
+from kerasish.naming import to_snake_case
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.collect import Collect
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
@@ -77,7 +78,7 @@ class Optimizer:
                 f"{type(self).__name__} got an unexpected argument {next(iter(kwargs))!r}."
                 + (" Its name is learning_rate." if "lr" in kwargs else "")
             )
-        self.name = name or _snake_case(type(self).__name__)
+        self.name = name or to_snake_case(type(self).__name__)
         self.weight_decay = weight_decay
         self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm
         self.use_ema, self.ema_momentum = use_ema, ema_momentum
@@ -689,11 +690,6 @@ def _decayed(value: Any, decay: float, rate: Any) -> Any:
 def _slot_name(variable: Variable, name: str | None) -> str:
     parts = [(getattr(variable, "path", "") or variable.name).replace("/", "_")]
     return "_".join([*parts, name] if name else parts)
-
-
-def _snake_case(name: str) -> str:
-    parted = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", parted).lower()
 
 
 __all__ = ["Optimizer", "Updates"]

@@ -83,7 +83,7 @@ def flat(outputs: Any) -> list[np.ndarray]:
     return [np.asarray(t) for t in many]
 
 
-def same(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+def expect_same(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
     found, expected = flat(found), flat(expected)
     assert len(found) == len(expected)
     for a, b in zip(found, expected):
