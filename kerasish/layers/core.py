@@ -10,6 +10,7 @@ from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
+from kerasish.ops.contraction import affine
 
 
 class Dense(Layer):
@@ -91,10 +92,11 @@ class Dense(Layer):
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         """Compute the result."""
-        x = ops.matmul(inputs, self.kernel)
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
-        return x if self.activation is activations.linear else self.activation(x)
+        activation = self.activation
+        if activation is activations.relu:
+            return affine(inputs, self.kernel, self.bias, True)
+        x = affine(inputs, self.kernel, self.bias)
+        return x if activation is activations.linear else activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

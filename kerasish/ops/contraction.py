@@ -1,4 +1,4 @@
-"""Products of tensors that sum over axes: tensordot, dot, inner, vdot, cross."""
+"""Products of tensors that sum over axes: tensordot, dot, inner, vdot, cross; what Dense does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.array import get_item, moveaxis, stack
-from kerasish.ops.elementwise import as_tensor, multiply, subtract
+from kerasish.ops.elementwise import add, as_tensor, multiply, relu, subtract
 from kerasish.ops.movement import broadcast_to, reshape, transpose
 from kerasish.ops.op import broadcast_shapes, function, normalize_axis
 from kerasish.ops.product import matmul
@@ -21,6 +21,25 @@ def _axes(given: Any, ndim: int) -> list[int]:
 def _count(sizes: list[Any]) -> int:
     """Return how many elements, or -1 (reshape's word) where a size is not known."""
     return -1 if None in sizes else math.prod(sizes)
+
+
+@function
+def affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> Any:
+    """Return x @ kernel + bias over the last axis of x; `rectified`: max(that, 0).
+
+    Args:
+        bias: shape (units,); None: 0.
+
+    Shape: (..., inputs), (inputs, units) -> (..., units).
+
+    Example:
+        >>> affine([[1.0, 2.0]], [[1.0], [1.0]], [0.5]).tolist()
+        [[3.5]]
+    """
+    y = matmul(x, kernel)
+    if bias is not None:
+        y = add(y, bias)
+    return relu(y) if rectified else y
 
 
 @function

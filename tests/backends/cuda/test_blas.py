@@ -136,6 +136,21 @@ def test_convolutions_follow_the_setting(lib):
     assert 1e-5 < error < 2e-3
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_bias_and_relu_take_no_kernel_of_their_own(lib, cuda, monkeypatch, activation, dtype):
+    x, k, b = (numbers(s, dtype, seed=i) for i, s in enumerate([(6, 5), (5, 8), (8,)]))
+    y = wide(x) @ wide(k) + wide(b)
+    expected = y if activation is None else np.maximum(y, 0)
+    before = lib.stub_choices()
+    assert_close(blas.affine(x, k, b, activation), expected, dtype)
+    assert lib.stub_choices() == before + 1
+    assert not cuda.launches
+    monkeypatch.setattr(blas, "library", lambda version: None)
+    assert_close(blas.affine(x, k, b, activation), expected, dtype)
+    assert cuda.launches == {"bias_activation": 1}
+
+
 def test_the_setting_is_a_truth_value():
     with pytest.raises(ValueError, match="expected True or False, got 'yes'"):
         config.set_tf32("yes")

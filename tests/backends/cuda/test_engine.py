@@ -115,6 +115,37 @@ def test_models_train_as_on_the_cpu(gpu, name):
     assert expected[name] <= set(stand_in.launches)
 
 
+@pytest.mark.parametrize(
+    ("options", "kernels"),
+    [
+        ({"activation": "relu"}, {"bias_activation", "bias_activation_gradient", "column_totals"}),
+        (
+            {"activation": "relu", "use_bias": False},
+            {"bias_activation", "bias_activation_gradient"},
+        ),
+        ({"activation": None}, {"bias_activation", "column_totals"}),
+        ({"activation": "tanh"}, {"bias_activation", "column_totals"}),
+        ({"activation": None, "use_bias": False}, set()),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_dense_adds_its_bias_and_relu_in_passing(gpu, options, kernels, dtype):
+    layer = layers.Dense(3, dtype=dtype, **options)
+    layer.build((None, 4))
+    x = kerasish.Tensor(np.ones((5, 4), "float32"))
+    step = kerasish.value_and_grad(
+        lambda x: ops.sum(ops.square(layer(x))), argnums=0, variables=layer.trainable_variables
+    )
+    found = []
+    for engine in (Eager(), gpu):
+        stand_in.launches.clear()
+        value, slopes = engine.compile(step)(x.to(getattr(engine, "device", "cpu")))
+        found.append([value, *kerasish.tree.flatten(slopes)])
+    assert set(stand_in.launches) - {"column_parts"} == kernels
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5 if dtype == "float32" else 0.05)
+
+
 def _small_model():
     return kerasish.Sequential([layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(3)])
 

@@ -12,6 +12,7 @@ from kerasish import layers, ops
 from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.devices import Device
+from kerasish.ops.contraction import affine
 from kerasish.ops.core import derivatives
 from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
@@ -55,6 +56,14 @@ CASES = {
     "rms norm": (
         lambda x, a: ops.rms_normalization(x, a, epsilon=0.1), [(4, 5), (5,)], "normalize",
     ),
+    "affine": (affine, [(3, 5), (5, 4), (4,)], "bias_activation"),
+    "affine of pictures, relu": (
+        lambda x, k, b: affine(x, k, b, True), [(2, 3, 5), (5, 4), (4,)],
+        "bias_activation_gradient",
+    ),
+    "affine without a bias, relu": (
+        lambda x, k: affine(x, k, None, True), [(3, 5), (5, 4)], "bias_activation_gradient",
+    ),
     "norm factor": (
         lambda a, b: norm_factor([a, b], 1.5), [(3, 5), (2, 3, 5)], "norm_of_parts",
     ),
@@ -73,7 +82,8 @@ CASES = {
 
 def test_each_whole_has_a_case():
     named = {"gelu by erf": "gelu", "batch norm by other moments": "batch norm"}
-    assert len({named.get(n, n) for n in CASES}) == len(WHOLES)
+    affine_too = {n: "affine" for n in CASES if n.startswith("affine")}
+    assert len({(named | affine_too).get(n, n) for n in CASES}) == len(WHOLES)
 
 
 def _derived(f, inputs, arriving):

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish import config
+from kerasish.backends.eager.cuda.activation import bias_activation
 from kerasish.backends.eager.cuda.kernels import SCALARS, compact, cupy
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import REGISTRY
@@ -262,6 +263,11 @@ def _warn_once(message: str) -> None:
     warnings.warn(f"{message} CuPy multiplies such matrices instead.", stacklevel=2)
 
 
+def _here(xp: Any) -> Any:
+    """Return cuBLASLt of the CUDA that CuPy runs on, or None."""
+    return library(xp.cuda.runtime.runtimeGetVersion() // 1000)
+
+
 def _wanted(a: Any, b: Any) -> bool:
     name = a.dtype.name
     small = name in SCALARS and (name != "float32" or config.tf32())
@@ -273,7 +279,7 @@ def matmul(a: Any, b: Any) -> Any:
     xp = cupy()
     if not _wanted(a, b) or min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
         return _by_cupy(a, b)
-    lib = library(xp.cuda.runtime.runtimeGetVersion() // 1000)
+    lib = _here(xp)
     if lib is None:
         return _by_cupy(a, b)
     try:
@@ -286,6 +292,24 @@ def matmul(a: Any, b: Any) -> Any:
 def matrix_product(a: Any, b: Any) -> Any:
     """Return the product of two matrices of one dtype, in that dtype and C order."""
     return compact(matmul(a, b).astype(a.dtype, copy=False))
+
+
+def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
+    """Return activation(rows @ kernel + bias): one call of cuBLASLt where it is there.
+
+    Args:
+        rows, kernel: matrices of one dtype among SCALARS, not empty.
+        bias: shape (columns of the kernel,), of the same dtype; None: 0.
+        activation: None or "relu".
+    """
+    lib = _here(cupy())
+    if lib is not None:
+        tf32 = rows.dtype.name == "float32" and config.tf32()
+        try:
+            return multiply(lib, rows, kernel, bias, activation, tf32)
+        except LibraryError as error:
+            _warn_once(str(error))
+    return bias_activation(matrix_product(rows, kernel), bias, activation or "linear")
 
 
 def _stacked(xp: Any, lib: Any, a: Any, b: Any) -> Any:

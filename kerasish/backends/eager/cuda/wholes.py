@@ -14,6 +14,7 @@ from typing import Any
 from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
+from kerasish.backends.eager.cuda.whole_affine import whole_affine
 from kerasish.backends.eager.cuda.whole_norm import (
     GROUP_NORM,
     LAYER_NORM,
@@ -34,7 +35,7 @@ from kerasish.backends.eager.cuda.whole_softmax import (
     whole_target_loss,
 )
 from kerasish.ops import activation as activations
-from kerasish.ops import crossentropy, normalization
+from kerasish.ops import contraction, crossentropy, normalization
 from kerasish.ops import random as randoms
 from kerasish.ops.elementwise import as_tensor
 from kerasish.optimizers import clipping
@@ -112,6 +113,7 @@ def _norm_factor(gradients: Any, limit: float) -> Call | None:
 
 
 WHOLES: dict[Any, Callable[..., Call | None]] = {
+    contraction.affine: whole_affine,
     activations.softmax: whole_softmax,
     activations.log_softmax: whole_log_softmax,
     activations.gelu: _gelu,

@@ -1,0 +1,68 @@
+"""x @ kernel + bias, and relu of it, whole: done on the product's way out; see `wholes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.eager.cuda import blas
+from kerasish.backends.eager.cuda.activation import bias_activation_gradient
+from kerasish.backends.eager.cuda.kernels import compact
+from kerasish.backends.eager.cuda.norm import column_sums
+from kerasish.backends.eager.cuda.whole import Call, again, fits, make_op
+from kerasish.ops.elementwise import as_tensor, cast, greater, multiply
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.reduce import reduce_sum
+
+
+def _affine_kernel(xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None) -> Any:
+    rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
+    y = blas.affine(rows, kernel, bias[0] if bias else None, kind)
+    return y.reshape(*x.shape[:-1], kernel.shape[-1])
+
+
+def _through_relu_kernel(xp: Any, g: Any, y: Any) -> Any:
+    return bias_activation_gradient(g, y, None, "relu")[0]
+
+
+def _bias_kernel(xp: Any, g: Any) -> Any:
+    return column_sums(g).astype(g.dtype, copy=False)
+
+
+# relu's slope is found from what it gave: both are above 0 at the same places.
+_THROUGH_RELU = make_op(
+    _through_relu_kernel,
+    lambda h, dx, g, y: (multiply(h, cast(greater(y, 0), g.dtype)), None),
+)
+_BIAS_GRADIENT = make_op(
+    _bias_kernel,
+    lambda h, db, g: again(lambda g: reduce_sum(g, tuple(range(len(g.shape) - 1))), [g], [h]),
+)
+
+
+def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None) -> list[Any]:
+    x, kernel, *bias = inputs
+    if kind == "relu":
+        g = _THROUGH_RELU(g, y)
+    by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
+    found = [
+        by_left(g, y, x, kernel) if x.tracked else None,
+        by_right(g, y, x, kernel) if kernel.tracked else None,
+    ]
+    return [*found, *(_BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+
+
+_AFFINE = make_op(_affine_kernel, _gradient)
+
+
+def whole_affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> Call | None:
+    """Return the op that does `affine` whole: for a bias, relu, or both."""
+    if bias is None and not rectified:
+        return None
+    given = [as_tensor(v) for v in (x, kernel) + (() if bias is None else (bias,))]
+    x, kernel, *more = given
+    shapes = len(x.shape) >= 2 and len(kernel.shape) == 2 and x.shape[-1] == kernel.shape[0]
+    if not shapes or any(b.shape != kernel.shape[1:] for b in more):
+        return None
+    if not fits(*given) or len({v.dtype for v in given}) != 1:
+        return None
+    return _AFFINE, given, {"kind": "relu" if rectified else None}
