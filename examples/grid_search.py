@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> GridSearchCV:
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
     search = make_search(given.memory, given.jobs)
-    with search_progress(search, desc="search"):
+    with search_progress(search, desc="search", disable=None):  # None: no bar in a log file
         search.fit(X, y)
     print_results(search)
     print(f"best: {search.best_params_}")

@@ -483,14 +483,14 @@ class Trainer:
         class_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Do one training step; return the metrics' running results."""
+        """Do one training step; return loss and metrics of this batch alone."""
         self._need_compiled("train_on_batch")
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
-        """Do one evaluation step; return the metrics' running results."""
+        """Do one evaluation step; return loss and metrics of this batch alone."""
         self._need_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, None, return_dict)
 
@@ -505,6 +505,7 @@ class Trainer:
             self._prepare(kind, x, y, weights)
             if new and kind == "train":
                 loop.look(self, data, 0)
+        self.reset_metrics()
         logs = self._function(kind)(x, y, weights)
         found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)

@@ -338,6 +338,17 @@ def test_memory_does_not_grow_over_steps(engine):
     assert grown[2] < 60 * 40, held
 
 
+def test_a_batch_is_judged_alone(engine):
+    x, y = data()
+    model = network(metrics=["mae"])
+    found = [model.train_on_batch(x[:32], y[:32], return_dict=True)["loss"] for _ in range(3)]
+    assert found[0] > found[1] > found[2]
+    here, there = model.test_on_batch(x[:32], y[:32]), model.test_on_batch(x[32:64] * 9, y[32:64])
+    assert here != there
+    assert model.test_on_batch(x[:32], y[:32]) == here
+    np.testing.assert_allclose(model.evaluate(x[:32], y[:32], verbose=0), here, rtol=1e-5)
+
+
 def test_one_row_and_short_batches(engine):
     x, y = data(rows=33)
     model = network()
