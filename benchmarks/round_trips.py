@@ -67,7 +67,8 @@ def build(api: Any, optimizer: Any, loss: Any, metrics: Any = ()) -> Any:
 
 def train(model: Any, y: Any) -> list[float]:
     """Return the losses of the next steps."""
-    return [float(np.ravel(model.train_on_batch(X, y))[0]) for _ in range(STEPS)]
+    found = [model.train_on_batch(X, y) for _ in range(STEPS)]
+    return [float(f[0] if isinstance(f, (list, tuple)) else f) for f in found]
 
 
 def difference(model: Any, api: Any, y: Any, judge: Callable[[Any], Any]) -> float:
