@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import calls
 from benchmarks.peers import PEERS, is_installed, worker_environment
 from benchmarks.report import format_table
 from benchmarks.rounds import ROOT
@@ -164,7 +165,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reference", choices=peers, default=keras[0] if keras else "keras-jax")
     parser.add_argument("--candidates", default="kerasish,kerasish-eager", help="with commas")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE)
+    parser.add_argument("--calls", action="store_true", help="every op and layer, call by call")
     options = parser.parse_args(arguments)
+    if options.calls:
+        return calls.main()
     for name in (options.reference, *options.candidates.split(",")):
         if name not in peers or not is_installed(PEERS[name]):
             parser.error(f"{name!r} is not installed, or none of {', '.join(peers)}")
