@@ -41,7 +41,7 @@ def update_by_rule(
     own = kind(rate)
     with np.errstate(all="ignore"):
         change, slots = RULES[rule](settings, own, kind(steps) + kind(1), kind)
-        if len(lists) != 2 + slots(settings):
+        if len(lists) != 2 + slots:
             return None
         scale = None if factor is None else kind(factor)
         found = [
@@ -69,7 +69,7 @@ def _update(change: Callable[..., None], arrays: Arrays, decay: Any, scale: Any)
     return [m.reshape(old.shape) for m, old in zip(made, (arrays[0], *arrays[2:]))]
 
 
-def _adam(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, Any]:
+def _adam(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, int]:
     beta_1, beta_2, epsilon = (settings[n] for n in ("beta_1", "beta_2", "epsilon"))
     one = kind(1)
     second = np.sqrt(one - np.power(kind(beta_2), step))
@@ -91,10 +91,10 @@ def _adam(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[An
         np.divide(to, spare, out=to)
         np.subtract(p, to, out=to)
 
-    return change, lambda settings: 2
+    return change, 2
 
 
-def _sgd(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, Any]:
+def _sgd(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, int]:
     momentum, nesterov = kind(settings["momentum"]), settings["nesterov"]
 
     def change(p: Any, g: Any, slots: Arrays, new: Arrays, spare: Any) -> None:
@@ -111,7 +111,8 @@ def _sgd(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any
         else:
             np.add(p, new[1], out=new[0])
 
-    return change, lambda settings: int(settings["momentum"] != 0)
+    return change, int(settings["momentum"] != 0)
 
 
-RULES: dict[str, Callable[..., tuple[Any, Any]]] = {"adam": _adam, "sgd": _sgd}
+# Each returns what changes a piece, and how many slots a variable has.
+RULES: dict[str, Callable[..., tuple[Any, int]]] = {"adam": _adam, "sgd": _sgd}
