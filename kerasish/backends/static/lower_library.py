@@ -126,16 +126,14 @@ def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
 
 
 class MatmulUnit(LibraryUnit):
-    """A (batched) product of views, which may be transposed; bias and activation follow."""
+    """A (batched) product of views, which may be transposed; a bias follows."""
 
-    def __init__(
-        self, a: View, b: View, out: Value, bias: Value | None = None, post: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, a: View, b: View, out: Value, bias: Value | None = None) -> None:
         reads = [a.root, b.root, *([bias] if bias is not None else [])]
         super().__init__("matmul", reads, [out])
         self.primitive = onednn.matmul(
             a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype,
-            bias=None if bias is None else bias.dtype, post=tuple(post),
+            bias=None if bias is None else bias.dtype,
         )  # fmt: skip
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
@@ -314,8 +312,7 @@ def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, An
 class ConvolutionUnit(LibraryUnit):
     """A convolution, or one of its two gradients."""
 
-    def __init__(self, node: Node, bias: Value | None = None, post: Sequence[Any] = (),
-                 out: Value | None = None) -> None:  # fmt: skip
+    def __init__(self, node: Node, bias: Value | None = None, out: Value | None = None) -> None:
         name, attrs = node.op.name, node.attrs
         first, second = node.inputs
         out = out or node.out
@@ -324,7 +321,7 @@ class ConvolutionUnit(LibraryUnit):
         if name == "convolution":
             g = _geometry(first.shape, second.shape, attrs)
             self.primitive = onednn.convolution(
-                g, dtype=dtype, bias=None if bias is None else bias.dtype, post=tuple(post)
+                g, dtype=dtype, bias=None if bias is None else bias.dtype
             )
             self.arguments = {"x": first, "weights": second, "y": out}
             if bias is not None:
@@ -358,7 +355,7 @@ def make_convolution(
     if node.out.dtype not in ("float32", "bfloat16"):
         return None
     try:
-        return ConvolutionUnit(node, bias, (), out)
+        return ConvolutionUnit(node, bias, out)
     except (onednn.OneDnnError, ValueError):
         return None
 
