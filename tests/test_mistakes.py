@@ -507,6 +507,31 @@ def a_mask_dropped(wrong):
     return train(net(*stack, shape=(5,)), SPARSE, LABELS, WORDS)
 
 
+@mistake(ValueError, 'LSTM "reads"', 'Twice "drops" dropped', "supports_masking", "mask_zero=False")
+def a_mask_dropped_before_a_reader(wrong):
+    class Twice(keras.Layer):
+        def call(self, x):
+            return 2 * x
+
+    twice = Twice(name="drops")
+    twice.supports_masking = not wrong
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*does not support masking")  # said before
+        stack = [layers.Embedding(9, 2, mask_zero=True), twice, layers.LSTM(2, name="reads")]
+        assert net(*stack, shape=(5,)).built
+
+
+@mistake(AdviceWarning, 'LSTM "reads"', 'Add "meets" dropped', "inputs all carry masks")
+def a_mask_merged_away(wrong):
+    x = keras.Input((5,))
+    places = keras.Input((5,))
+    parts = [layers.Embedding(9, 2, mask_zero=n == 0 or not wrong) for n in range(2)]
+    summed = layers.Add(name="meets")([parts[0](x), parts[1](places)])
+    read = layers.LSTM(2, name="reads")
+    model = keras.Model([x, places], softmax()(read(summed)))
+    return train(model, SPARSE, LABELS, [WORDS, WORDS])
+
+
 # --- settings ------------------------------------------------------------------------------------
 
 

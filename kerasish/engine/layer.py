@@ -527,7 +527,7 @@ class Layer(Masked, Weighted, Operation):
         """Return an argument as tensors in the compute dtype."""
         if isinstance(x, Tensor):
             if self.autocast and x.dtype != self.compute_dtype and dtypes.is_float(x.dtype):
-                mask = getattr(x, "_keras_mask", None)
+                mask, loss = getattr(x, "_keras_mask", None), getattr(x, "_lost_mask", None)
                 x = ops.cast(x, self.compute_dtype)
                 if mask is not None:
                     x._keras_mask = mask
@@ -544,6 +544,8 @@ class Layer(Masked, Weighted, Operation):
             return self._take(convert(x))
         return x
 
+                elif loss is not None:
+                    x._lost_mask = loss
     def _who(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
 

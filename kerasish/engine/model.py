@@ -16,6 +16,7 @@ from kerasish.engine.functional import (
     renew_operation,
 )
 from kerasish.engine.layer import Layer
+from kerasish.engine.layer_masks import accept_lost_masks
 from kerasish.engine.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
 from kerasish.engine.operation_config import (
     call_operation,
@@ -76,6 +77,7 @@ class Model(Trainer, Layer):
     # --- functional graph ---------------------------------------------------------------------
 
     _graph: Graph | None = None
+    reads_mask = False  # its layers do
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
         self._inputs_struct, self._outputs_struct = inputs, outputs
@@ -446,6 +448,8 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
         if name in made:
             raise ValueError(f"The config names two layers {name!r}.")
         made[name] = _make_operation(entry)
+        if isinstance(made[name], Layer):
+            accept_lost_masks(made[name])
         settings = _settings(entry) if isinstance(made[name], OpCall) else {}
         nodes = entry.get("inbound_nodes") or []
         waiting.extend((name, i, n, settings) for i, n in enumerate(nodes))
@@ -580,7 +584,10 @@ def clone_model(
             return clone_model(operation, clone_function=clone_function, recursive=True)
         if isinstance(operation, Layer) and clone_function is not None:
             return clone_function(operation)
-        return renew_operation(operation)
+        made = renew_operation(operation)
+        if getattr(operation, "_accepts_lost_mask", False):
+            accept_lost_masks(made)
+        return made
 
     if getattr(model, "_is_sequential", False):
         parts = [make(layer) for layer in model._all_layers()]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kerasish import registry, tree
+from kerasish.engine.lost_masks import note_op
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
@@ -260,6 +261,12 @@ class OpCall(Operation):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         return self.function(*args, **kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic results and remember the call."""
+        outputs = super().symbolic_call(*args, **kwargs)
+        note_op(self.class_name, (args, kwargs), outputs)
+        return outputs
 
 
 registry.add_builtins("keras", {"Operation": Operation})

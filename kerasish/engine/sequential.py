@@ -8,6 +8,7 @@ from kerasish import registry, tree
 from kerasish.engine.front import runs_on_host
 from kerasish.engine.functional import Input, InputLayer
 from kerasish.engine.layer import Layer
+from kerasish.engine.layer_masks import accept_lost_masks
 from kerasish.engine.model import Functional, Model
 from kerasish.engine.operation import KerasTensor
 
@@ -195,6 +196,8 @@ class Sequential(Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
+        for layer in layers:
+            accept_lost_masks(layer)
             layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         model = cls(layers, name=config.get("name"))
         shape = config.get("build_input_shape")

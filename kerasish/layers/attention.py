@@ -36,6 +36,8 @@ class MultiHeadAttention(Layer):
         "args": {"num_heads": 2, "key_dim": 3}, "shape": [(2, 4, 6), (2, 5, 6)], "spread": True,
     }  # fmt: skip
 
+    reads_mask = True
+
     def __init__(
         self,
         num_heads: int,

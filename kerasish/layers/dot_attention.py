@@ -29,6 +29,8 @@ class Attention(Layer):
 
     example: Any = {"args": {"use_scale": True}, "shape": [(2, 4, 3), (2, 5, 3)]}
 
+    reads_mask = True
+
     def __init__(
         self,
         use_scale: bool = False,

@@ -19,6 +19,7 @@ class BaseGlobalPooling(Layer):
     """
 
     rank: int
+    _mixes_steps = True
 
     def __init__(
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
@@ -54,6 +55,7 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
 
     example = {"args": {}, "shape": (2, 4, 3)}
     rank = 1
+    reads_mask = True
 
     def __init__(
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any

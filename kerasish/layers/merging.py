@@ -15,6 +15,7 @@ class _Merge(Layer):
 
     example: Any = {"args": {}, "shape": [(2, 3), (2, 3)]}
     _broadcasts = True  # whether inputs meet number by number
+    _merges_masks = True
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -44,6 +44,8 @@ class Reshape(Layer):
 
     example = {"args": {"target_shape": (4, -1)}, "shape": (2, 3, 4)}
 
+    _mixes_steps = True
+
     def __init__(self, target_shape: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         many = target_shape if isinstance(target_shape, (tuple, list)) else (target_shape,)
@@ -71,6 +73,8 @@ class Permute(Layer):
     """
 
     example = {"args": {"dims": (2, 1)}, "shape": (2, 3, 4)}
+
+    _mixes_steps = True
 
     def __init__(self, dims: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -53,7 +53,8 @@ class SpectralNormalization(Wrapper):
             self.vector_u.assign(ops.stop_gradient(vector))
             # The layer reads the new kernel; its gradient is that of the step.
             self.kernel.assign(ops.stop_gradient(kernel))
-        return ops.cast(self.layer(inputs), inputs.dtype)
+        y = self.layer(inputs)  # as it is where nothing is cast: it may carry a mask
+        return y if y.dtype == inputs.dtype else ops.cast(y, inputs.dtype)
 
     def normalized_weights(self) -> tuple[Any, Any]:
         """Return (the next u, the kernel divided by its largest singular value)."""

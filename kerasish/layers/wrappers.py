@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.engine.layer import Layer
+from kerasish.engine.lost_masks import LostMask
 
 
 class Wrapper(Layer):
@@ -43,6 +44,9 @@ class TimeDistributed(Wrapper):
     def build(self, input_shape: Any) -> None:
         """Build the layer for one time step."""
         super().build((input_shape[0], *input_shape[2:]))
+
+    def _reads(self, loss: LostMask) -> bool:
+        return loss.ndim > 2 and self.layer._reads(loss)  # the mask's steps are inside a step
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Apply the layer to all steps at once, as one larger batch."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from kerasish import registry
 from kerasish.engine.layer import Layer
+from kerasish.engine.layer_masks import accept_lost_masks
 from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.assets import load_assets, written_assets
@@ -320,6 +321,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
                 )
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
+            accept_lost_masks(model)
             put_weights(model, groups, archive.where(WEIGHTS))
         load_assets(model, archive)
     return model

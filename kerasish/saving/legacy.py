@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from kerasish import registry
+from kerasish.engine.layer_masks import accept_lost_masks
 from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.archive import KERAS_VERSION
@@ -106,6 +107,7 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
             )
         if not hasattr(model, "layers"):
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
+        accept_lost_masks(model)
         plan = _plan(model, _root(file, path), path, None)
         text = hdf5.text_attribute(file, "training_config", path)
         if compile and text is not None:

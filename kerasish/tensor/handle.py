@@ -83,7 +83,8 @@ class Tensor(Operators):
     """
 
     __slots__ = (
-        "value", "maker", "index", "tracked", "key", "grad", "source", "_keras_mask", "__weakref__",
+        "value", "maker", "index", "tracked", "key", "grad", "source", "_keras_mask",
+        "_lost_mask", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:

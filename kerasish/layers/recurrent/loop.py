@@ -99,6 +99,8 @@ class RNN(Layer):
     Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
     """
 
+    reads_mask = True
+
     def __init__(
         self,
         cell: Any,

@@ -1,0 +1,67 @@
+"""Masks that were dropped on the way: who dropped one travels on with the data, to its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kerasish import tree
+from kerasish.ops import dtypes
+
+
+class LostMask(NamedTuple):
+    """That the steps of a tensor had a mask once.
+
+    Attributes:
+        by: the layer or op that dropped it.
+        ndim: the number of the mask's axes: the results that still have these have steps.
+        certain: whether padded steps count from there on for sure; merges and ops of the user's
+            may have had a reason.
+    """
+
+    by: str
+    ndim: int
+    certain: bool
+
+
+def lost_mask_of(x: Any) -> LostMask | None:
+    """Return who dropped the mask of a tensor, or of one in a structure; None for nobody."""
+    if isinstance(x, (list, tuple)):
+        return _most_certain(map(lost_mask_of, x))
+    if isinstance(x, dict):
+        return _most_certain(map(lost_mask_of, x.values()))
+    return getattr(x, "_lost_mask", None)
+
+
+def _most_certain(found: Iterable[LostMask | None]) -> LostMask | None:
+    losses = [loss for loss in found if loss is not None]
+    return next((loss for loss in losses if loss.certain), losses[0] if losses else None)
+
+
+def pass_on(loss: LostMask, outputs: Any, steps: tuple[Any, ...] | None = None) -> None:
+    """Let results that have steps carry on who dropped their mask.
+
+    Args:
+        steps: the sizes of the axes that a mask has; where they are others now, so are the steps.
+    """
+    for t in tree.flatten(outputs):
+        shape = getattr(t, "shape", ())
+        if len(shape) <= loss.ndim or getattr(t, "_keras_mask", None) is not None:
+            continue
+        if steps is None or tuple(shape[: loss.ndim]) == steps[: loss.ndim]:
+            t._lost_mask = loss
+
+
+def note_op(name: str, arguments: Any, outputs: Any) -> None:
+    """Let an op's symbolic results say whose mask they do without: ops carry none."""
+    for t in tree.flatten(arguments):
+        mask, loss = getattr(t, "_keras_mask", None), getattr(t, "_lost_mask", None)
+        if mask is not None:
+            loss = LostMask(f"the op {name}", len(mask.shape), False)
+        if loss is not None:
+            same = [o for o in tree.flatten(outputs) if _alike(o, t)]
+            pass_on(loss, same, tuple(t.shape))
+
+
+def _alike(result: Any, t: Any) -> bool:
+    return len(result.shape) == len(t.shape) and dtypes.is_float(result.dtype)
