@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 LARGE = 2**20  # bytes from which a thread of its own pays
+_PIECE = 2**22  # bytes read at once: still in the cache when they are summed up
 _POLYNOMIAL = 0xEDB88320  # CRC-32's, the bits mirrored
 _ONE, _X = 1 << 31, 1 << 30
 
@@ -40,29 +43,74 @@ def bytes_of(array: Any) -> memoryview:
 
 
 class Digest:
-    """The CRC-32 of some bytes, computed in a thread while they are written.
+    """The CRC-32 of bytes that follow each other, computed in a thread beside their way.
 
     Args:
-        data: the bytes; they must not change before `result`.
+        start: the CRC-32 of what comes before them.
+
+    Example:
+        >>> with Digest() as digest:
+        ...     digest.add(memoryview(b"ab"))
+        ...     digest.add(memoryview(b"cde"))
+        >>> digest.result() == zlib.crc32(b"abcde")
+        True
     """
 
-    def __init__(self, data: memoryview) -> None:
-        self._found = 0
+    def __init__(self, start: int = 0) -> None:
+        self._found = start
+        self._parts: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        if len(data) < LARGE:
-            self._found = zlib.crc32(data)
-            return
-        self._thread = threading.Thread(target=self._compute, args=(data,), daemon=True)
-        self._thread.start()
 
-    def _compute(self, data: memoryview) -> None:
-        self._found = zlib.crc32(data)
+    def __enter__(self) -> Digest:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.result()  # the thread ends
+
+    def add(self, data: memoryview) -> None:
+        """Add bytes; they must not change before `result`."""
+        if self._thread is None:
+            if len(data) < LARGE:
+                self._found = zlib.crc32(data, self._found)
+                return
+            self._thread = threading.Thread(target=self._compute, daemon=True)
+            self._thread.start()
+        self._parts.put(data)
+
+    def _compute(self) -> None:
+        while (data := self._parts.get()) is not None:
+            self._found = zlib.crc32(data, self._found)
 
     def result(self) -> int:
-        """Return the CRC-32, waiting for it."""
+        """Return the CRC-32 of all that was added, waiting for it."""
         if self._thread is not None:
+            self._parts.put(None)
             self._thread.join()
+            self._thread = None
         return self._found
+
+
+def fill(array: Any, readinto: Callable[[memoryview], int | None], start: int | None = 0) -> int:
+    """Read a contiguous array's bytes; return their CRC-32, computed behind the reading.
+
+    Args:
+        array: what is filled.
+        readinto: fills a buffer from its beginning on and returns the number of bytes.
+        start: the CRC-32 of what comes before; None: none is wanted, and 0 is returned.
+
+    Raises:
+        EOFError: there are fewer bytes.
+    """
+    view = bytes_of(array) if array.nbytes else memoryview(b"")
+    with Digest(start or 0) as digest:
+        while view:
+            count = readinto(view[:_PIECE])
+            if not count:
+                raise EOFError(f"{len(view)} bytes are missing")
+            if start is not None:
+                digest.add(view[:count])
+            view = view[count:]
+    return digest.result()
 
 
 def combine(first: int, second: int, length: int) -> int:

@@ -216,9 +216,9 @@ def _check_storage(dataset: Any, path: str, where: str) -> None:
 def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
-        array = np.asarray(dataset.read())
         wanted = dataset.attribute(CHECKSUM)
-        wrong = wanted is not None and int(wanted) != checksum(array)
+        array, of_bytes = dataset.read(summed=wanted is not None)
+        wrong = wanted is not None and int(wanted) != checksum(array, of_bytes)
     if wrong:
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
     if dtype == "bfloat16":

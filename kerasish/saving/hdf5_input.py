@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.saving.checksum import fill
 from kerasish.saving.hdf5_chunks import read_chunks
 from kerasish.saving.hdf5_types import Text, dtype_of, shape_of
 
@@ -61,16 +62,14 @@ class Bytes:
         if start < 0 or length < 0 or start + length > self.size:
             raise ValueError(f"bytes {start} to {start + length} of {self.size} are needed")
 
-    def fill(self, array: Any, start: int) -> None:
-        """Read the bytes from `start` on into an array."""
+    def fill(self, array: Any, start: int, summed: bool) -> int:
+        """Read the bytes from `start` on into an array; return their CRC-32 if it is wanted."""
         self.check(start, array.nbytes)
-        view = memoryview(array.reshape(-1).view(np.uint8))
         self._raw.seek(start)
-        while view:
-            count = self._raw.readinto(view)
-            if not count:
-                raise ValueError("the file is cut off")
-            view = view[count:]
+        try:
+            return fill(array, self._raw.readinto, 0 if summed else None)
+        except EOFError as error:
+            raise ValueError("the file is cut off") from error
 
     def text(self, data: bytes) -> bytes:
         """Return the text that an element of variable length points to."""
@@ -299,21 +298,22 @@ class Dataset(Item):
             return 0 if start == _NOWHERE else max(0, min(size, self.file.size - start))
         return self.file.size
 
-    def read(self) -> Any:
-        """Return the numbers."""
+    def read(self, summed: bool = False) -> tuple[Any, int | None]:
+        """Return the numbers, and the CRC-32 of their bytes where it is wanted and at hand."""
         assert self.shape is not None
         if self.dtype.hasobject:
             raise ValueError(f"{self.name!r} holds no numbers")
         if self._kind == 2:
             filters = self._find(_FILTERS)
-            return read_chunks(self.file, self._layout, self.shape, self.dtype, filters)
+            return read_chunks(self.file, self._layout, self.shape, self.dtype, filters), None
         array = np.empty(self.shape, self.dtype)
         if self._kind == 0:
             flat = np.frombuffer(self._layout, self.dtype, array.size, 4)
             array[...] = flat.reshape(self.shape)
         elif array.nbytes:
-            self.file.fill(array, int.from_bytes(self._layout[2:10], "little"))
-        return array
+            found = self.file.fill(array, int.from_bytes(self._layout[2:10], "little"), summed)
+            return array, found if summed else None
+        return array, None
 
 
 # --- objects -----------------------------------------------------------------------------------

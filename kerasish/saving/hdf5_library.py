@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from kerasish.saving.hdf5_input import Link
 
 _MOST = 1_000_000
@@ -71,9 +73,9 @@ class Dataset:
         """Return how many bytes the file has for the numbers."""
         return int(self._found.id.get_storage_size())
 
-    def read(self) -> Any:
-        """Return the numbers."""
-        return self._found[()]
+    def read(self, summed: bool = False) -> tuple[Any, int | None]:
+        """Return the numbers; no CRC-32 of their bytes is at hand here."""
+        return np.asarray(self._found[()]), None
 
     def attribute(self, key: str) -> Any:
         """Return an attribute: a text, a number or an array; None if none is so."""

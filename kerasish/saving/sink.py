@@ -58,9 +58,12 @@ class Sink(io.RawIOBase):
         count = len(view)
         self._forget(self._at, count)
         if self.error is None:
-            digest = Digest(view) if count >= LARGE else None
-            self._write(view)
-            if digest is not None:
+            if count < LARGE:
+                self._write(view)
+            else:
+                with Digest() as digest:
+                    digest.add(view)
+                    self._write(view)
                 bisect.insort(self._known, (self._at, count, digest.result()))
         self._at += count
         self.size = max(self.size, self._at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import zlib
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kerasish.saving.checksum import LARGE, Digest, checksum, combine
+from kerasish.saving.checksum import LARGE, Digest, checksum, combine, fill
 from kerasish.saving.sink import Sink
 
 
@@ -23,8 +24,24 @@ def test_pieces_combine(first: bytes, second: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, LARGE - 1, LARGE, 3 * LARGE + 7])
 def test_digests_in_threads_are_those_of_zlib(size: int) -> None:
+    data = memoryview(np.random.default_rng(0).bytes(size))
+    with Digest(zlib.crc32(b"before")) as digest:
+        for at in range(0, size, LARGE + 1):
+            digest.add(data[at : at + LARGE + 1])
+    assert digest.result() == zlib.crc32(b"before" + bytes(data))
+
+
+@pytest.mark.parametrize("size", [0, 5, 3 * LARGE + 8])
+def test_filling_gives_the_bytes_and_their_checksum(size: int) -> None:
     data = np.random.default_rng(0).bytes(size)
-    assert Digest(memoryview(data)).result() == zlib.crc32(data)
+    array = np.zeros(size, "uint8")
+    assert fill(array, io.BytesIO(data).readinto, 7) == zlib.crc32(data, 7)
+    assert array.tobytes() == data
+    assert fill(array, io.BytesIO(data).readinto, None) == 0
+    before = threading.active_count()
+    with pytest.raises(EOFError, match="1 bytes are missing"):
+        fill(np.zeros(size + 1, "uint8"), io.BytesIO(data).readinto)
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])

@@ -53,7 +53,6 @@ def test_objects_are_renamed_added_and_deleted(path: Path, capsys: Any) -> None:
 
 
 def test_safetensors_hold_weights_and_optimizer(tmp_path: Path) -> None:
-    pytest.importorskip("safetensors", reason="safetensors is not installed (an extra)")
     path = tmp_path / "model.safetensors"
     model = keras.Sequential(
         [keras.Input((3,)), layers.Dense(4), layers.Dense(2, dtype="bfloat16")]

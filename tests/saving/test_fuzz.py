@@ -19,8 +19,6 @@ COUNT = int(os.environ.get("KERASISH_FUZZ", "40"))
 @pytest.mark.timeout(max(300, 2 * COUNT))
 @pytest.mark.parametrize("ending", FORMATS)
 def test_broken_files_load_or_give_clear_errors(ending: str, tmp_path: Path) -> None:
-    if ending == "safetensors":
-        pytest.importorskip("safetensors", reason="safetensors is not installed (an extra)")
     found = run(ending, COUNT, tmp_path)
     print(found)
     assert found["bad"] == {}

@@ -51,8 +51,6 @@ def value_in(path: Path) -> float:
 
 @pytest.fixture(params=KINDS)
 def path(request: Any, tmp_path: Path) -> Path:
-    if request.param == "m.safetensors":
-        pytest.importorskip("safetensors", reason="safetensors is not installed (an extra)")
     (tmp_path / "models").mkdir()
     return tmp_path / "models" / request.param
 
@@ -154,8 +152,6 @@ ARRAYS = ["m.keras", "m.weights.h5", "m.h5", "m.safetensors"]
 def test_each_flipped_bit_of_the_numbers_is_found_and_its_array_named(
     name: str, tmp_path: Path
 ) -> None:
-    if name == "m.safetensors":
-        pytest.importorskip("safetensors", reason="safetensors is not installed (an extra)")
     path = tmp_path / name
     random = np.random.default_rng(0)
     model = make(0.0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kerasish.saving.state_file import StateFolder, read_state, write_state
+from kerasish.saving.tensor_file import write_arrays
 
 STATE = {
     "plain": [1, -2.5, None, True, "text", float("inf"), 2**70, {"1": 2}, {3: []}],
@@ -106,7 +107,7 @@ def test_every_truncation_is_found(path):
 
 def test_the_package_safetensors_reads_the_arrays(path):
     package = pytest.importorskip(
-        "safetensors.numpy", reason="safetensors is not installed (extra `safetensors`)"
+        "safetensors.numpy", reason="safetensors is not installed (extra `test`)"
     )
     found = package.load_file(path)
     np.testing.assert_array_equal(found["variables/0:a"], STATE["variables"]["0:a"])
@@ -147,3 +148,18 @@ def test_what_a_save_cut_off_leaves_is_cleared(tmp_path):
     assert folder.read() == (None, [])
     folder.write({"n": 0})
     assert not litter.exists()
+
+
+@pytest.mark.parametrize(
+    "record", ["[]", "{}", '{"array": 0}', '{"dict": [["a", {"array": 1}]]}', '{"dict": 3}', "x"]
+)
+def test_a_record_that_means_nothing_is_refused(path, record):
+    write_arrays(path, {"a": np.zeros(2)}, {"format": "kerasish training state 2", "state": record})
+    with pytest.raises(ValueError, match=r"a\.safetensors"):
+        read_state(path)
+
+
+def test_places_that_have_one_name_stay_apart(path):
+    state = {"a/b": np.zeros(2), "a": {"b": np.ones(3)}}
+    write_state(path, state)
+    assert same(read_state(path), state)
