@@ -57,6 +57,16 @@ def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: A
         model._update_metrics(x, y, predictions, sample_weight)
 
 
+def outline(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+    """What a training step does but for gradients and updates: to be run on shapes alone."""
+    predictions = model(x, training=True)
+    loss = model.compute_loss(
+        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=True
+    )
+    track_loss(model, loss, x)
+    model._update_metrics(x, y, predictions, sample_weight)
+
+
 def _check_connected(model: Any, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
     if gradients and all(g is None for g in gradients):
         raise ValueError(

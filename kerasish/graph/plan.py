@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
 
 ALIGNMENT = 64
 
@@ -41,25 +42,30 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
     Largest first, each at the lowest place that is free throughout its life (best-fit by offset,
     as in Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020).
     """
-    placed: list[tuple[int, int, Lifetime]] = []
     offsets: dict[object, int] = {}
-    top = 0
+    top, count = 0, len(lifetimes)
+    placed = np.empty((4, count), np.int64)  # start, end, first, last: one column a block
     order = sorted(lifetimes.items(), key=lambda item: (-item[1].nbytes, item[1].first))
-    for key, life in order:
+    for i, (key, life) in enumerate(order):
         size = _round(life.nbytes)
-        offset = _lowest(placed, life, size)
-        bisect.insort(placed, (offset, offset + size, life))
+        offset = _lowest(placed[:, :i], life, size)
+        placed[:, i] = offset, offset + size, life.first, life.last
         offsets[key] = offset
         top = max(top, offset + size)
     return Plan(offsets, top, sum(_round(life.nbytes) for life in lifetimes.values()))
 
 
-def _lowest(placed: Sequence[tuple[int, int, Lifetime]], life: Lifetime, size: int) -> int:
-    at = 0
-    for start, end, other in placed:
-        if other.last < life.first or life.last < other.first:
-            continue
-        if start - at >= size:
-            return at
-        at = max(at, end)
-    return at
+def _lowest(placed: Any, life: Lifetime, size: int) -> int:
+    """Return the lowest offset at which `size` bytes are free throughout a life."""
+    start, end, first, last = placed
+    near = ((last >= life.first) & (first <= life.last)).nonzero()[0]
+    if not near.size:
+        return 0
+    near = near[start[near].argsort()]
+    taken = np.maximum.accumulate(end[near])  # up to where all is taken, from left to right
+    free = start[near]
+    free[1:] -= taken[:-1]
+    gaps = (free >= size).nonzero()[0]
+    if not gaps.size:
+        return int(taken[-1])
+    return int(taken[gaps[0] - 1]) if gaps[0] else 0

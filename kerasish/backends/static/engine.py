@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,8 +104,9 @@ class CompiledStep:
                 if config.is_explaining_compiles():
                     say(f"compiling {self.name}: {explain(key, list(self._made))}")
                 level = self.optimize or config.optimize()
-                traced = trace(self.function, *args)
-                call = CompiledCall(traced, self.eager, level, self.name)
+                with _no_collections():
+                    traced = trace(self.function, *args)
+                    call = CompiledCall(traced, self.eager, level, self.name)
                 self._made[key] = call
             return call
 
@@ -154,6 +157,18 @@ class CompiledStep:
     def executables(self) -> list[Any]:
         """Return the executables made so far."""
         return [c.executable for c in self._made.values()]
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Let Python's collector of cycles wait: a graph is many objects, and none is garbage yet."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def say(text: str) -> None:

@@ -1,7 +1,8 @@
 """Passes: pure functions Graph -> Graph, and the order in which they run.
 
-`optimize="fast_run"` runs them all until nothing changes (at most three rounds), "fast_compile"
-the cheap ones once, "none" nothing.
+A pass that finds nothing to do returns the very graph that it was given. `optimize="fast_run"` runs
+them all until none finds anything (at most three rounds), "fast_compile" the cheap ones once,
+"none" nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kerasish.graph.passes.touch import touch_rows as touch_rows
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    drop_dead, fold_constants, share_common, simplify_algebra, touch_rows, drop_dead,
+    drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, touch_rows,
 )  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
@@ -34,17 +35,13 @@ def optimize(
     if level not in LEVELS:
         raise ValueError(f"optimize: expected one of {sorted(LEVELS)}, got {level!r}.")
     rounds, passes = LEVELS[level]
+    settled: dict[Pass, Graph] = {}  # what each pass left last time
     for _ in range(rounds):
-        before = _outline(graph)
         for step in passes:
+            if settled.get(step) is graph:
+                continue
             after = step(graph)
             if watch is not None:
                 watch(step.__name__, graph, after)
-            graph = after
-        if _outline(graph) == before:
-            break
-    return graph
-
-
-def _outline(graph: Graph) -> list[str]:
-    return [node.op.name for node in graph.nodes]
+            settled[step] = graph = after
+    return drop_dead(graph) if rounds else graph

@@ -10,8 +10,10 @@ def drop_dead(graph: Graph) -> Graph:
     live = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if any(v in live for v in node.outputs):
+        if not live.isdisjoint(node.outputs):
             live.update(node.inputs)
             kept.append(node)
     constants = {v: a for v, a in graph.constants.items() if v in live}
+    if len(kept) == len(graph.nodes) and len(constants) == len(graph.constants):
+        return graph
     return graph.replace(nodes=kept[::-1], constants=constants)

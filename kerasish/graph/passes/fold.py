@@ -17,13 +17,18 @@ def fold_constants(graph: Graph) -> Graph:
     constants = dict(graph.constants)
     nodes: list[Node] = []
     for node in graph.nodes:
+        if not constants.keys() >= set(node.inputs):
+            nodes.append(node)
+            continue
         small = all(v.size <= LARGEST for v in node.outputs)
         repeats = node.op.name in REPEATING and node.outputs[0].size > 1
-        if not small or repeats or not all(v in constants for v in node.inputs):
+        if not small or repeats:
             nodes.append(node)
             continue
         with np.errstate(all="ignore"):
             out = node.op.kernel(np, *(constants[v] for v in node.inputs), **node.attrs)
         results = (out,) if node.op.outputs == 1 else out
         constants.update((v, np.asarray(r)) for v, r in zip(node.outputs, results))
+    if len(nodes) == len(graph.nodes):
+        return graph
     return graph.replace(constants=constants, nodes=nodes)

@@ -9,6 +9,7 @@ number; after the latter two only columns and numbers can follow in the same loo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -78,7 +79,6 @@ class _Group:
         self.number, self.frame = number, frame
         self.split: int | None = None
         self.groups = 0
-        self.sums_rows = False
         self.nodes: list[int] = []
         self.dims: dict[Value, Dims] = {}
         self.after: set[Value] = set()
@@ -111,6 +111,7 @@ class _Fuser:
         self.groups: dict[int, _Group] = {}  # units that are loops
         self.members: dict[int, list[int]] = {}  # unit -> numbers of its nodes
         self.deps: dict[int, int] = {}  # unit -> bits of all units that it needs
+        self.needed = 0  # bits of the units that others need
         self.count = 0
 
     # --- units --------------------------------------------------------------------------------
@@ -133,8 +134,11 @@ class _Fuser:
         self._add_deps(unit, bits)
 
     def _add_deps(self, unit: int, bits: int) -> None:
+        self.needed |= bits
         if bits & ~self.deps[unit]:
             self.deps[unit] |= bits
+            if not self.needed >> unit & 1:
+                return
             mask = 1 << unit
             bits |= self.deps[unit]
             for other, own in self.deps.items():
@@ -358,13 +362,12 @@ class _Fuser:
             return False
         kind, first, last = _kind(frame, axes)
         if kind == "row":
-            # Loops do not take sums of rows and sums of groups of rows together.
-            if group.split not in (None, first) or group.groups:
+            if group.split not in (None, first):
                 return False
-            group.split, group.sums_rows = first, True
+            group.split = first
         elif kind == "column":
             grouped = any(s != 1 for s in frame[:first])
-            if group.split not in (None, last) or (grouped and group.sums_rows):
+            if group.split not in (None, last):
                 return False
             if group.after and group.groups != (first if grouped else 0):
                 return False
@@ -390,14 +393,12 @@ class _Fuser:
             return
         if first.groups != second.groups and first.after and second.after:
             return
-        if first.groups != second.groups and (first.groups and second.split is not None):
-            return
-        if (first.groups or second.groups) and (first.sums_rows or second.sums_rows):
-            return
         between = self.deps[a] & ~(1 << b) | self.deps[b] & ~(1 << a)
-        for other in range(self.count):
-            if between >> other & 1 and self.deps[other] & (1 << a | 1 << b):
+        while between:
+            other = between.bit_length() - 1
+            if self.deps[other] & (1 << a | 1 << b):
                 return
+            between &= ~(1 << other)
         for group, other_group in ((first, second), (second, first)):
             for (number, i), dims in group.reads.items():
                 v = self.graph.nodes[number].inputs[i]
@@ -412,7 +413,6 @@ class _Fuser:
         first.nodes = sorted([*first.nodes, *second.nodes])
         first.split = second.split if first.split is None else first.split
         first.groups = first.groups or second.groups
-        first.sums_rows = first.sums_rows or second.sums_rows
         first.dims.update(second.dims)
         first.after |= second.after
         first.reads.update(second.reads)
@@ -425,6 +425,7 @@ class _Fuser:
             if own >> b & 1:
                 self.deps[other] = own & ~(1 << b) | 1 << a
         self.deps[a] = bits
+        self.needed |= 1 << a | bits
         for other, own in self.deps.items():
             if own >> a & 1:
                 self.deps[other] = own | bits
@@ -524,16 +525,17 @@ def _body_specs(*inputs: Spec, body: Body) -> Any:
 
 def make_fused(body: Body) -> Node:
     """Return the node that computes `body`."""
+    op = _fused_op(len(body.graph.outputs))
+    return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)
 
+
+@functools.cache
+def _fused_op(outputs: int) -> Op:
     def fused(xp: Any, *inputs: Any, body: Body) -> Any:
         """What the body's nodes compute, in one loop."""
         return _run_body(xp, *inputs, body=body)
 
-    op = Op(
-        fused, "fused", _body_specs, None, None, 0, None, (), False, len(body.graph.outputs),
-        "fused",
-    )  # fmt: skip
-    return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)
+    return Op(fused, "fused", _body_specs, None, None, 0, None, (), False, outputs, "fused")
 
 
 def fuse_loops(graph: Graph) -> Graph:

@@ -18,7 +18,7 @@ def _constant_key(value: Value, array: Any) -> Any:
 
 def _attribute_key(attrs: dict[str, Any]) -> Any:
     # 1, 1.0 and True are equal but not the same attribute; so are 0.0 and -0.0.
-    return tuple((k, repr(v)) for k, v in attrs.items())
+    return tuple([(k, repr(v)) for k, v in attrs.items()]) if attrs else ()
 
 
 def share_common(graph: Graph) -> Graph:
@@ -34,7 +34,9 @@ def share_common(graph: Graph) -> Graph:
             swaps[value] = first
     nodes: list[Node] = []
     for node in graph.nodes:
-        inputs = tuple(swaps.get(v, v) for v in node.inputs)
+        inputs = node.inputs
+        if swaps:
+            inputs = tuple([swaps.get(v, v) for v in inputs])
         key = (node.op.name, inputs, _attribute_key(node.attrs))
         first_node = seen.get(key)
         if first_node is not None:
@@ -44,5 +46,7 @@ def share_common(graph: Graph) -> Graph:
             node = Node(node.op, inputs, node.attrs, node.outputs)
         seen[key] = node
         nodes.append(node)
-    outputs = tuple(swaps.get(v, v) for v in graph.outputs)
+    if not swaps:
+        return graph
+    outputs = tuple([swaps.get(v, v) for v in graph.outputs])
     return graph.replace(nodes=nodes, constants=constants, outputs=outputs)

@@ -29,12 +29,20 @@ class Rewriter:
         self.uses = graph.uses()
         self.nodes: list[Node] = []
         self.swaps: dict[Value, Value] = {}
+        self.repeated: set[Value] = set()  # made by broadcast_to
+        self.changed = False
 
     def run(self) -> Graph:
+        swaps = self.swaps
         for node in self.graph.nodes:
-            inputs = [self._find(v) for v in node.inputs]
-            node = Node(node.op, inputs, node.attrs, node.outputs)
+            for v in node.inputs:
+                if v in swaps:
+                    inputs = [self._find(v) for v in node.inputs]
+                    node = Node(node.op, inputs, node.attrs, node.outputs)
+                    break
             self._rewrite(node)
+        if not self.changed:
+            return self.graph
         outputs = tuple(self._find(v) for v in self.graph.outputs)
         return self.graph.replace(constants=self.constants, nodes=self.nodes, outputs=outputs)
 
@@ -48,6 +56,7 @@ class Rewriter:
             found = self._apply(node)
             if found is None:
                 break
+            self.changed = True
             if isinstance(found, Value):
                 self.swaps[node.out] = found
                 return
@@ -58,14 +67,19 @@ class Rewriter:
         self._keep(node)
 
     def _apply(self, node: Node) -> Any:
-        for rule in RULES.get(node.op.name, ()):
+        name = node.op.name
+        for rule in RULES.get(name, ()):
             found = rule(self, node)
             if found is not None:
                 return found
+        if name in BROADCASTING and not self.repeated.isdisjoint(node.inputs):
+            return _repeat_broadcast(self, node) or _sink_broadcast(self, node)
         return None
 
     def _keep(self, node: Node) -> None:
         self.nodes.append(node)
+        if node.op.name == "broadcast_to":
+            self.repeated.add(node.out)
         for v in node.outputs:
             self.makers[v] = node
 
@@ -310,10 +324,10 @@ def _sink_broadcast(r: Rewriter, node: Node) -> Any:
     return [small, make("broadcast_to", [small.out], shape=node.out.shape)]
 
 
-_BROADCASTING = (
+BROADCASTING = frozenset((
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "equal",
     "not_equal", "less", "less_equal", "greater", "greater_equal",
-)  # fmt: skip
+))  # fmt: skip
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_neutral(0.0, True),),
@@ -334,8 +348,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "stop_gradient": (_alias,),
     "strided_slice": (_whole_slice,),
 }
-for _name in _BROADCASTING:
-    RULES[_name] = (*RULES.get(_name, ()), _repeat_broadcast, _sink_broadcast)
 
 
 def simplify_algebra(graph: Graph) -> Graph:
