@@ -221,10 +221,19 @@ class Layer(Masked, Weighted, Operation):
 
     @property
     def _layers(self) -> list[Layer]:
-        return [p for p in self._parts() if isinstance(p, Layer)]
+        return self._inner(self._parts())
+
+    def _inner(self, parts: list[Any]) -> list[Layer]:
+        """Return the layers among the parts, in the order of files and summaries."""
+        return [p for p in parts if isinstance(p, Layer)]
 
     def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
-        found: list[Layer] = []
+        found = [layer for layer, _ in self._every_part(recursive)]
+        return found if include_self else found[1:]
+
+    def _every_part(self, recursive: bool = True) -> list[tuple[Layer, list[Any]]]:
+        """Return (layer, its own parts) for this layer and those inside."""
+        found: list[tuple[Layer, list[Any]]] = []
         seen: set[int] = set()
         waiting: list[Layer] = [self]
         while waiting:
@@ -232,24 +241,26 @@ class Layer(Masked, Weighted, Operation):
             if id(layer) in seen:
                 continue
             seen.add(id(layer))
-            found.append(layer)
+            parts = layer._parts()
+            found.append((layer, parts))
             if recursive or layer is self:
-                waiting.extend(reversed(layer._layers))
-        return found if include_self else found[1:]
+                waiting.extend(reversed(layer._inner(parts)))
+        return found
 
-    def _own_variables(self) -> list[Variable]:
-        own = [*self._weights, *(p for p in self._parts() if isinstance(p, Variable))]
+    def _own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
+        parts = self._parts() if parts is None else parts
+        own = [*self._weights, *[p for p in parts if isinstance(p, Variable)]]
         unique = list({id(v): v for v in own}.values())
         first = [v for v in unique if v._starts_trainable]
         return first + [v for v in unique if not v._starts_trainable]
 
     def _collect(self, extra: bool) -> list[Variable]:
         found: dict[int, Variable] = {}
-        for layer in self._flatten_layers():
-            for v in layer._own_variables():
+        for layer, parts in self._every_part():
+            for v in layer._own_variables(parts):
                 found.setdefault(id(v), v)
             if extra:
-                for part in layer._parts():
+                for part in parts:
                     if isinstance(part, SeedGenerator):
                         found.setdefault(id(part.state), part.state)
         return list(found.values())
@@ -290,8 +301,8 @@ class Layer(Masked, Weighted, Operation):
     def metrics(self) -> list[Metric]:
         """The metrics held by this layer and its parts."""
         found: dict[int, Metric] = {}
-        for layer in self._flatten_layers():
-            for part in layer._parts():
+        for _, parts in self._every_part():
+            for part in parts:
                 if isinstance(part, Metric):
                     found.setdefault(id(part), part)
         return list(found.values())

@@ -155,8 +155,7 @@ class Sequential(Model):
         """The layers, without the input."""
         return [layer for layer in self._stack if not isinstance(layer, InputLayer)]
 
-    @property
-    def _layers(self) -> list[Layer]:
+    def _inner(self, parts: list[Any]) -> list[Layer]:
         return list(self._stack)
 
     @property
@@ -196,9 +195,9 @@ class Sequential(Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
+            layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         for layer in layers:
             accept_lost_masks(layer)
-            layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         model = cls(layers, name=config.get("name"))
         shape = config.get("build_input_shape")
         if not model.built and shape and layers:

@@ -310,7 +310,10 @@ class Trainer:
             self._check_front()
             self._check_trainable()
             self.optimizer.build(self.trainable_variables)  # type: ignore[attr-defined]
-        infer(self._step_function(kind), specs)
+        if kind == "train" and type(self).train_step is Trainer.train_step:
+            infer(step.quietly(lambda x, y, w: step.outline(self, x, y, w)), specs)
+        else:
+            infer(self._step_function(kind), specs)
         self._prepared.add(kind)
 
     def _has_front(self) -> bool:
