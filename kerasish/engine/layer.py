@@ -542,6 +542,8 @@ class Layer(Masked, Weighted, Operation):
                 x = ops.cast(x, self.compute_dtype)
                 if mask is not None:
                     x._keras_mask = mask
+                elif loss is not None:
+                    x._lost_mask = loss
             return x
         if isinstance(x, (list, tuple)) and x and any(map(_is_part_array, x)):
             return type(x)(self._take(part) for part in x)
@@ -555,8 +557,6 @@ class Layer(Masked, Weighted, Operation):
             return self._take(convert(x))
         return x
 
-                elif loss is not None:
-                    x._lost_mask = loss
     def _who(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
 
