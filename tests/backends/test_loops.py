@@ -362,6 +362,38 @@ def test_groups_of_rows(run_kernel, target, groups, threads, op):
     np.testing.assert_allclose(y, getattr(np, op)(x, axis=1), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("op", ["sum", "max", "min", "prod"])
+@pytest.mark.parametrize(
+    "shape", [(1, 5, 31), (3, 4, 17), (7, 1, 64), (2, 3, 1), (3, 0, 5), (0, 2, 3)]
+)
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_rows_and_groups_of_rows_in_one_loop(run_kernel, target, shape, threads, op):
+    """Each row less its largest, pooled over the rows of its group; the rows' own sums, too."""
+    k = KernelBuilder()
+    x = k.input("float32")
+    y = x - k.op("row_max", x)
+    k.output(y)
+    k.output(k.op("row_sum", y))
+    pooled = k.op(f"column_{op}", y)
+    k.output(pooled)
+    k.output(k.op("tanh", pooled) * 2.0)
+    groups, height, columns = shape
+    x = numbers(*shape)
+    expected = x - x.max(2, keepdims=True)
+    results = [np.full(s, np.nan, np.float32)
+               for s in (shape, shape[:2], (groups, columns), (groups, columns))]  # fmt: skip
+    run_kernel(
+        k.build(), [x, *results], rows=groups * height, columns=columns, groups=groups,
+        threads=threads, target=target,
+    )  # fmt: skip
+    if op in ("sum", "prod") or height:
+        pools = getattr(np, op)(expected, axis=1)
+        np.testing.assert_allclose(results[2], pools, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(results[3], 2 * np.tanh(pools), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(results[1], expected.sum(2), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("size", [0, 1, 9, 4097, 1_000_003])
 def test_totals_are_exact_enough(run_kernel, target, threads, size):
@@ -700,6 +732,28 @@ def test_wrong_structures_are_refused():
         verify(Kernel((), (Node("exp", (3,), "float32"),), (Output(0, "float32"),)))
     with pytest.raises(ValueError, match="operands"):
         arguments.pack(softmax_kernel(), [0], table=0, columns=1)
+
+
+def test_groups_must_fit_the_rows():
+    k = KernelBuilder()
+    k.output(k.op("column_sum", k.input("float32")))
+    kernel = k.build()
+    with pytest.raises(ValueError, match="7 rows do not fall into 2 groups"):
+        arguments.pack(kernel, [0, 0], table=0, rows=7, columns=1, groups=2)
+    with pytest.raises(ValueError, match="do not fall"):
+        arguments.pack(softmax_kernel(), [0, 0], table=0, rows=6, columns=1, groups=2)
+
+
+def test_what_follows_all_rows_lies_side_by_side():
+    k = KernelBuilder()
+    k.output(k.op("column_sum", k.input("float32")), strided=True)
+    with pytest.raises(ValueError, match="side by side"):
+        k.build()
+    k = KernelBuilder()
+    x, b = k.input("float32"), k.input("float32", level="column", strided=True)
+    k.output(k.op("column_sum", x) + b)
+    with pytest.raises(ValueError, match="side by side"):
+        k.build()
 
 
 def test_threads_follow_the_work():

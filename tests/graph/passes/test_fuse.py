@@ -41,6 +41,13 @@ def test_mean_over_places_has_groups():
     assert body.groups == 1
 
 
+def test_sums_of_rows_and_of_groups_of_rows_share_a_loop():
+    """Layer normalisation and the mean over time."""
+    (node,) = fused(lambda x: ops.mean(normalise(x), 1), array(2, 3, 5))
+    body = node.attrs["body"]
+    assert (body.split, body.groups) == (2, 1)
+
+
 def test_product_stays_between_loops():
     step, arguments = mlp_step()
     names = [n.op.name for n in fused(step, *arguments)]

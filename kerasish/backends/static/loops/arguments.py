@@ -69,21 +69,24 @@ class ScratchLayout:
 
     In this order: per slot and column reduction one row, per thread and full reduction 64 bytes,
     per thread and kept value one row; a row is 8 * padded(columns) bytes. Slots: max(threads,
-    groups).
+    groups) where columns are walked, threads + groups where rows are.
     """
 
     columns: int
     totals: int
     rows: int
+    by_column: bool
 
     @classmethod
     def of(cls, plan: LoopPlan) -> ScratchLayout:
-        return cls(len(plan.column_reductions), len(plan.all_reductions), len(plan.spills))
+        return cls(
+            len(plan.column_reductions), len(plan.all_reductions), len(plan.spills), plan.by_column
+        )
 
     def size(self, columns: int, groups: int, threads: int) -> int:
         """Bytes of scratch memory."""
         row = 8 * padded(columns)
-        slots = max(threads, groups)
+        slots = max(threads, groups) if self.by_column else threads + groups
         return slots * self.columns * row + threads * (self.totals * 64 + self.rows * row)
 
 
@@ -110,13 +113,15 @@ def pack(
     Args:
         operands: one for each input, then each output; a bare address takes the default strides.
         rows: R; or `sizes`: the outer sizes, whose product is R.
+        groups: how many equal runs of rows have column reductions of their own; these, and what
+            follows them, are written group after group, `columns` numbers apart.
         columns: C (with segments: all elements together; rows: the number of segments).
         threads: how many threads run it, from `choose_threads`.
         scratch: address of `scratch_size` bytes. segments: address of a `segment_table`.
 
     Raises:
         ValueError: the number of operands, or of sizes, is not the kernel's; scratch memory is
-            needed and none was given.
+            needed and none was given; the rows do not fall into equal groups.
     """
     expected = len(kernel.inputs) + len(kernel.outputs)
     if len(operands) != expected:
@@ -124,11 +129,13 @@ def pack(
     outer = (rows,) if sizes is None else tuple(sizes)
     if len(outer) != kernel.rank:
         raise ValueError(f"pack: the kernel has {kernel.rank} outer sizes, got {outer}")
+    plan = plan_loops(kernel)
+    if groups > 1 and (math.prod(outer) % groups or not plan.column_reductions):
+        raise ValueError(f"pack: {math.prod(outer)} rows do not fall into {groups} groups")
     needed = scratch_size(kernel, columns, groups, threads)
     if needed and not scratch:
         raise ValueError(f"pack: the kernel needs {needed} bytes of scratch memory, got none")
     words = [table, threads, math.prod(outer), columns, groups, scratch, 0, segments, *outer]
-    plan = plan_loops(kernel)
     for number, operand in enumerate(operands):
         if not isinstance(operand, Operand):
             operand = Operand(int(operand))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerasish.backends.static.assembly import STORED, Target, Value, constant
+from kerasish.backends.static.assembly import STORED, Target, Value
 from kerasish.backends.static.loops import arguments as words
 from kerasish.backends.static.loops import memory, scalars
 from kerasish.backends.static.loops.part import Part, State, word
@@ -56,20 +56,45 @@ class Closing(Part):
 
     def _columns(self, outputs: list[int], needed: set[int]) -> None:
         w = self.w
-        if self.plan.by_column:
-            by_rows = self.shares(self.threads)[2]
-        else:
-            by_rows = constant(1, "bool")
+        find = self._slots_by_column if self.plan.by_column else self._slots_by_row
 
         def group(g: Value, _: State) -> State:
+            slots = find(g)
+
             def vector(c: Value, _: State) -> State:
-                self._vector(outputs, needed, by_rows, g, c)
+                self._vector(outputs, needed, slots, g, c)
                 return []
 
             w.loop(word(0), self.columns, self.lanes, [], vector)
             return []
 
         w.loop(word(0), self.groups, 1, [], group)
+
+    def _slots_by_column(self, g: Value) -> tuple[Value, Value]:
+        """The slots of a group's parts: its own, or all threads' where they share its rows."""
+        w = self.w
+        by_rows = self.shares(self.threads)[2]
+        return (
+            w.select(by_rows, word(0), g),
+            w.select(by_rows, self.threads, w.add(g, word(1))),
+        )
+
+    def _slots_by_row(self, g: Value) -> tuple[Value, Value]:
+        """The slots of a group's parts: those of all threads that had rows of it."""
+        w, height = self.w, self.height()
+        start = w.mul(g, height)
+        stop = w.add(start, height)
+
+        def count(t: Value, state: State) -> State:
+            first, last = self.row_share(self.rows, t, self.threads)
+            done, begun = w.compare("sle", last, start), w.compare("slt", first, stop)
+            return [
+                w.add(state[0], w.convert("zext", done, "int64")),
+                w.add(state[1], w.convert("zext", begun, "int64")),
+            ]
+
+        done, begun = w.loop(word(0), self.threads, 1, [word(0), word(0)], count)
+        return w.add(g, done), w.add(g, begun)
 
     def _needed(self, outputs: list[int]) -> set[int]:
         todo = [self.kernel.outputs[n].value for n in outputs]
@@ -84,7 +109,7 @@ class Closing(Part):
         return seen
 
     def _vector(
-        self, outputs: list[int], needed: set[int], by_rows: Value, g: Value, c: Value
+        self, outputs: list[int], needed: set[int], slots: tuple[Value, Value], g: Value, c: Value
     ) -> None:
         w, lanes = self.w, self.lanes
         rest = w.sub(self.columns, c)
@@ -102,7 +127,7 @@ class Closing(Part):
                 raw = memory.load_tail(w, at, operand.dtype, lanes, count, mask)
                 values[v] = memory.from_storage(w, raw, operand.dtype)
             elif v in self.plan.column_reductions:
-                values[v] = self._reduced(v, by_rows, g, c)
+                values[v] = self._reduced(v, slots, c)
             elif self.plan.node(v).op == "column_index":
                 start = w.splat(scalars.cast(w, c, "int32"), lanes)
                 numbers = w.add(start, memory.lane_numbers("int32", lanes))
@@ -112,7 +137,7 @@ class Closing(Part):
                 values[v] = scalars.apply(w, node, [value(a) for a in node.args])
         for n in outputs:
             output, number = self.kernel.outputs[n], len(self.kernel.inputs) + n
-            at = w.add(w.mul(g, self.strides[number][0]), c)
+            at = w.add(w.mul(g, self.columns), c)
             at = w.address(self.bases[number], at, STORED[output.dtype][1])
             result = values[output.value]
             if output.combine == "add":
@@ -121,13 +146,11 @@ class Closing(Part):
             stored = memory.to_storage(w, result, output.dtype)
             memory.store_tail(w, stored, at, output.dtype, count, mask)
 
-    def _reduced(self, v: int, by_rows: Value, g: Value, c: Value) -> Value:
-        """One vector of a column reduction: a group's slot, or the threads' slots in order."""
+    def _reduced(self, v: int, slots: tuple[Value, Value], c: Value) -> Value:
+        """One vector of a column reduction: the parts in a group's slots, in order."""
         w, node, dtype = self.w, self.plan.node(v), self.dtype(v)
         place = self.plan.column_reductions.index(v)
         size = memory.computed_size(dtype)
-        first = w.select(by_rows, word(0), g)
-        last = w.select(by_rows, self.threads, w.add(g, word(1)))
 
         def add(slot: Value, state: State) -> State:
             at = w.address(self.column_part(slot, place), c, size)
@@ -135,7 +158,7 @@ class Closing(Part):
             return [scalars.reduction(node.op, w, state[0], part)]
 
         start = scalars.neutral(node.op, dtype, self.lanes)
-        return w.loop(first, last, 1, [start], add)[0]
+        return w.loop(*slots, 1, [start], add)[0]
 
 
 def smallest_int(part: Part, rest: Value) -> Value:

@@ -214,9 +214,15 @@ class Levels:
             raise ValueError(f"{node}: only scalars and columns can follow column_/all_ reductions")
         if after and node.op in REDUCTIONS and any(self.after[a] for a in args):
             raise ValueError(f"{node}: a reduction cannot follow a column_/all_ reduction")
+        if after and any(self._is_strided(a) for a in args):
+            raise ValueError(f"{node}: what follows all rows is read side by side")
         self.level.append(level)
         self.after.append(after)
         self.phase.append(phase)
+
+    def _is_strided(self, value: int) -> bool:
+        inputs = self.kernel.inputs
+        return value < len(inputs) and inputs[value].strided and self.level[value] == "column"
 
 
 def join_levels(levels: list[str]) -> str:
@@ -252,6 +258,8 @@ def verify(kernel: Kernel) -> Levels:
             raise ValueError(f"{o}: no such value")
         if o.scatter is not None and levels.level[o.value] not in ("element", "column"):
             raise ValueError(f"{o}: only element values can be scattered")
+        if o.strided and levels.after[o.value]:
+            raise ValueError(f"{o}: what follows all rows is written side by side")
     if kernel.segments and any(levels.level[v] == "column" for v in range(len(levels.level))):
         raise ValueError("segments have no columns in common")
     return levels

@@ -66,7 +66,10 @@ class Part:
 
     # --- scratch ---------------------------------------------------------------------------------
     def slots(self, threads: Value) -> Value:
-        return largest(self.w, threads, self.groups)
+        """How many rows of partial results a column reduction has."""
+        if self.plan.by_column:
+            return largest(self.w, threads, self.groups)
+        return self.w.add(threads, self.groups)
 
     def column_part(self, slot: Value, place: int) -> Value:
         """The row of partial results of column reduction `place` in a slot."""
@@ -88,6 +91,18 @@ class Part:
         start = w.add(start, w.mul(threads, word(64 * totals)))
         index = w.add(w.mul(thread, word(len(self.plan.spills))), word(place))
         return w.address(self.scratch, w.add(start, w.mul(index, self.scratch_row)), 1)
+
+    # --- shares of rows --------------------------------------------------------------------------
+    def row_share(self, rows: Value, thread: Value, threads: Value) -> tuple[Value, Value]:
+        """The first row of a thread's share, and the one after its last."""
+        w = self.w
+        first = divide(w, w.mul(rows, thread), threads)
+        last = divide(w, w.mul(rows, w.add(thread, word(1))), threads)
+        return first, last
+
+    def height(self) -> Value:
+        """Rows in a group."""
+        return divide(self.w, self.rows, largest(self.w, self.groups, word(1)))
 
     # --- values of one lane -----------------------------------------------------------------------
     def scalar(self, value: int) -> Value:

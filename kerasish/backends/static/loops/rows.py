@@ -18,11 +18,16 @@ class Row:
     """The code of one row: its addresses, its values, its loops over columns."""
 
     def __init__(
-        self, worker: Share, r: Value, outer: list[Value], record: Value | None = None
+        self,
+        worker: Share,
+        r: Value,
+        outer: list[Value],
+        record: Value | None = None,
+        slot: Value | None = None,
     ) -> None:
         self.worker, self.w, self.plan = worker, worker.w, worker.plan
         self.kernel, self.lanes = worker.kernel, worker.lanes
-        self.r, self.outer, self.record = r, outer, record
+        self.r, self.outer, self.record, self.slot = r, outer, record, slot
         self.values: dict[int, Value] = dict(worker.scalar_values)
         self.addresses: dict[int, Value] = {}
         self.kept: dict[int, Value] = {}
@@ -256,8 +261,8 @@ class Row:
 
     def _join_columns(self, loop: Loop, body: Body) -> None:
         for v in loop.column_reductions:
-            place = self.plan.column_reductions.index(v)
-            base = self.worker.column_part(self.worker.thread, place)
+            assert self.slot is not None
+            base = self.worker.column_part(self.slot, self.plan.column_reductions.index(v))
             self.worker.join_column(v, base, body.c, body.value(self.plan.node(v).args[0]))
 
     def _splats(self, loop: Loop) -> dict[int, Value]:

@@ -32,10 +32,7 @@ class Worker(Share):
     # --- shares
     # -------------------------------------------------------------------------------------
     def _row_share(self, rows: Value) -> tuple[Value, Value]:
-        w = self.w
-        first = divide(w, w.mul(rows, self.thread), self.threads)
-        last = divide(w, w.mul(rows, w.add(self.thread, word(1))), self.threads)
-        return first, last
+        return self.row_share(rows, self.thread, self.threads)
 
     def _column_share(self, columns: Value) -> tuple[Value, Value]:
         w = self.w
@@ -76,13 +73,38 @@ class Worker(Share):
         if plan.tiled and not self.kernel.segments:
             height = self.w.target.lanes
             return self._row_blocks(height, word(0), r0, r1, c0, c1, self._initial_totals())
-        self._clear_columns(self.thread, word(0), self.columns)
+        if plan.column_reductions:
+            return self._over_groups(r0, r1)
 
         def row(r: Value, outer: list[Value], totals: State) -> State:
-            one = Row(self, r, outer)
-            return one.run(c0, c1, totals)
+            return Row(self, r, outer).run(c0, c1, totals)
 
         return self._walk(r0, r1, self._initial_totals(), row)
+
+    def _over_groups(self, r0: Value, r1: Value) -> State:
+        """Rows that reduce along themselves and into their group's columns.
+
+        Rows of thread t that belong to group g reduce into slot g + t: since each thread's rows
+        follow the last one's, no two (thread, group) meet in one slot. A thread without rows
+        clears its slot all the same.
+        """
+        w = self.w
+        height = largest(w, self.height(), word(1))
+        g0 = divide(w, r0, height)
+        g1 = divide(w, w.add(r1, w.sub(height, word(1))), height)
+
+        def group(g: Value, totals: State) -> State:
+            slot = w.add(g, self.thread)
+            self._clear_columns(slot, word(0), self.columns)
+            start = w.mul(g, height)
+            first, last = largest(w, r0, start), smallest(w, r1, w.add(start, height))
+
+            def row(r: Value, outer: list[Value], totals: State) -> State:
+                return Row(self, r, outer, slot=slot).run(word(0), self.columns, totals)
+
+            return self._walk(first, last, totals, row)
+
+        return w.loop(g0, largest(w, g1, w.add(g0, word(1))), 1, self._initial_totals(), group)
 
     def _only_totals(self) -> bool:
         plan = self.plan
@@ -178,7 +200,7 @@ class Worker(Share):
         g0, g1 = self._row_share(self.groups)
         g0 = w.select(by_groups, g0, word(0))
         g1 = w.select(by_groups, g1, w.select(idle, word(0), self.groups))
-        height = divide(w, self.rows, largest(w, self.groups, word(1)))
+        height = self.height()
         r0, r1 = self._row_share(height)
         r0, r1 = w.select(by_rows, r0, word(0)), w.select(by_rows, r1, height)
         c0, c1 = self._column_share(self.columns)
