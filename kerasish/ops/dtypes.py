@@ -111,6 +111,14 @@ def array_dtype(name: str) -> Any:
     return np.dtype(name)
 
 
+def adding_dtype(name: str) -> Any:
+    """Return NumPy's dtype in which numbers of a dtype are added up: float32 for both halves.
+
+    In bfloat16 itself 256 + 1 is 256.
+    """
+    return array_dtype("float32" if name in ("bfloat16", "float16") else name)
+
+
 def is_float(name: str) -> bool:
     """Return whether `name` is a floating dtype."""
     return name in FLOATS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
 from kerasish.ops.elementwise import integers, select
 from kerasish.ops.op import Shape, Spec, broadcast_shapes, normalize_axis, op
 
@@ -63,10 +64,17 @@ def add_rows(xp, x, indices, *, size, axis=0):
     The transpose of `take_rows`: slices that meet are summed.
     """
     count = indices.ndim
-    y = xp.zeros((size, *x.shape[:axis], *x.shape[axis + count :]), x.dtype)
     order = (*range(axis, axis + count), *range(axis), *range(axis + count, x.ndim))
-    xp.add.at(y, indices, xp.transpose(x, order))
-    return xp.moveaxis(y, 0, axis)
+    shape = (size, *x.shape[:axis], *x.shape[axis + count :])
+    return xp.moveaxis(_added(xp, shape, indices, xp.transpose(x, order)), 0, axis)
+
+
+def _added(xp, shape, places, x):
+    """Return zeros with x added at `places`, halves in float32 on the way."""
+    wide = dtypes.adding_dtype(dtypes.name_of(x.dtype))
+    y = xp.zeros(shape, wide)
+    xp.add.at(y, places, x.astype(wide, copy=False))
+    return y.astype(x.dtype, copy=False)
 
 
 def _along_shape(x: Spec, indices: Spec, axis: int) -> Spec:
@@ -123,9 +131,7 @@ def pick_along_axis(xp, x, indices, *, axis=-1):
 )
 def add_along_axis(xp, x, indices, *, shape, axis=-1):
     """Zeros of `shape` with x added at `indices` along `axis`: pick_along_axis's transpose."""
-    y = xp.zeros(shape, x.dtype)
-    xp.add.at(y, _grid(xp, shape, indices, axis), x)
-    return y
+    return _added(xp, shape, _grid(xp, shape, indices, axis), x)
 
 
 @op(
@@ -148,9 +154,7 @@ def read_at(xp, x, indices):
 )
 def add_at(xp, x, indices, *, shape):
     """Zeros of `shape` with x added at the positions `indices`: the transpose of `read_at`."""
-    y = xp.zeros(shape, x.dtype)
-    xp.add.at(y, tuple(xp.moveaxis(indices, -1, 0)), x)
-    return y
+    return _added(xp, shape, tuple(xp.moveaxis(indices, -1, 0)), x)
 
 
 def _write_shape(x: Spec, indices: Spec, updates: Spec) -> Spec:

@@ -201,8 +201,9 @@ def pool_average(xp, x, *, size, strides=None, padding="valid"):
 
     Shape: (n, *spatial, c) -> (n, *windows, c).
     """
-    total = xp.sum(_windows(xp, x, size, strides, padding, 0), axis=0)
-    share = _share(xp, size, strides, padding, x.shape[1:-1], total.shape[1:-1], x.dtype)
+    wide = dtypes.adding_dtype(dtypes.name_of(x.dtype))
+    total = xp.sum(_windows(xp, x, size, strides, padding, 0), axis=0, dtype=wide)
+    share = _share(xp, size, strides, padding, x.shape[1:-1], total.shape[1:-1], wide)
     return (total * share).astype(x.dtype)
 
 

@@ -77,8 +77,9 @@ def _sum_grad(g, y, x, axis, keepdims):
 @op("reduce", _summed, _sum_grad, canonical=_canonical, examples=[*REDUCTIONS, (((0, 2),), {})])
 def reduce_sum(xp, x, *, axis=None, keepdims=False):
     """The sum over `axis` (None: all)."""
-    dtype = dtypes.array_dtype(sum_dtype(dtypes.name_of(x.dtype)))
-    return xp.sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    name = sum_dtype(dtypes.name_of(x.dtype))
+    total = xp.sum(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
+    return total.astype(dtypes.array_dtype(name), copy=False)
 
 
 def _extreme_grad(g, y, x, axis, keepdims):
@@ -146,8 +147,9 @@ def _prod_grad(g, y, x, axis, keepdims):
 )
 def reduce_prod(xp, x, *, axis=None, keepdims=False):
     """The product over `axis` (None: all)."""
-    dtype = dtypes.array_dtype(sum_dtype(dtypes.name_of(x.dtype)))
-    return xp.prod(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    name = sum_dtype(dtypes.name_of(x.dtype))
+    total = xp.prod(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
+    return total.astype(dtypes.array_dtype(name), copy=False)
 
 
 LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
@@ -228,4 +230,6 @@ def _cumsum_grad(g, y, x, axis):
 )
 def running_sum(xp, x, *, axis=-1):
     """The sums of x up to each place along `axis`."""
-    return xp.cumsum(x, axis=axis, dtype=xp.int32 if x.dtype == bool else x.dtype)
+    name = "int32" if x.dtype == bool else dtypes.name_of(x.dtype)
+    total = xp.cumsum(x, axis=axis, dtype=dtypes.adding_dtype(name))
+    return total.astype(dtypes.array_dtype(name), copy=False)

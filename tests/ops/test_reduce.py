@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kerasish
 from kerasish import autodiff, ops
 from kerasish.ops.op import Spec
 from kerasish.ops.reduce import reduce_sum
@@ -116,3 +117,34 @@ def test_large_half_precision_sums():
     x = np.full(4096, 0.25, "float16")
     assert ops.sum(x).item() == 1024.0
     assert ops.mean(x).item() == 0.25
+
+
+ADDING = {
+    "sum of rows": lambda x: ops.sum(x, 1)[0],
+    "sum of columns": lambda x: ops.sum(ops.transpose(x), 0)[0],
+    "mean": lambda x: ops.mean(x, 1)[0] * x.shape[1],
+    "cumsum": lambda x: ops.cumsum(x, 1)[0, -1],
+    "norm": lambda x: ops.square(ops.norm(x, axis=1)[0]),
+    "segment_sum": lambda x: ops.segment_sum(x[0], np.zeros(x.shape[1], "int32"), 1)[0],
+    "scatter": lambda x: ops.scatter(np.zeros((x.shape[1], 1), "int32"), x[0], (1,))[0],
+    "average_pool": lambda x: ops.average_pool(x[..., None], x.shape[1], 1)[0, 0, 0] * x.shape[1],
+    "softmax": lambda x: 1 / ops.softmax(x, 1)[0, 0],
+    "matmul": lambda x: ops.matmul(x, ops.transpose(x))[0, 0],
+    "gradient of gather": lambda x: autodiff.grad(
+        lambda table: ops.sum(ops.take(table, np.zeros(x.shape[1], "int32"), 0))
+    )(x[:, 0])[0],
+    "gradient of a broadcast": lambda x: autodiff.grad(
+        lambda one: ops.sum(ops.broadcast_to(one, x.shape), None)
+    )(x[:, :1])[0, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("name", ADDING)
+def test_halves_are_added_up_in_float32(name, dtype):
+    """In bfloat16 itself 256 + 1 is 256, in float16 2048 + 1 is 2048."""
+    x = ops.cast(np.ones((2, 4096)), dtype)
+    for function in (ADDING[name], kerasish.function(ADDING[name])):
+        got = function(x)
+        assert got.dtype == dtype
+        assert float(ops.cast(got, "float32").numpy()) == pytest.approx(4096, rel=1e-2)

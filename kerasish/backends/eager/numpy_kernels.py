@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_recurrent
+from kerasish.ops import dtypes
 from kerasish.ops.elementwise import power
 from kerasish.ops.reduce import reduce_sum
 
@@ -25,6 +26,7 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
     rows = np.transpose(x, order)
     rest = rows.shape[count:]
     flat = np.ascontiguousarray(rows).reshape(indices.size, math.prod(rest))
+    wide = dtypes.adding_dtype(dtypes.name_of(x.dtype))
     y = np.zeros((size, flat.shape[1]), x.dtype)
     places = indices.reshape(-1)
     if places.size:
@@ -34,12 +36,12 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
         by_row = np.argsort(places, kind="stable")
         ordered = places[by_row]
         starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-        y[ordered[starts]] = np.add.reduceat(flat[by_row], starts, axis=0)
+        y[ordered[starts]] = np.add.reduceat(flat[by_row], starts, axis=0, dtype=wide)
     return np.moveaxis(y.reshape(size, *rest), 0, axis)
 
 
 def _reduce_sum(x: Any, *, axis: Any, keepdims: bool) -> Any:
-    if x.dtype.kind != "f":
+    if x.dtype.kind != "f" or x.itemsize < 4:
         return reduce_sum.kernel(np, x, axis=axis, keepdims=keepdims)
     return np.add.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
 

@@ -14,7 +14,7 @@ from kerasish.backends.static.loops.cost import choose_threads
 from kerasish.backends.static.loops.description import Kernel, KernelBuilder
 from kerasish.backends.static.lower_library import contiguous
 from kerasish.backends.static.lower_loops import _collapse
-from kerasish.backends.static.units import Locate, Unit
+from kerasish.backends.static.units import Locate, Place, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 
@@ -164,6 +164,11 @@ def _fill_piece(out: Value, number: float) -> Piece:
     return Piece(None, out.shape, (0,) * len(steps), 0, steps, 0, number)
 
 
+def _whole_piece(x: Value) -> Piece:
+    steps = contiguous(x.shape)
+    return Piece(x, x.shape, steps, 0, steps, 0)
+
+
 def _unslice(node: Node) -> list[Piece]:
     x, out = node.inputs[0], node.out
     write, offset = _place(out.shape, _ranges(out.shape, node.attrs["slices"]))
@@ -237,38 +242,48 @@ class GatherUnit(Unit):
 
 
 class ScatterUnit(Unit):
-    """Zeros to which rows are added by index, in order."""
+    """Zeros to which rows are added by index, in order; halves in float32, rounded at the end."""
 
     def __init__(self, node: Node) -> None:
         super().__init__("scatter", node.inputs, node.outputs)
         x, indices = node.inputs
+        self.half = x.dtype in ("bfloat16", "float16")
+        self.sums = Value(node.out.shape, "float32") if self.half else node.out
         k = KernelBuilder()
         index = k.input(indices.dtype, level="row")
         rows = k.input(x.dtype)
-        k.output(k.op("stop_gradient", rows), x.dtype, scatter=index, combine="add")
+        k.output(k.op("stop_gradient", rows), self.sums.dtype, scatter=index, combine="add")
         self.kernel = k.build()
-        self.zero = _Loop(_fill_piece(node.out, 0.0), node.out)
+        self.zero = _Loop(_fill_piece(self.sums, 0.0), self.sums)
+        self.round = _Loop(_whole_piece(self.sums), node.out)
+        self.scratch = nbytes_of(self.sums) if self.half else 0
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
 
     def kernels(self) -> list[Any]:
-        """Return the kernels of zeroing and adding."""
-        return [self.zero.kernel, self.kernel]
+        """Return the kernels of zeroing, adding and rounding."""
+        return [self.zero.kernel, self.kernel, *([self.round.kernel] if self.half else [])]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the records of zeroing and adding."""
+        """Return the records of zeroing, adding and rounding."""
         x, indices = self.reads
         out = self.writes[0]
+        sums = locate(("scratch", self)) if self.half else locate(out)
+
+        def find(value: Any) -> Place:
+            return sums if value is self.sums else locate(value)
+
         operands = [
             arguments.Operand(locate(indices).address, (1,)),
             arguments.Operand(locate(x).address, (self.columns,)),
-            arguments.Operand(locate(out).address, (self.columns,), limit=out.shape[0]),
+            arguments.Operand(sums.address, (self.columns,), limit=out.shape[0]),
         ]
         block = arguments.pack(
             self.kernel, operands, table=load_runtime().table, columns=self.columns,
             rows=self.rows, threads=1,
         )  # fmt: skip
         adding = Record(compile_one(self.kernel), block, f"scatter into {out.shape}")
-        return [self.zero.record(locate, out, "zeros"), adding]
+        made = [self.zero.record(find, self.sums, "zeros"), adding]
+        return [*made, self.round.record(find, out, "rounding")] if self.half else made
 
 
 def make_indexing(node: Node) -> Unit | None:
