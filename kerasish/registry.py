@@ -29,6 +29,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.scopes: list[dict[str, Any]] = []
         self.shared: dict[int, Any] | None = None
+        self.recalled: dict[str, Any] | None = None
         self.safe = True
 
 
@@ -113,6 +114,26 @@ class CustomObjectScope:
 custom_object_scope = CustomObjectScope
 
 
+@contextmanager
+def recalling() -> Iterator[None]:
+    """A `with` block that finds again, registered or not, what is serialized in it.
+
+    So that objects are copied through their configs within one process.
+    """
+    outer, outer_scopes = _local.recalled, _local.scopes
+    _local.recalled = {}
+    _local.scopes = [*outer_scopes, _local.recalled]
+    try:
+        yield
+    finally:
+        _local.recalled, _local.scopes = outer, outer_scopes
+
+
+def _recall(name: str, value: Any) -> None:
+    if _local.recalled is not None:
+        _local.recalled[name] = value
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
@@ -138,7 +159,8 @@ def serialize_keras_object(obj: Any) -> Any:
     if isinstance(obj, Mapping) and not hasattr(obj, "get_config"):
         return {k: serialize_keras_object(v) for k, v in obj.items()}
     if isinstance(obj, (list, tuple)):
-        return [serialize_keras_object(v) for v in obj]
+        made = [serialize_keras_object(v) for v in obj]
+        return tuple(made) if isinstance(obj, tuple) else made
     if isinstance(obj, np.dtype) or isinstance(obj, type) and issubclass(obj, np.generic):
         return np.dtype(obj).name
     if isinstance(obj, np.ndarray):
@@ -171,6 +193,7 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
     else:
         module = None if cls.__module__ == "__main__" else cls.__module__
         name = registered = cls.__name__
+        _recall(name, cls)
     made = {
         "module": getattr(cls, "_keras_module", module),
         "class_name": name,
@@ -205,6 +228,7 @@ def _serialize_function(f: Any) -> Any:
         return _PUBLIC[f][1]
     else:
         name = f.__name__
+        _recall(name, f)
     module = f.__module__ if isinstance(f, type) or _is_importable(f) else "builtins"
     kind = "function" if not isinstance(f, type) else f.__name__
     return {"module": module, "class_name": kind, "config": name, "registered_name": kind}

@@ -68,6 +68,7 @@ def test_a_symbolic_model_gives_what_the_layer_gives(name: str) -> None:
 @every_layer
 def test_configs_and_weights_make_an_equal_layer(name: str) -> None:
     layer = started(name)
+    assert json.loads(json.dumps(layer.get_config()))["name"] == layer.name
     text = json.dumps(registry.serialize_keras_object(layer))
     other = registry.deserialize_keras_object(json.loads(text))
     assert type(other) is type(layer) and other.name == layer.name

@@ -438,7 +438,8 @@ def renew_operation(operation: Any) -> Any:
     """Return an equal operation with weights of its own."""
     if isinstance(operation, OpCall):
         return OpCall(operation.function, operation.name)
-    return type(operation).from_config(operation.get_config())
+    with registry.recalling():
+        return type(operation).from_config(operation.get_config())
 
 
 registry.add_builtins("keras.layers", {"InputLayer": InputLayer, "Input": Input})

@@ -13,7 +13,6 @@ import numpy as np
 from kerasish import (
     dtype_policies,
     ops,
-    registry,
     regularizers,
     tree,
 )
@@ -22,10 +21,12 @@ from kerasish.engine.input_spec import check_input
 from kerasish.engine.layer_arguments import (
     _BASE_ARGUMENTS,
     _bind,
+    _described,
     _is_array,
     _is_part_array,
     _is_plain_tensor,
     _legacy_shape,
+    _revived,
     _shapes_of,
     _to_spec,
     _tuples,
@@ -40,6 +41,7 @@ from kerasish.engine.operation import (
     from_specs,
     to_specs,
 )
+from kerasish.engine.remat import current_remat
 from kerasish.engine.stateless import StatelessScope
 from kerasish.graph.abstract import infer
 from kerasish.left_out import refuse_method
@@ -166,6 +168,7 @@ class Layer(Masked, Weighted, Operation):
         self._trainable = bool(trainable)
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.autocast = autocast
+        self._remat_mode = current_remat()
         self.input_spec: Any = None
         self._path = self.name
         self._build_shapes: dict[str, Any] | None = None
@@ -451,7 +454,8 @@ class Layer(Masked, Weighted, Operation):
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
-            outputs = self.call(*args, **kwargs)
+            call = self.call if self._remat_mode is None else self.rematerialized_call(self.call)
+            outputs = call(*args, **kwargs)
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
@@ -626,24 +630,27 @@ class Layer(Masked, Weighted, Operation):
     # --- config -----------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments: what `from_config` needs to make an equal layer."""
+        """Return the constructor's arguments: what `from_config` needs to make an equal layer.
+
+        Those of kerasish's layers are what JSON can hold; those of others are as they were given.
+        """
         found: dict[str, Any] = {
-            "name": self.name, "trainable": self._trainable, "dtype": self._policy,
+            "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
         if self.activity_regularizer is not None:
-            found["activity_regularizer"] = self.activity_regularizer
-        own = type(self).__module__.split(".")[0] == "kerasish"
+            found["activity_regularizer"] = _described(self.activity_regularizer)
+        own = type(self).__init__.__module__.split(".")[0] == "kerasish"  # type: ignore[misc]
         for name, value in self._arguments.items():
             if name in _BASE_ARGUMENTS:
                 continue
             # Our own layers keep each argument, in its final form, under its own name.
-            found[name] = getattr(self, name, value) if own else value
+            found[name] = _described(getattr(self, name, value)) if own else value
         return found
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Return the layer that `get_config` describes."""
-        made = {k: _revived(v) for k, v in config.items()}
+        made = {name: _revived(value) for name, value in config.items()}
         try:
             return cls(**made)
         except TypeError as error:
@@ -662,15 +669,6 @@ class Layer(Masked, Weighted, Operation):
 
 
 Layer._parts_of_call = read_call(Layer.call)
-
-
-def _revived(value: Any) -> Any:
-    """Return an argument of a config with the objects that it describes, alone or in a list."""
-    if isinstance(value, dict) and "class_name" in value:
-        return registry.deserialize_keras_object(value)
-    if isinstance(value, list):
-        return [_revived(v) for v in value]
-    return value
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import tree
+from kerasish import registry, tree
 from kerasish.engine.operation import KerasTensor
 from kerasish.ops.op import Spec
 from kerasish.tensor import Tensor, Variable
@@ -56,6 +56,25 @@ def _legacy_shape(layer: Any, kwargs: dict[str, Any]) -> Any:
             f"and {list(_BASE_ARGUMENTS)}."
         )
     return None if shape is None else tuple(shape)
+
+
+def _described(value: Any) -> Any:
+    """Return an argument as what JSON can hold; as it is where nothing describes it (a lambda)."""
+    try:
+        return registry.serialize_keras_object(value)
+    except TypeError:
+        return value
+
+
+def _revived(value: Any) -> Any:
+    """Return an argument of a config with the objects that it describes, alone or inside."""
+    if isinstance(value, dict):
+        if "class_name" in value:
+            return registry.deserialize_keras_object(value)
+        return {name: _revived(part) for name, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_revived(part) for part in value)
+    return value
 
 
 def _is_array(x: Any) -> bool:

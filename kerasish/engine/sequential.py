@@ -184,8 +184,8 @@ class Sequential(Model):
         config: dict[str, Any] = {
             "name": self.name,
             "trainable": self._trainable,
-            "dtype": self._policy,
-            "layers": list(self._stack),
+            "dtype": registry.serialize_keras_object(self._policy),
+            "layers": registry.serialize_keras_object(list(self._stack)),
         }
         if self._functional is not None:
             config["build_input_shape"] = self._functional.input_shape

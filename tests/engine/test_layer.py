@@ -67,3 +67,43 @@ def test_without_a_loss_there_is_none(method):
     options = {"verbose": 0} if method in ("fit", "evaluate") else {}
     with pytest.raises(ValueError, match="no loss to minimise"):
         getattr(model, method)(np.ones((8, 3)), np.ones((8, 2)), **options)
+
+
+def test_a_config_describes_its_objects():
+    layer = layers.Conv1D(2, 3, activation="relu", kernel_regularizer="l2", dtype="bfloat16")
+    config = layer.get_config()
+    assert config["activation"] == "relu" and config["kernel_size"] == (3,)
+    assert config["kernel_regularizer"]["class_name"] == "L2" and config["bias_constraint"] is None
+    assert config["dtype"]["config"] == {"name": "bfloat16"}
+    again = layers.Conv1D.from_config(config)
+    assert again.activation is kerasish.activations.relu and again.compute_dtype == "bfloat16"
+
+
+class Plus(layers.Layer):
+    """A cell that nothing registers."""
+
+    state_size = output_size = 2
+
+    def __init__(self, step=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.step = step
+
+    def call(self, inputs, states):
+        new = states[0] + self.step
+        return new, [new]
+
+
+@pytest.mark.parametrize("wrapped", [
+    lambda: layers.RNN(Plus(2.0)),
+    lambda: layers.Bidirectional(layers.RNN(Plus(2.0)), merge_mode="sum"),
+    lambda: layers.TimeDistributed(Doubled()),
+    lambda: layers.Dense(2, activation=lambda x: x + 1.0),
+])  # fmt: skip
+def test_clones_need_no_registered_classes(wrapped):
+    inputs = layers.Input((3, 2))
+    model = kerasish.Model(inputs, wrapped()(inputs))
+    clone = kerasish.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    x = np.arange(12.0).reshape(2, 3, 2)
+    np.testing.assert_array_equal(clone(x).numpy(), model(x).numpy())
+    assert clone.layers[1] is not model.layers[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerasish import ops, random
+from kerasish import ops, random, registry
 from kerasish.engine.layer import Layer
 from kerasish.layers.augmentation.color import (
     RandomBrightness,
@@ -264,7 +264,7 @@ class Pipeline(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {"name": self.name, "layers": self._steps}
+        return {"name": self.name, "layers": registry.serialize_keras_object(self._steps)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Pipeline:

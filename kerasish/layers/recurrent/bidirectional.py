@@ -13,10 +13,9 @@ MODES = ("sum", "mul", "concat", "ave", None)
 
 def _renamed(layer: Layer, prefix: str, **changes: Any) -> Any:
     """Return a new layer like `layer`, its name with a prefix."""
-    made = registry.serialize_keras_object(layer)
-    made["config"] = {**made["config"], "name": prefix + layer.name.removeprefix(prefix), **changes}
-    made.pop("build_config", None)
-    return registry.deserialize_keras_object(made, {type(layer).__name__: type(layer)})
+    with registry.recalling():
+        name = prefix + layer.name.removeprefix(prefix)
+        return type(layer).from_config({**layer.get_config(), "name": name, **changes})
 
 
 class Bidirectional(Layer):
