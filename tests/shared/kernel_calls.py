@@ -70,7 +70,10 @@ def _layer_norm(put: Put) -> list[Any]:
 def _layer_norm_gradient(put: Put) -> list[Any]:
     x, gamma = put(some(70, 24)), put(some(24))
     _, mean, scale = norm.layer_norm(x, gamma)
-    return list(norm.layer_norm_gradient(put(some(70, 24, seed=1)), x, gamma, mean, scale))
+    found = norm.layer_norm_gradient(put(some(70, 24, seed=1)), x, gamma, mean, scale)
+    grouped, g = put(some(2, 5, 5, 24)), put(some(2, 5, 5, 24, seed=3))
+    _, mean, scale = norm.group_norm(grouped, 4)
+    return [*found, *norm.group_norm_gradient(g, grouped, 4, gamma, mean, scale)]
 
 
 def _batch_norm(put: Put) -> list[Any]:
@@ -108,6 +111,16 @@ def _dropout(put: Put) -> list[Any]:
 
 def _add_rows(put: Put) -> list[Any]:
     return [KERNELS["add_rows"](put(some(500, 33)), _whole(put, 4, 500), size=6)]
+
+
+def _sort(put: Put) -> list[Any]:
+    x = some(2600, 3)
+    return [KERNELS["add_rows"](put(x), _whole(put, 40, 2600, dtype="int64"), size=40)]
+
+
+def _add_at(put: Put, dtype: str) -> list[Any]:
+    places = np.random.default_rng(5).integers(-3, 3, (50, 2))
+    return [KERNELS["add_at"](put(some(50, 4)), put(places, dtype), shape=(3, 5, 4))]
 
 
 _POOL: dict[str, Any] = {"size": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}
@@ -189,6 +202,7 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "column_totals": _layer_norm_gradient,
     "moment_parts": _batch_norm,
     "moment_totals": _batch_norm,
+    "column_factors": _batch_norm,
     "scale_shift": _batch_norm,
     "batch_gradient": _batch_norm_gradient,
     "bias_activation": _bias_activation,
@@ -201,6 +215,12 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "gather_long": lambda put: [
         KERNELS["take_rows"](put(some(9, 7)), _whole(put, 9, 6, dtype="int64"), axis=0)
     ],
+    "places_along_int": _add_rows,
+    "places_along_long": _sort,
+    "places_at_int": lambda put: _add_at(put, "int32"),
+    "places_at_long": lambda put: _add_at(put, "int64"),
+    "sort_chunks": _add_rows,
+    "sort_merge": _sort,
     "scatter_chunks": _add_rows,
     "scatter_runs": _add_rows,
     "pool_largest": _pool("pool_max", _X),

@@ -151,6 +151,33 @@ def test_bias_and_relu_take_no_kernel_of_their_own(lib, cuda, monkeypatch, activ
     assert cuda.launches == {"bias_activation": 1}
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_kernel_s_gradient_brings_the_bias_s(lib, cuda, monkeypatch, dtype):
+    x, g = numbers((6, 5), dtype), numbers((6, 8), dtype, seed=1)
+    expected = [wide(x).T @ wide(g), wide(g).sum(0)]
+    before = lib.stub_choices()
+    for a, b in zip(blas.kernel_gradient(x, g), expected):
+        assert_close(a, b, dtype)
+    assert lib.stub_choices() == before + 1
+    assert not cuda.launches
+    lib.stub_fail(1)
+    blas._plan.cache_clear()
+    with pytest.warns(UserWarning, match="no algorithm"):
+        found = blas.kernel_gradient(x, g)
+    for a, b in zip(found, expected):
+        assert_close(a, b, dtype)
+    assert set(cuda.launches) == {"column_parts", "column_totals"}
+
+
+def test_what_is_refused_is_asked_once(lib):
+    a, b = numbers((2, 3), "float16"), numbers((3, 4), "float16")
+    lib.stub_fail(1)
+    for _ in range(2):
+        with pytest.raises(blas.LibraryError, match="no algorithm"):
+            blas.multiply(lib, a, b)
+    assert blas._plan.cache_info().misses == 1
+
+
 def test_the_setting_is_a_truth_value():
     with pytest.raises(ValueError, match="expected True or False, got 'yes'"):
         config.set_tf32("yes")
@@ -183,6 +210,6 @@ def test_the_real_library_takes_the_descriptions():
         matrix = blas.Matrix(8, 8, 8, 64, turned)
         for dtype in blas.TYPES:
             given = (0, dtype, 4, matrix, matrix, matrix, (16,) * 4)
-            for epilogue in (1, 2, 4, 6, 32, 36):
+            for epilogue in (1, 2, 4, 6, 32, 36, 256):
                 product = blas.Product(*given, epilogue, dtype == "float32")
                 assert all(made.value for made in blas.describe(found[0], product))

@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.entry import Entry, by_cupy, cast, compact, result
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     check,
-    compact,
-    cupy,
     fits,
     launch_elements,
     packed,
 )
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.errors import UnknownNameError
-from kerasish.ops.op import REGISTRY
 
 SOURCE = "activation"
 # In the order of the kernels' enum.
@@ -34,6 +32,7 @@ def _pieces(count: int, together: Any, itemsize: int) -> int:
     return count // (16 // itemsize) if together else count
 
 
+@Entry
 def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any:
     """Return activation(x + bias).
 
@@ -44,7 +43,7 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
     given = (x,) if bias is None else (x, bias)
     check("bias_activation", *given)
     kind, x = _kind(activation), compact(x)
-    y = cupy().empty(x.shape, x.dtype)
+    y = result(x.shape, x.dtype)
     biased = bias is not None
     columns = x.shape[-1] if biased else max(x.size, 1)
     bias = compact(bias) if biased else NOTHING
@@ -55,6 +54,7 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
     return y
 
 
+@Entry
 def bias_activation_gradient(
     g: Any, x: Any, bias: Any = None, activation: str = "linear"
 ) -> tuple[Any, Any]:
@@ -65,7 +65,7 @@ def bias_activation_gradient(
     given = (g, x) if bias is None else (g, x, bias)
     check("bias_activation_gradient", *given)
     kind, g, x = _kind(activation), compact(g), compact(x)
-    dx = cupy().empty(x.shape, x.dtype)
+    dx = result(x.shape, x.dtype)
     biased = bias is not None
     columns = x.shape[-1] if biased else max(x.size, 1)
     bias = compact(bias) if biased else NOTHING
@@ -74,16 +74,17 @@ def bias_activation_gradient(
     args = (g, x, bias, dx, *sizes, kind, np.int32(biased), together)
     pieces = _pieces(x.size, together, x.dtype.itemsize)
     launch_elements(SOURCE, "bias_activation_gradient", x.dtype, pieces, *args)
-    return dx, column_sums(dx).astype(x.dtype) if biased else None
+    return dx, cast(column_sums(dx), x.dtype) if biased else None
 
 
 def _through(activation: str) -> Any:
     def kernel(x: Any) -> Any:
         if not fits(x):
-            return REGISTRY[activation].kernel(cupy(), x)
-        return bias_activation(x, None, activation)
+            return by_cupy(activation, x)
+        return bias_activation.function(x, None, activation)
 
-    return kernel
+    kernel.__name__ = activation
+    return Entry(kernel)
 
 
 # Those that CuPy would compute in several passes.

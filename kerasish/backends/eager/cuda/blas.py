@@ -3,7 +3,8 @@ in float32, batches too, bias and relu or gelu on the way out.
 
 cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
 y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied. Other products go through CuPy,
-which calls cuBLAS for float32 just as well, with less Python around it.
+which calls cuBLAS for float32 just as well, with less Python around it; a call that is given its
+memory (see `entry`) never does, since CuPy's products cannot be captured.
 """
 
 from __future__ import annotations
@@ -22,9 +23,22 @@ import numpy as np
 
 from kerasish import config
 from kerasish.backends.eager.cuda.activation import bias_activation
-from kerasish.backends.eager.cuda.kernels import SCALARS, compact, cupy
+from kerasish.backends.eager.cuda.entry import (
+    Entry,
+    by_cupy,
+    cast,
+    compact,
+    confined,
+    copy_into,
+    cupy,
+    filled,
+    planning,
+    result,
+    scratch,
+)
+from kerasish.backends.eager.cuda.kernels import SCALARS
+from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.errors import UnknownNameError
-from kerasish.ops.op import REGISTRY
 
 # cudaDataType, cublasComputeType_t, cublasOperation_t
 TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
@@ -37,6 +51,9 @@ WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
 # What is done to the product on its way out; a bias is one more bit.
 EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
 PLAIN, WITH_BIAS = 1, 4
+# The sums of the right factor's columns are written where a bias would be read (BGRADA: the right
+# factor comes first).
+WITH_SUMS = 256
 MOST_WORKSPACE = 32 << 20
 
 
@@ -131,7 +148,7 @@ def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
         operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
         _set(lib, "MatmulDesc", made, attribute, operation)
     _set(lib, "MatmulDesc", made, EPILOGUE, ctypes.c_uint32(product.epilogue))
-    if product.epilogue & WITH_BIAS:
+    if product.epilogue & (WITH_BIAS | WITH_SUMS):
         _set(lib, "MatmulDesc", made, BIAS_POINTER, ctypes.c_void_p(256))  # aligned; set per call
     matrices = (product.right, product.left, product.result)
     return (made, *(_layout(lib, product, m) for m in matrices))
@@ -151,7 +168,8 @@ def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(lib: Any, product: Product) -> Plan:
+def _plan(lib: Any, product: Product) -> Plan | str:
+    """Return the plan of a product, or what is said where there is none."""
     description, right, left, result = describe(lib, product)
     wish = ctypes.c_void_p()
     create = lib.cublasLtMatmulPreferenceCreate
@@ -166,9 +184,9 @@ def _plan(lib: Any, product: Product) -> Plan:
         ctypes.byref(choice), ctypes.byref(count),
     )  # fmt: skip
     lib.cublasLtMatmulPreferenceDestroy(wish)
-    _checked("MatmulAlgoGetHeuristic", status)
-    if not count.value or choice.state:
-        raise LibraryError(f"cuBLASLt has no algorithm for {product}.")
+    if status or not count.value or choice.state:
+        why = f" (status {status})" if status else ""
+        return f"cuBLASLt has no algorithm for {product}{why}."
     return Plan(description, left, right, result, choice)
 
 
@@ -197,6 +215,7 @@ def _alignment(x: Any) -> int:
 _running = threading.Lock()  # the bias is part of a plan, which calls share
 
 
+@Entry
 def multiply(
     lib: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, tf32: bool = False
 ) -> Any:
@@ -206,7 +225,6 @@ def multiply(
         lib: what `library` gave.
         bias: shape (columns of b,), of the same dtype.
         activation: None, "relu" or "gelu" (by tanh).
-        tf32: round the numbers of a and b, which are float32, to TF32.
         tf32: whether float32 may be rounded to 10 bits before it is multiplied.
 
     Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
@@ -217,25 +235,48 @@ def multiply(
     if activation not in EPILOGUES:
         known = [k for k in EPILOGUES if k]
         raise UnknownNameError.of("activation of a product", activation, known)
-    xp = cupy()
-    (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
-    shape = (*a.shape[:-1], b.shape[-1])
-    y = xp.empty(shape, a.dtype)
+    y = result((*a.shape[:-1], b.shape[-1]), a.dtype)
     epilogue = EPILOGUES[activation] | (0 if bias is None else WITH_BIAS)
+    bias = None if bias is None else compact(bias)
+    _run(lib, a, b, y, epilogue or PLAIN, bias, tf32)
+    return y
+
+
+@Entry
+def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any, Any]:
+    """Return (a @ b, the sums of b's columns): what a Dense's kernel and bias get.
+
+    Shape: (i, k), (k, j) -> (i, j), (j,).
+
+    Raises:
+        LibraryError: cuBLASLt refuses.
+    """
+    y, sums = result((a.shape[0], b.shape[1]), a.dtype), result(b.shape[1], b.dtype)
+    _run(lib, a, b, y, WITH_SUMS, sums, tf32)
+    return y, sums
+
+
+def _run(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool) -> None:
+    """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
+    (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
+    if planning():  # which algorithm it will be, only the GPU's library knows
+        scratch(MOST_WORKSPACE, np.uint8)
+        return
     product = Product(
-        y.device.id, a.dtype.name, math.prod(shape[:-2]), _matrix(a, a_turned),
+        y.device.id, a.dtype.name, math.prod(y.shape[:-2]), _matrix(a, a_turned),
         _matrix(b, b_turned), _matrix(y, False),
-        (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue or PLAIN, tf32,
+        (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue, tf32,
     )  # fmt: skip
     plan = _plan(lib, product)
+    if isinstance(plan, str):
+        raise LibraryError(plan)
     size = plan.choice.workspace
-    workspace = xp.empty(max(size, 1), xp.uint8)
+    workspace = scratch(max(size, 1), np.uint8)
     one, zero = ctypes.c_float(1), ctypes.c_float(0)
     pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
-    stream = ctypes.c_void_p(xp.cuda.get_current_stream().ptr)
+    stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)
     with _running:
         if bias is not None:
-            bias = compact(bias)
             _set(lib, "MatmulDesc", plan.description, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
         status = lib.cublasLtMatmul(
             _handle(lib, product.device), plan.description, ctypes.byref(one), pointers[1],
@@ -244,7 +285,6 @@ def multiply(
             ctypes.c_size_t(size), stream,
         )  # fmt: skip
     _checked("Matmul", status)
-    return y
 
 
 # --- the op -------------------------------------------------------------------------------------
@@ -253,7 +293,7 @@ def multiply(
 def _by_cupy(a: Any, b: Any) -> Any:
     """Return a @ b by CuPy; stacks of 16-bit matrices as float32, which it has for certain."""
     if a.dtype.itemsize != 2 or max(a.ndim, b.ndim) <= 2:
-        return REGISTRY["matmul"].kernel(cupy(), a, b)
+        return by_cupy("matmul", a, b)
     xp = cupy()
     return xp.matmul(a.astype(xp.float32), b.astype(xp.float32)).astype(a.dtype)
 
@@ -263,37 +303,64 @@ def _warn_once(message: str) -> None:
     warnings.warn(f"{message} CuPy multiplies such matrices instead.", stacklevel=2)
 
 
-def _here(xp: Any) -> Any:
-    """Return cuBLASLt of the CUDA that CuPy runs on, or None."""
-    return library(xp.cuda.runtime.runtimeGetVersion() // 1000)
+def _here() -> Any:
+    """Return cuBLASLt of the CUDA that CuPy runs on, or None; while planning, that it is there."""
+    return True if planning() else library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
+
+
+def _tf32(a: Any) -> bool:
+    return a.dtype.name == "float32" and config.tf32()
 
 
 def _wanted(a: Any, b: Any) -> bool:
     name = a.dtype.name
-    small = name in SCALARS and (name != "float32" or config.tf32())
+    small = name in SCALARS and (name != "float32" or config.tf32() or confined())
     return small and a.dtype == b.dtype
 
 
+@Entry
 def matmul(a: Any, b: Any) -> Any:
     """Return the matrix product over the last axis of a and the last but one of b."""
-    xp = cupy()
-    if not _wanted(a, b) or min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
+    if not _wanted(a, b):
         return _by_cupy(a, b)
-    lib = _here(xp)
+    if confined() and not (a.size and b.size):
+        return filled(result(_product_shape(a, b), a.dtype), 0)
+    if min(a.ndim, b.ndim) < 2 and confined():
+        return _with_vectors(a, b)
+    if min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
+        return _by_cupy(a, b)
+    lib = _here()
     if lib is None:
         return _by_cupy(a, b)
     try:
-        return _stacked(xp, lib, a, b)
+        return _stacked(lib, a, b)
     except LibraryError as error:
+        if confined():
+            raise
         _warn_once(str(error))
         return _by_cupy(a, b)
 
 
+def _product_shape(a: Any, b: Any) -> tuple[int, ...]:
+    """Return the shape of a @ b, vectors included."""
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return (*lead, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+
+
+def _with_vectors(a: Any, b: Any) -> Any:
+    """Return a @ b, a vector as a matrix of one row or column."""
+    left = a.reshape(1, -1) if a.ndim == 1 else a
+    right = b.reshape(-1, 1) if b.ndim == 1 else b
+    return matmul.function(compact(left), compact(right)).reshape(_product_shape(a, b))
+
+
+@Entry
 def matrix_product(a: Any, b: Any) -> Any:
     """Return the product of two matrices of one dtype, in that dtype and C order."""
-    return compact(matmul(a, b).astype(a.dtype, copy=False))
+    return compact(cast(matmul.function(a, b), a.dtype))
 
 
+@Entry
 def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
     """Return activation(rows @ kernel + bias): one call of cuBLASLt where it is there.
 
@@ -302,27 +369,51 @@ def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
         bias: shape (columns of the kernel,), of the same dtype; None: 0.
         activation: None or "relu".
     """
-    lib = _here(cupy())
+    lib = _here()
     if lib is not None:
-        tf32 = rows.dtype.name == "float32" and config.tf32()
         try:
-            return multiply(lib, rows, kernel, bias, activation, tf32)
+            return multiply.function(lib, rows, kernel, bias, activation, _tf32(rows))
         except LibraryError as error:
+            if confined():
+                raise
             _warn_once(str(error))
     return bias_activation(matrix_product(rows, kernel), bias, activation or "linear")
 
 
-def _stacked(xp: Any, lib: Any, a: Any, b: Any) -> Any:
-    tf32 = a.dtype.name == "float32"  # `_wanted` lets no other float32 come here
+@Entry
+def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:
+    """Return (rows^T @ g, the sums of g's columns): one call of cuBLASLt where it is there.
+
+    Args:
+        rows, g: matrices of one dtype among SCALARS, not empty.
+    """
+    lib = _here()
+    if lib is not None:
+        try:
+            return multiply_and_sum.function(lib, rows.T, g, _tf32(rows))
+        except LibraryError as error:
+            if confined():
+                raise
+            _warn_once(str(error))
+    return matrix_product(rows.T, g), cast(column_sums(g), g.dtype)
+
+
+def _stacked(lib: Any, a: Any, b: Any) -> Any:
+    tf32 = _tf32(a)
     if b.ndim == 2:
         # All rows at once.
         rows = a if a.ndim == 2 else compact(a).reshape(-1, a.shape[-1])
-        return multiply(lib, rows, b, tf32=tf32).reshape(*a.shape[:-1], b.shape[-1])
+        y = multiply.function(lib, rows, b, tf32=tf32)
+        return y.reshape(*a.shape[:-1], b.shape[-1])
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    left, right = (
-        x if x.shape[:-2] == lead else xp.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)
-    )
-    return multiply(lib, left, right, tf32=tf32)
+    left, right = (x if x.shape[:-2] == lead else _spread(x, lead) for x in (a, b))
+    return multiply.function(lib, left, right, tf32=tf32)
+
+
+def _spread(x: Any, lead: tuple[int, ...]) -> Any:
+    """Return matrices repeated so that there are `lead` of them."""
+    spread = scratch((*lead, *x.shape[-2:]), x.dtype)
+    return copy_into(spread, x)
 
 
 KERNELS: dict[str, Any] = {"matmul": matmul}

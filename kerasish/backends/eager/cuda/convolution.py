@@ -12,16 +12,26 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.cuda.blas import matrix_product
-from kerasish.backends.eager.cuda.kernels import (
+from kerasish.backends.eager.cuda.entry import (
+    Entry,
+    by_cupy,
+    cast,
     compact,
+    copy_into,
     cupy,
+    filled,
+    passing,
+    planning,
+    result,
+    scratch,
+)
+from kerasish.backends.eager.cuda.kernels import (
     fits,
     launch,
     launch_elements,
     packed,
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
-from kerasish.ops.op import REGISTRY
 from kerasish.ops.window import window_counts
 
 SOURCE = "columns"
@@ -53,7 +63,7 @@ class _Setting:
     def rows(self, x: Any, group: int) -> Any:
         """Return the windows of x's channels of the group: (windows, places * part)."""
         windows = x.shape[0] * math.prod(self.counts)
-        rows = cupy().empty((windows, self.places * self.part), x.dtype)
+        rows = scratch((windows, self.places * self.part), x.dtype)
         first = group * self.part
         together = _packs(self.part, self.channels, first, x, rows)
         sizes = tuple(np.int64(k) for k in (windows, self.channels, first, self.part))
@@ -93,13 +103,14 @@ def _is_depthwise(setting: _Setting) -> bool:
     return setting.part == 1 and setting.groups > 1
 
 
+@Entry
 def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     """Return the convolution of x with the kernel."""
     if not _usable(x, kernel):
-        return REGISTRY["convolution"].kernel(cupy(), x, kernel, **attrs)
+        return by_cupy("convolution", x, kernel, **attrs)
     x, results = compact(x), kernel.shape[-1]
     s = _Setting(x.shape[1:-1], kernel.shape[:-2], x.shape[-1], **attrs)
-    y = cupy().empty((x.shape[0], *s.counts, results), x.dtype)
+    y = result((x.shape[0], *s.counts, results), x.dtype)
     if not y.size:
         return y
     if _is_depthwise(s):
@@ -111,26 +122,26 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     each = results // s.groups
     for part in s.chunks(x.shape[0], x.dtype.itemsize):
         for group in range(s.groups):
-            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-            found = matrix_product(rows, _matrix(kernel, group, s.groups))
-            shape = (*y[part].shape[:-1], each)
-            y[part][..., group * each : (group + 1) * each] = found.reshape(shape)
+            with passing():
+                rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+                found = matrix_product(rows, _matrix(kernel, group, s.groups))
+                to = y[part][..., group * each : (group + 1) * each]
+                copy_into(to, found.reshape(to.shape))
     return y
 
 
+@Entry
 def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -> Any:
     """Return the gradient of a convolution by its data, g arriving at its result."""
     if not _usable(g, kernel):
-        reference = REGISTRY["convolution_data_gradient"].kernel
-        return reference(cupy(), g, kernel, size=size, **attrs)
+        return by_cupy("convolution_data_gradient", g, kernel, size=size, **attrs)
     g, groups = compact(g), attrs["groups"]
     s = _Setting(size, kernel.shape[:-2], kernel.shape[-2] * groups, **attrs)
-    dx = cupy().empty((g.shape[0], *size, s.channels), g.dtype)
+    dx = result((g.shape[0], *size, s.channels), g.dtype)
     if not dx.size:
         return dx
     if not g.size:
-        dx.fill(0)
-        return dx
+        return filled(dx, 0)
     if _is_depthwise(s):
         sizes = (dx.size // s.channels, s.channels, kernel.shape[-1] // s.channels)
         args = (g, compact(kernel), dx, s.record, *(np.int64(k) for k in sizes))
@@ -139,54 +150,63 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     each = kernel.shape[-1] // groups
     for part in s.chunks(g.shape[0], g.dtype.itemsize):
         for group in range(groups):
-            arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
-            rows = matrix_product(arriving, _matrix(kernel, group, groups).T)
-            if s.plain:
-                dx[part] = rows.reshape(dx[part].shape)
-            else:
-                s.back(rows, dx[part], group)
+            with passing():
+                arriving = compact(g[part][..., group * each : (group + 1) * each])
+                rows = matrix_product(arriving.reshape(-1, each), _matrix(kernel, group, groups).T)
+                if s.plain:
+                    copy_into(dx[part], rows.reshape(dx[part].shape))
+                else:
+                    s.back(rows, dx[part], group)
     return dx
 
 
+@Entry
 def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> Any:
     """Return the gradient of a convolution by its kernel, g arriving at its result."""
-    xp = cupy()
     if not _usable(x, g):
-        reference = REGISTRY["convolution_kernel_gradient"].kernel
-        return reference(xp, x, g, size=size, **attrs)
+        return by_cupy("convolution_kernel_gradient", x, g, size=size, **attrs)
     x, g = compact(x), compact(g)
     s = _Setting(x.shape[1:-1], size, x.shape[-1], **attrs)
     results, groups = g.shape[-1], s.groups
     if not x.size or not g.size:
-        return xp.zeros((*size, s.part, results), x.dtype)
+        return filled(result((*size, s.part, results), x.dtype), 0)
     if _is_depthwise(s):
         return _depthwise_kernel(x, g, s)
     each = results // groups
-    totals: list[Any] = [None] * groups
-    for part in s.chunks(x.shape[0], x.dtype.itemsize):
-        for group in range(groups):
-            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-            arriving = compact(g[part][..., group * each : (group + 1) * each]).reshape(-1, each)
-            found = matrix_product(rows.T, arriving).astype(xp.float32, copy=False)
-            totals[group] = found if totals[group] is None else totals[group] + found
-    made = totals[0] if groups == 1 else xp.concatenate(totals, axis=-1)
-    return made.reshape(*size, s.part, results).astype(x.dtype, copy=False)
+    made = result((s.places * s.part, results), x.dtype)
+    chunks = list(s.chunks(x.shape[0], x.dtype.itemsize))
+    for group in range(groups):
+        to = made[:, group * each : (group + 1) * each]
+        total = None if len(chunks) == 1 else filled(scratch(to.shape, np.float32), 0)
+        for part in chunks:
+            with passing():
+                rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+                arriving = compact(g[part][..., group * each : (group + 1) * each])
+                found = matrix_product(rows.T, arriving.reshape(-1, each))
+                if total is None:
+                    copy_into(to, found)
+                elif not planning():
+                    cupy().add(total, cast(found, np.float32), out=total)
+        if total is not None:
+            copy_into(to, total)
+    return made.reshape(*size, s.part, results)
 
 
 def _depthwise_kernel(x: Any, g: Any, s: _Setting) -> Any:
-    xp, results = cupy(), g.shape[-1]
+    results = g.shape[-1]
     windows = g.size // results
     chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))
     chunks = -(-windows // chunk)
-    parts = xp.empty((1, chunks, s.places * results), xp.float32)
-    total = xp.empty(s.places * results, xp.float32)
+    parts = scratch((1, chunks, s.places * results), np.float32)
+    exact = x.dtype == np.float32
+    total = (result if exact else scratch)(s.places * results, np.float32)
     sizes = (windows, s.channels, results // s.channels, chunk, chunks)
     args = (x, g, parts, s.record, *(np.int64(k) for k in sizes))
     work = -(-results // 32) * s.places * chunks
     launch(SOURCE, "depthwise_kernel_parts", x.dtype, work, (32, 8), *args)
     counts = (np.int64(1), np.int64(chunks), np.int64(s.places * results))
     launch_elements("norm", "column_totals", x.dtype, total.size, parts, total, *counts)
-    return total.reshape(*s.window, 1, results).astype(x.dtype, copy=False)
+    return cast(total, x.dtype).reshape(*s.window, 1, results)
 
 
 KERNELS: dict[str, Any] = {

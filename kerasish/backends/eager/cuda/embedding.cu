@@ -30,6 +30,133 @@ extern "C" __global__ void gather_long(
     else gather_all<1>(table, index, y, count, size, n);
 }
 
+// --- where rows go, and in which order ------------------------------------------------------------
+
+// A negative index counts from the end; -1: there is no such place.
+__device__ __forceinline__ i64 place_of(i64 at, i64 size) {
+    at += at < 0 ? size : 0;
+    return at >= 0 && at < size ? at : -1;
+}
+
+// index (outer, along, inner) -> the flat place in (outer, size, inner).
+template <class I>
+__device__ void all_along(I index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
+    for (i64 e = first_element(); e < count; e += element_step()) {
+        i64 at = place_of(index[e], size), outer = e / inner / along;
+        places[e] = at < 0 ? -1 : (outer * size + at) * inner + e % inner;
+    }
+}
+
+extern "C" __global__ void places_along_int(
+    IN(int) index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
+    all_along(index, places, count, along, inner, size);
+}
+
+extern "C" __global__ void places_along_long(
+    IN(i64) index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
+    all_along(index, places, count, along, inner, size);
+}
+
+struct Sizes {
+    i64 sizes[8];
+    int axes;
+};
+
+// index (count, axes) -> the flat place in an array of these sizes.
+template <class I>
+__device__ void all_at(I index, OUT(i64) places, const Sizes& s, i64 count) {
+    for (i64 e = first_element(); e < count; e += element_step()) {
+        i64 place = 0;
+        for (int axis = 0; axis < s.axes; ++axis) {
+            i64 at = place_of(index[e * s.axes + axis], s.sizes[axis]);
+            place = at < 0 || place < 0 ? -1 : place * s.sizes[axis] + at;
+        }
+        places[e] = place;
+    }
+}
+
+extern "C" __global__ void places_at_int(IN(int) index, OUT(i64) places, Sizes s, i64 count) {
+    all_at(index, places, s, count);
+}
+
+extern "C" __global__ void places_at_long(IN(i64) index, OUT(i64) places, Sizes s, i64 count) {
+    all_at(index, places, s, count);
+}
+
+// How many of `count` ascending keys are below the key (or equal to it, too).
+template <class K>
+__device__ __forceinline__ i64 rank_of(i64 key, K keys, i64 count, bool equal_too) {
+    i64 low = 0, high = count;
+    while (low < high) {
+        i64 middle = (low + high) / 2, found = keys[middle];
+        if (found < key || (equal_too && found == key)) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// Where element e of neighbouring sorted runs of `width` goes when each two of them are merged: as
+// far behind its own run's start as it is, and as many of the other run come before it. Equal keys
+// keep their order.
+template <class K>
+__device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, i64 width) {
+    i64 run = e / width, pair = run / 2 * 2 * width;
+    bool second = run % 2;
+    i64 begin = second ? pair : pair + width;
+    i64 other = begin >= count ? 0 : (begin + width < count ? width : count - begin);
+    return pair + e % width + rank_of(keys[e], keys + begin, other, second);
+}
+
+#define SORTED 1024
+
+// Each block sorts so many places: keys, and which one each was.
+extern "C" __global__ void sort_chunks(
+    IN(i64) places, OUT(i64) keys, OUT(i64) order, i64 count) {
+    SHARED(i64, from, SORTED);
+    SHARED(i64, to, SORTED);
+    SHARED(int, from_order, SORTED);
+    SHARED(int, to_order, SORTED);
+    for (i64 chunk = blockIdx.x; chunk * SORTED < count; chunk += gridDim.x) {
+        i64 begin = chunk * SORTED;
+        int many = (int)(count - begin < SORTED ? count - begin : SORTED);
+        for (int e = threadIdx.x; e < many; e += blockDim.x) {
+            from[e] = places[begin + e];
+            from_order[e] = e;
+        }
+        __syncthreads();
+        for (int width = 1; width < many; width *= 2) {
+            for (int e = threadIdx.x; e < many; e += blockDim.x) {
+                i64 place = merged_place(e, from, many, width);
+                to[place] = from[e];
+                to_order[place] = from_order[e];
+            }
+            __syncthreads();
+            for (int e = threadIdx.x; e < many; e += blockDim.x) {
+                from[e] = to[e];
+                from_order[e] = to_order[e];
+            }
+            __syncthreads();
+        }
+        for (int e = threadIdx.x; e < many; e += blockDim.x) {
+            keys[begin + e] = from[e];
+            order[begin + e] = begin + from_order[e];
+        }
+        __syncthreads();
+    }
+}
+
+// One round: sorted runs of `width` become runs of twice that.
+extern "C" __global__ void sort_merge(
+    IN(i64) keys, IN(i64) order, OUT(i64) new_keys, OUT(i64) new_order, i64 count, i64 width) {
+    for (i64 e = first_element(); e < count; e += element_step()) {
+        i64 place = merged_place(e, keys, count, width);
+        new_keys[place] = keys[e];
+        new_order[place] = order[e];
+    }
+}
+
+// --- rows added ----------------------------------------------------------------------------------
+
 // The rows of g, sorted by where they go: order[p] is the row that goes to places[p], and places
 // ascend. They are cut into chunks of equal length. A run of one place that lies in one chunk is
 // summed there at once. One that goes on leaves a sum for each chunk: `edges` (chunks, 2, n) holds

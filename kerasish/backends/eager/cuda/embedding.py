@@ -7,49 +7,85 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.kernels import (
+from kerasish.backends.eager.cuda.entry import (
+    Entry,
+    NoPlan,
+    by_cupy,
+    cast,
     compact,
     cupy,
+    filled,
+    planning,
+    result,
+    scratch,
+)
+from kerasish.backends.eager.cuda.kernels import (
     fits,
     launch,
+    launch_elements,
     launch_rows,
     packed,
+    product,
 )
-from kerasish.ops.op import REGISTRY
 
 SOURCE = "embedding"
 CHUNK = 64  # sorted rows that one block adds up
+SORTED = 1024  # places that one block sorts, as in embedding.cu
+MOST_AXES = 8
+SIZES = np.dtype([("sizes", "i8", MOST_AXES), ("axes", "i4")], align=True)
 
 
+def _whole(indices: Any) -> tuple[Any, str]:
+    """Return the indices as kernels take them, and the end of these kernels' names."""
+    if indices.dtype == np.int32:
+        return compact(indices), "int"
+    return compact(cast(indices, np.int64)), "long"
+
+
+@Entry
 def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
     """Return x's slices along `axis` at `indices`; NaN where there is no such slice."""
-    xp = cupy()
     if axis != 0 or not fits(x):
-        return xp.take(x, indices, axis=axis)
-    x = compact(x)
-    kernel = "gather_int" if indices.dtype == np.int32 else "gather_long"
-    if kernel == "gather_long":
-        indices = indices.astype(xp.int64, copy=False)
-    indices = compact(indices)
-    y = xp.empty((*indices.shape, *x.shape[1:]), x.dtype)
+        if planning():
+            raise NoPlan("take_rows")
+        return cupy().take(x, indices, axis=axis)
+    x, (indices, kind) = compact(x), _whole(indices)
+    y = result((*indices.shape, *x.shape[1:]), x.dtype)
     n = math.prod(x.shape[1:])
     sizes = (np.int64(indices.size), np.int64(x.shape[0]), np.int64(n))
-    launch_rows(SOURCE, kernel, x.dtype, indices.size, n, x, indices, y, *sizes, packed(n, x, y))
+    args = (x, indices, y, *sizes, packed(n, x, y))
+    launch_rows(SOURCE, f"gather_{kind}", x.dtype, indices.size, n, *args)
     return y
 
 
+def _sorted(places: Any, dtype: Any) -> tuple[Any, Any]:
+    """Return (order, places in ascending order): equal ones keep theirs.
+
+    By merging: CuPy's sort takes memory while it works, which a captured graph must not.
+    """
+    count = places.size
+    lists = [scratch(count, np.int64) for _ in range(4)]
+    keys, order, new_keys, new_order = lists
+    blocks = -(-count // SORTED)
+    launch(SOURCE, "sort_chunks", dtype, blocks, (256,), places, keys, order, product((count,)))
+    width = SORTED
+    while width < count:
+        args = (keys, order, new_keys, new_order, np.int64(count), np.int64(width))
+        launch_elements(SOURCE, "sort_merge", dtype, count, *args)
+        keys, order, new_keys, new_order = new_keys, new_order, keys, order
+        width *= 2
+    return order, keys
+
+
 def _add(rows: Any, places: Any, size: int) -> Any:
-    """Return (size, n): the rows (count, n) added at their places; places outside drop out."""
-    xp = cupy()
+    """Return (size, n): the rows (count, n) added at their places; negative ones drop out."""
     count, n = rows.shape
-    y = xp.zeros((size, n), rows.dtype)
+    y = filled(result((size, n), rows.dtype), 0)
     if not count or not n or not size:
         return y
-    places = xp.where(places < 0, places + size, places).astype(xp.int64, copy=False)
-    order = xp.argsort(places, kind="stable").astype(xp.int64, copy=False)
-    places = compact(places[order])
+    order, places = _sorted(places, rows.dtype)
     chunks = -(-count // CHUNK)
-    edges = xp.empty((chunks, 2, n), xp.float32)
+    edges = scratch((chunks, 2, n), np.float32)
     threads = 32 * min(8, -(-n // 32))
     work = chunks * -(-n // threads)
     sizes = tuple(np.int64(k) for k in (count, size, n, CHUNK))
@@ -59,54 +95,70 @@ def _add(rows: Any, places: Any, size: int) -> Any:
     return y
 
 
+def _places(indices: Any, dtype: Any, along: int, inner: int, size: int) -> Any:
+    """Return where each element goes in a flat (outer, size, inner); -1: nowhere.
+
+    Args:
+        indices: (outer, along, inner), negative ones count from the end.
+    """
+    indices, kind = _whole(indices)
+    places = scratch(indices.size, np.int64)
+    sizes = (np.int64(k) for k in (indices.size, along, inner, size))
+    args = (indices, places, *sizes)
+    launch_elements(SOURCE, f"places_along_{kind}", dtype, indices.size, *args)
+    return places
+
+
+@Entry
 def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     """Return zeros with `size` slices along `axis`, to which x's are added at `indices`.
 
     Slices that meet are added in the order in which they stand: runs repeat bit for bit.
     """
     if not fits(x):
-        return REGISTRY["add_rows"].kernel(cupy(), x, indices, size=size, axis=axis)
+        return by_cupy("add_rows", x, indices, size=size, axis=axis)
     count = indices.ndim
     order = (*range(axis, axis + count), *range(axis), *range(axis + count, x.ndim))
-    rows = cupy().transpose(x, order)
+    rows = x.transpose(*order)
     rest = rows.shape[count:]
     flat = compact(rows).reshape(indices.size, math.prod(rest))
-    y = _add(flat, indices.reshape(-1), size).reshape(size, *rest)
-    return cupy().moveaxis(y, 0, axis)
+    places = _places(indices, x.dtype, max(indices.size, 1), 1, size)
+    y = _add(flat, places, size).reshape(size, *rest)
+    # The axis of places comes first: back to where it belongs.
+    return compact(y.transpose(*range(1, axis + 1), 0, *range(axis + 1, y.ndim)))
 
 
+@Entry
 def add_along_axis(x: Any, indices: Any, *, shape: Any, axis: int = -1) -> Any:
     """Return zeros of `shape` with x added at `indices` along `axis`, in a fixed order."""
-    xp = cupy()
     axis = axis % len(shape)
     if (
         not fits(x)
         or any(a != b for i, (a, b) in enumerate(zip(indices.shape, shape)) if i != axis)
         or x.shape != indices.shape
     ):
-        return REGISTRY["add_along_axis"].kernel(xp, x, indices, shape=shape, axis=axis)
-    # Where each element goes in the flat result.
-    places = xp.where(indices < 0, indices + shape[axis], indices).astype(xp.int64)
+        return by_cupy("add_along_axis", x, indices, shape=shape, axis=axis)
     inner = math.prod(shape[axis + 1 :])
-    outer = xp.arange(math.prod(shape[:axis])).reshape(-1, 1, 1) * (shape[axis] * inner)
-    middle = places.reshape(-1, indices.shape[axis], inner) * inner
-    flat = outer + middle + xp.arange(inner)
-    return _add(compact(x).reshape(-1, 1), flat.reshape(-1), math.prod(shape)).reshape(shape)
+    places = _places(indices, x.dtype, indices.shape[axis], inner, shape[axis])
+    return _add(compact(x).reshape(-1, 1), places, math.prod(shape)).reshape(shape)
 
 
+@Entry
 def add_at(x: Any, indices: Any, *, shape: Any) -> Any:
     """Return zeros of `shape` with x added at the positions `indices`, in a fixed order."""
-    xp = cupy()
-    if not fits(x):
-        return REGISTRY["add_at"].kernel(xp, x, indices, shape=shape)
     count = indices.shape[-1]
-    rest = math.prod(shape[count:])
-    places = xp.zeros(indices.shape[:-1], xp.int64)
-    for axis in range(count):
-        at = indices[..., axis].astype(xp.int64)
-        places = places * shape[axis] + xp.where(at < 0, at + shape[axis], at)
-    flat = compact(x).reshape(-1, rest)
-    return _add(flat, places.reshape(-1), math.prod(shape[:count])).reshape(shape)
+    if not fits(x) or count > MOST_AXES:
+        return by_cupy("add_at", x, indices, shape=shape)
+    sizes = np.zeros((), SIZES)
+    sizes["sizes"][:count], sizes["axes"] = shape[:count], count
+    many = math.prod(indices.shape[:-1])
+    indices, kind = _whole(indices)
+    places = scratch(many, np.int64)
+    launch_elements(
+        SOURCE, f"places_at_{kind}", x.dtype, many, indices, places, sizes, np.int64(many)
+    )
+    flat = compact(x).reshape(many, math.prod(shape[count:]))
+    return _add(flat, places, math.prod(shape[:count])).reshape(shape)
 
 
 KERNELS: dict[str, Any] = {

@@ -264,6 +264,18 @@ extern "C" __global__ void moment_totals(
 
 // --- by column -----------------------------------------------------------------------------------
 
+// scale = 1 / sqrt(variance + epsilon), factor = scale * gamma, shift = beta: what is missing is 1, 0.
+extern "C" __global__ void column_factors(
+    IN(float) variance, IN(float) gamma, IN(float) beta, OUT(float) scale, OUT(float) factor,
+    OUT(float) shift, i64 columns, float epsilon, int has_gamma, int has_beta) {
+    for (i64 at = first_element(); at < columns; at += element_step()) {
+        float by = 1.0f / sqrtf(variance[at] + epsilon);
+        scale[at] = by;
+        factor[at] = has_gamma ? by * gamma[at] : by;
+        shift[at] = has_beta ? beta[at] : 0.0f;
+    }
+}
+
 template <int N>
 __device__ void scale_columns(
     IN(Scalar) x, IN(float) mean, IN(float) factor, IN(float) shift, OUT(Scalar) y, i64 count,

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.entry import Entry, cast, compact, filled, result, scratch
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     check,
-    compact,
-    cupy,
     launch,
     launch_elements,
     launch_rows,
@@ -28,7 +27,7 @@ CHUNK_ROWS, MOST_CHUNKS = 64, 256
 
 def _factors(v: Any) -> Any:
     """Return gamma or beta as kernels take them: float32, or nothing."""
-    return NOTHING if v is None else compact(v.astype(cupy().float32, copy=False)).reshape(-1)
+    return NOTHING if v is None else compact(cast(v, np.float32)).reshape(-1)
 
 
 def _given(*values: Any) -> list[Any]:
@@ -59,9 +58,8 @@ def _by_last(x: Any) -> Any:
 def _normalize(
     x: Any, rows: _Rows, gamma: Any, beta: Any, epsilon: float, centered: bool
 ) -> tuple[Any, Any, Any]:
-    xp = cupy()
-    y = xp.empty(x.shape, x.dtype)
-    mean, scale = xp.empty(rows.rows, xp.float32), xp.empty(rows.rows, xp.float32)
+    y = result(x.shape, x.dtype)
+    mean, scale = result(rows.rows, np.float32), result(rows.rows, np.float32)
     by, add = _factors(gamma), _factors(beta)
     flags = (np.int32(centered), np.int32(gamma is not None), np.int32(beta is not None))
     together = _together(rows, x, y, by, add)
@@ -79,7 +77,7 @@ def _together(rows: _Rows, x: Any, other: Any, *factors: Any) -> Any:
 def _normalize_gradient(
     g: Any, x: Any, rows: _Rows, gamma: Any, mean: Any, scale: Any, centered: bool
 ) -> Any:
-    dx = cupy().empty(x.shape, x.dtype)
+    dx = result(x.shape, x.dtype)
     by = _factors(gamma)
     together = np.int32(_together(rows, x, dx, by) and _together(rows, g, dx))
     flags = (np.int32(centered), np.int32(gamma is not None))
@@ -88,6 +86,7 @@ def _normalize_gradient(
     return dx
 
 
+@Entry
 def layer_norm(
     x: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3, centered: bool = True
 ) -> tuple[Any, Any, Any]:
@@ -103,6 +102,7 @@ def layer_norm(
     return _normalize(x, _Rows(_by_last(x), 1), gamma, beta, epsilon, centered)
 
 
+@Entry
 def layer_norm_gradient(
     g: Any, x: Any, gamma: Any, mean: Any, scale: Any, centered: bool = True
 ) -> tuple[Any, Any, Any]:
@@ -118,6 +118,7 @@ def layer_norm_gradient(
     return dx, sums[1], sums[0]
 
 
+@Entry
 def group_norm(
     x: Any, groups: int, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
 ) -> tuple[Any, Any, Any]:
@@ -130,6 +131,7 @@ def group_norm(
     return _normalize(x, _Rows(x, groups), gamma, beta, epsilon, True)
 
 
+@Entry
 def group_norm_gradient(
     g: Any, x: Any, groups: int, gamma: Any, mean: Any, scale: Any
 ) -> tuple[Any, Any, Any]:
@@ -152,6 +154,7 @@ def _chunks(rows: int) -> tuple[int, int]:
     return chunk, -(-rows // chunk)
 
 
+@Entry
 def column_sums(
     g: Any, x: Any = None, mean: Any = None, scale: Any = None, lying: Any = (1, 1, 1)
 ) -> Any:
@@ -161,15 +164,15 @@ def column_sums(
 
     Shape: (..., columns) -> (columns,), or (2, columns) with x.
     """
-    xp, g = cupy(), compact(g)
+    g = compact(g)
     columns = g.shape[-1]
     rows, many = (g.size // columns if columns else 0), 1 if x is None else 2
     if not rows or not columns:
-        totals = xp.zeros((many, columns), xp.float32)
+        totals = filled(result((many, columns), np.float32), 0)
         return totals if many == 2 else totals[0]
     chunk, chunks = _chunks(rows)
-    parts = xp.empty((many, chunks, columns), xp.float32)
-    totals = xp.empty((many, columns), xp.float32)
+    parts = scratch((many, chunks, columns), np.float32)
+    totals = result((many, columns), np.float32)
     more = (NOTHING, NOTHING, NOTHING) if x is None else (compact(x), mean, scale)
     sizes = [np.int64(k) for k in (rows, columns, lying[0], lying[2], lying[1], chunk, chunks)]
     work = -(-columns // 32) * chunks
@@ -180,22 +183,21 @@ def column_sums(
     return totals if many == 2 else totals[0]
 
 
+@Entry
 def column_moments(x: Any) -> tuple[Any, Any]:
     """Return the mean of each column, and its mean squared distance from it, as float32.
 
     Shape: (..., columns) -> (columns,), (columns,).
     """
     check("column_moments", x)
-    xp, x = cupy(), compact(x)
+    x = compact(x)
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
-    mean, variance = xp.empty(columns, xp.float32), xp.empty(columns, xp.float32)
+    mean, variance = result(columns, np.float32), result(columns, np.float32)
     if not rows:
-        mean.fill(np.nan)  # of nothing
-        variance.fill(np.nan)
-        return mean, variance
+        return filled(mean, np.nan), filled(variance, np.nan)  # of nothing
     chunk, chunks = _chunks(rows)
-    parts = xp.empty((3, chunks, columns), xp.float32)
+    parts = scratch((3, chunks, columns), np.float32)
     sizes = [np.int64(k) for k in (rows, columns, chunk, chunks)]
     work = -(-columns // 32) * chunks
     launch(SOURCE, "moment_parts", x.dtype, work, (32, 8), x, parts, *sizes)
@@ -204,6 +206,7 @@ def column_moments(x: Any) -> tuple[Any, Any]:
     return mean, variance
 
 
+@Entry
 def batch_norm(
     x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
 ) -> tuple[Any, Any]:
@@ -212,12 +215,13 @@ def batch_norm(
     Shape: (..., c) and (c,) four times -> (..., c), (c,) float32.
     """
     check("batch_norm", x)
-    xp, x = cupy(), compact(x)
-    scale = (1 / xp.sqrt(variance.astype(xp.float32) + np.float32(epsilon))).astype(xp.float32)
-    center = compact(mean.astype(xp.float32, copy=False))
-    factor = scale if gamma is None else scale * gamma.astype(xp.float32)
-    shift = xp.zeros(center.shape, xp.float32) if beta is None else _factors(beta)
-    y = xp.empty(x.shape, x.dtype)
+    x, center = compact(x), _factors(mean)
+    y, scale = result(x.shape, x.dtype), result(mean.shape, np.float32)
+    factor, shift = scratch(mean.shape, np.float32), scratch(mean.shape, np.float32)
+    given = (np.int32(gamma is not None), np.int32(beta is not None))
+    more = (np.int64(mean.size), np.float32(epsilon), *given)
+    factors = (_factors(variance), _factors(gamma), _factors(beta), scale, factor, shift)
+    launch_elements(SOURCE, "column_factors", x.dtype, mean.size, *factors, *more)
     together = np.int32(
         packed(x.shape[-1], x, y) and all(v.data.ptr % 16 == 0 for v in (center, factor, shift))
     )
@@ -228,6 +232,7 @@ def batch_norm(
     return y, scale
 
 
+@Entry
 def batch_norm_gradient(
     g: Any, x: Any, mean: Any, scale: Any, gamma: Any = None
 ) -> tuple[Any, Any, Any]:
@@ -237,7 +242,7 @@ def batch_norm_gradient(
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
-    dx = cupy().empty(x.shape, x.dtype)
+    dx = result(x.shape, x.dtype)
     sizes = (np.int64(rows), np.int64(columns))
     args = (g, x, mean, scale, _factors(gamma), sums, dx, *sizes, np.int32(gamma is not None))
     launch_elements(SOURCE, "batch_gradient", x.dtype, x.size, *args)

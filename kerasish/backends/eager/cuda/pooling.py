@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.entry import Entry, by_cupy, compact, result, scratch
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
-    compact,
-    cupy,
     fits,
     launch_elements,
     packed,
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
-from kerasish.ops.op import REGISTRY
 from kerasish.ops.window import window_counts
 
 SOURCE = "pooling"
@@ -29,10 +27,6 @@ def _window(x_shape: Any, size: Any, strides: Any, padding: Any) -> tuple[Any, t
     return made, (x_shape[0], *counts, x_shape[-1])
 
 
-def _reference(name: str, *arrays: Any, **attrs: Any) -> Any:
-    return REGISTRY[name].kernel(cupy(), *arrays, **attrs)
-
-
 def _split(count: int, channels: int, together: Any, x: Any) -> tuple[Any, Any, int]:
     """Return (places, channels) as a kernel takes them, and its pieces of work."""
     places = count // channels if channels else 0
@@ -42,10 +36,9 @@ def _split(count: int, channels: int, together: Any, x: Any) -> tuple[Any, Any, 
 
 def _largest(x: Any, attrs: Any, values: bool, places: bool) -> tuple[Any, Any]:
     """Return the largest of each window, and its place there (what is not wanted is nothing)."""
-    xp = cupy()
     w, shape = _window(x.shape, **attrs)
-    y = xp.empty(shape, x.dtype) if values else NOTHING
-    chosen = xp.empty(shape, xp.int32) if places else NOTHING
+    y = result(shape, x.dtype) if values else NOTHING
+    chosen = scratch(shape, np.int32) if places else NOTHING
     together = packed(x.shape[-1], x, *([y] if values else []))
     count = int(np.prod(shape, dtype=np.int64))
     windows, channels, pieces = _split(count, x.shape[-1], together, x)
@@ -55,20 +48,22 @@ def _largest(x: Any, attrs: Any, values: bool, places: bool) -> tuple[Any, Any]:
     return y, chosen
 
 
+@Entry
 def pool_max(x: Any, **attrs: Any) -> Any:
     """Return the largest element of each window."""
     if not fits(x) or not fits_window(x.shape):
-        return _reference("pool_max", x, **attrs)
+        return by_cupy("pool_max", x, **attrs)
     return _largest(compact(x), attrs, True, False)[0]
 
 
+@Entry
 def pool_max_gradient(g: Any, x: Any, **attrs: Any) -> Any:
     """Return zeros like x with each window's g added at its first largest element."""
     if not fits(g, x) or not fits_window(x.shape):
-        return _reference("pool_max_gradient", g, x, **attrs)
+        return by_cupy("pool_max_gradient", g, x, **attrs)
     g, x = compact(g), compact(x)
     _, chosen = _largest(x, attrs, False, True)
-    dx = cupy().empty(x.shape, g.dtype)
+    dx = result(x.shape, g.dtype)
     w, _ = _window(x.shape, **attrs)
     places, channels, pieces = _split(x.size, x.shape[-1], 0, x)
     args = (g, chosen, dx, w, places, channels)
@@ -76,40 +71,43 @@ def pool_max_gradient(g: Any, x: Any, **attrs: Any) -> Any:
     return dx
 
 
+@Entry
 def pool_max_select(h: Any, x: Any, **attrs: Any) -> Any:
     """Return h where x has each window's first largest element."""
     if not fits(h, x) or not fits_window(x.shape):
-        return _reference("pool_max_select", h, x, **attrs)
+        return by_cupy("pool_max_select", h, x, **attrs)
     h, x = compact(h), compact(x)
     _, chosen = _largest(x, attrs, False, True)
     w, shape = _window(x.shape, **attrs)
-    y = cupy().empty(shape, h.dtype)
+    y = result(shape, h.dtype)
     windows, channels, pieces = _split(y.size, x.shape[-1], 0, x)
     launch_elements(SOURCE, "pool_pick", h.dtype, pieces, h, chosen, y, w, windows, channels)
     return y
 
 
+@Entry
 def pool_average(x: Any, **attrs: Any) -> Any:
     """Return the mean of each window's places inside x."""
     if not fits(x) or not fits_window(x.shape):
-        return _reference("pool_average", x, **attrs)
+        return by_cupy("pool_average", x, **attrs)
     x = compact(x)
     w, shape = _window(x.shape, **attrs)
-    y = cupy().empty(shape, x.dtype)
+    y = result(shape, x.dtype)
     together = packed(x.shape[-1], x, y)
     windows, channels, pieces = _split(y.size, x.shape[-1], together, x)
     launch_elements(SOURCE, "pool_mean", x.dtype, pieces, x, y, w, windows, channels, together)
     return y
 
 
+@Entry
 def pool_average_gradient(g: Any, *, sizes: Any, **attrs: Any) -> Any:
     """Return each window's g added in equal parts to its places."""
     shape = (g.shape[0], *sizes, g.shape[-1])
     if not fits(g) or not fits_window(shape):
-        return _reference("pool_average_gradient", g, sizes=sizes, **attrs)
+        return by_cupy("pool_average_gradient", g, sizes=sizes, **attrs)
     g = compact(g)
     w, _ = _window(shape, **attrs)
-    dx = cupy().empty(shape, g.dtype)
+    dx = result(shape, g.dtype)
     together = packed(shape[-1], g, dx)
     places, channels, pieces = _split(dx.size, shape[-1], together, g)
     args = (g, dx, w, places, channels, together)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result
 from kerasish.backends.eager.cuda.kernels import (
     check,
-    compact,
-    cupy,
     launch_elements,
     packed,
     product,
@@ -19,17 +18,18 @@ from kerasish.backends.eager.cuda.kernels import (
 SOURCE = "random"
 
 
+@Entry
 def random_bits(state: Any, *, shape: Any) -> Any:
     """Return the words that `kerasish.ops.random.random_bits` defines."""
-    xp = cupy()
-    words = xp.empty(shape, xp.uint32)
-    state = compact(state.astype(xp.uint32, copy=False))
+    words = result(shape, np.uint32)
+    state = compact(cast(state, np.uint32))
     blocks = (math.prod(shape) + 3) // 4
     args = (state, words, product(shape), packed(4, words))
     launch_elements(SOURCE, "random_words", np.dtype("float32"), blocks, *args)
     return words
 
 
+@Entry
 def dropout(state: Any, x: Any, rate: float) -> Any:
     """Return x / (1 - rate), 0 where a random word is below round(rate * 2**32).
 
@@ -42,12 +42,12 @@ def dropout(state: Any, x: Any, rate: float) -> Any:
     check("dropout", x)
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: 0 <= rate < 1 expected, got {rate}.")
-    xp, x = cupy(), compact(x)
-    y = xp.empty(x.shape, x.dtype)
+    x = compact(x)
+    y = result(x.shape, x.dtype)
     # Where every word is below 2**32, the largest threshold that fits drops all but one in 2**32.
     threshold = np.uint32(min(round(rate * 2.0**32), 2**32 - 1))
     scale = np.float32(x.dtype.type(1 / (1 - rate)))  # as the CPU's: a number of x's dtype
-    state = compact(state.astype(xp.uint32, copy=False))
+    state = compact(cast(state, np.uint32))
     aligned = np.int32(x.data.ptr % 16 == 0 and y.data.ptr % 16 == 0)
     args = (x, state, y, threshold, scale, product(x.shape), aligned)
     launch_elements(SOURCE, "dropout", x.dtype, (x.size + 3) // 4, *args)

@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.cuda.blas import matrix_product
-from kerasish.backends.eager.cuda.kernels import (
-    NOTHING,
+from kerasish.backends.eager.cuda.entry import (
+    Entry,
+    by_cupy,
+    cast,
     compact,
+    copy_into,
     cupy,
-    fits,
-    launch_elements,
+    passing,
+    planning,
+    result,
+    scratch,
 )
-from kerasish.ops.op import REGISTRY
+from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
+from kerasish.backends.eager.cuda.norm import column_sums
 
 SOURCE = "recurrent"
 
@@ -25,10 +31,11 @@ def _with_fallback(kernel: Any) -> Any:
 
     def run(*arrays: Any) -> Any:
         if not fits(*arrays) or not all(a.size for a in arrays):
-            return REGISTRY[name].kernel(cupy(), *arrays)
+            return by_cupy(name, *arrays)
         return kernel(*(compact(a) for a in arrays))
 
-    return run
+    run.__name__, run.__doc__ = name, kernel.__doc__
+    return Entry(run)
 
 
 def _step(kernel: str, x: Any, units: int, *args: Any) -> None:
@@ -47,57 +54,75 @@ def _at(mask: Any, t: int) -> Any:
 
 def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
     """Return the gradient by the recurrent kernel: one product over all steps."""
-    xp = cupy()
-    before = xp.concatenate([first[None], states[:-1]])
+    before = scratch(states.shape, states.dtype)
+    copy_into(before[:1], first[None])
+    copy_into(before[1:], states[:-1])
     rows = dz.reshape(-1, dz.shape[-1])
     return matrix_product(before.reshape(-1, first.shape[-1]).T, rows)
 
 
-def _arrived(carry: Any, past: Any, dtype: Any) -> Any:
-    return (carry + past).astype(dtype, copy=False)
+def _arrived(carry: Any, past: Any, spare: Any, dtype: Any) -> Any:
+    """Return carry + past in a dtype: what goes to the first state."""
+    copy_into(spare, past)
+    if not planning():
+        cupy().add(carry, spare, out=carry)
+    return cast(carry, dtype)
+
+
+def _floats(x: Any, count: int) -> list[Any]:
+    return [scratch(x.shape, np.float32) for _ in range(count)]
+
+
+# What a step's product takes is given back at the step's end. The next step still reads it: its
+# launch comes before that of the product which writes there anew.
 
 
 def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     """Return h[t] = tanh(x[t] + h[t-1] @ recurrent) for all steps."""
-    xp, units = cupy(), h.shape[-1]
-    states = xp.empty(x.shape, x.dtype)
+    units = h.shape[-1]
+    states = result(x.shape, x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = matrix_product(h, recurrent)
-        _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
-        h = states[t]
+        with passing():
+            s = matrix_product(h, recurrent)
+            _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
+            h = states[t]
     return states
 
 
 def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any = None) -> Any:
     """Return (dx, drecurrent, dh) of `simple_rnn`."""
-    xp, units = cupy(), h.shape[-1]
-    dx, past = xp.empty(g.shape, g.dtype), NOTHING
-    carry, spare = (xp.empty(h.shape, xp.float32) for _ in range(2))
+    units = h.shape[-1]
+    dx, past = result(g.shape, g.dtype), NOTHING
+    carry, spare = _floats(h, 2)
     turned, steps = compact(recurrent.T), g.shape[0]
     for t in reversed(range(steps)):
-        sizes = _sizes(g, units, mask, t + 1 < steps)
-        args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
-        _step("simple_step_gradient", g, units, *args, *sizes)
-        carry, spare = spare, carry
-        past = matrix_product(dx[t], turned)
-    return dx, _by_recurrent(h, states, dx), _arrived(carry, past, g.dtype)
+        with passing():
+            sizes = _sizes(g, units, mask, t + 1 < steps)
+            args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
+            _step("simple_step_gradient", g, units, *args, *sizes)
+            carry, spare = spare, carry
+            past = matrix_product(dx[t], turned)
+    dh = _arrived(carry, past, spare, g.dtype)
+    return dx, _by_recurrent(h, states, dx), dh
 
 
 def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
     """Return the states h, c and the gates of all steps."""
-    xp, units = cupy(), h.shape[-1]
+    units = h.shape[-1]
     shape = (*x.shape[:2], units)
-    states, cells = xp.empty(shape, x.dtype), xp.empty(shape, x.dtype)
-    gates = xp.empty(x.shape, x.dtype)
-    cell, spare = c.astype(xp.float32), xp.empty(c.shape, xp.float32)
+    states, cells = result(shape, x.dtype), result(shape, x.dtype)
+    gates = result(x.shape, x.dtype)
+    cell, spare = _floats(c, 2)
+    copy_into(cell, c)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = matrix_product(h, recurrent)
-        args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
-        _step("lstm_step", x, units, *args, *sizes)
-        cell, spare = spare, cell
-        h = states[t]
+        with passing():
+            s = matrix_product(h, recurrent)
+            args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
+            _step("lstm_step", x, units, *args, *sizes)
+            cell, spare = spare, cell
+            h = states[t]
     return states, cells, gates
 
 
@@ -106,52 +131,56 @@ def lstm_gradient(
     gates: Any, mask: Any = None,
 ) -> Any:  # fmt: skip
     """Return (dx, drecurrent, dh, dc) of `lstm`."""
-    xp, units = cupy(), h.shape[-1]
-    dx, past = xp.empty(gates.shape, gates.dtype), NOTHING
-    carry_h, carry_c, next_h, next_c = (xp.empty(h.shape, xp.float32) for _ in range(4))
+    units = h.shape[-1]
+    dx, past = result(gates.shape, gates.dtype), NOTHING
+    carry_h, carry_c, next_h, next_c = _floats(h, 4)
     turned, steps = compact(recurrent.T), gates.shape[0]
     for t in reversed(range(steps)):
-        before = cells[t - 1] if t else c
-        sizes = _sizes(gates, units, mask, t + 1 < steps)
-        args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
-        made = (_at(mask, t), dx[t], next_h, next_c)
-        _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
-        carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
-        past = matrix_product(dx[t], turned)
-    dh = _arrived(carry_h, past, h.dtype)
-    return dx, _by_recurrent(h, states, dx), dh, carry_c.astype(c.dtype, copy=False)
+        with passing():
+            before = cells[t - 1] if t else c
+            sizes = _sizes(gates, units, mask, t + 1 < steps)
+            args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
+            made = (_at(mask, t), dx[t], next_h, next_c)
+            _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
+            carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
+            past = matrix_product(dx[t], turned)
+    dh = _arrived(carry_h, past, next_h, h.dtype)
+    return dx, _by_recurrent(h, states, dx), dh, cast(carry_c, c.dtype)
 
 
 def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     """Return the states and the gates z, r, n, s_n of all steps."""
-    xp, units = cupy(), h.shape[-1]
-    states = xp.empty((*x.shape[:2], units), x.dtype)
-    gates = xp.empty((*x.shape[:2], 4 * units), x.dtype)
+    units = h.shape[-1]
+    states = result((*x.shape[:2], units), x.dtype)
+    gates = result((*x.shape[:2], 4 * units), x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        s = matrix_product(h, recurrent)
-        args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
-        _step("gru_step", x, units, *args, *sizes)
-        h = states[t]
+        with passing():
+            s = matrix_product(h, recurrent)
+            args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
+            _step("gru_step", x, units, *args, *sizes)
+            h = states[t]
     return states, gates
 
 
 def gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None) -> Any:
     """Return (dx, drecurrent, dbias, dh) of `gru`."""
-    xp, units = cupy(), h.shape[-1]
+    units = h.shape[-1]
     shape = (*g.shape[:2], 3 * units)
-    dx, ds = xp.empty(shape, g.dtype), xp.empty(shape, g.dtype)
-    carry, spare = (xp.empty(h.shape, xp.float32) for _ in range(2))
+    dx, ds = result(shape, g.dtype), scratch(shape, g.dtype)
+    carry, spare = _floats(h, 2)
     past, turned, steps = NOTHING, compact(recurrent.T), g.shape[0]
     for t in reversed(range(steps)):
-        before = states[t - 1] if t else h
-        sizes = _sizes(g, units, mask, t + 1 < steps)
-        args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
-        _step("gru_step_gradient", g, units, *args, *sizes)
-        carry, spare = spare, carry
-        past = matrix_product(ds[t], turned)
-    bias = ds.reshape(-1, 3 * units).sum(axis=0, dtype=xp.float32).astype(g.dtype, copy=False)
-    return dx, _by_recurrent(h, states, ds), bias, _arrived(carry, past, g.dtype)
+        with passing():
+            before = states[t - 1] if t else h
+            sizes = _sizes(g, units, mask, t + 1 < steps)
+            args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
+            _step("gru_step_gradient", g, units, *args, *sizes)
+            carry, spare = spare, carry
+            past = matrix_product(ds[t], turned)
+    dh = _arrived(carry, past, spare, g.dtype)
+    bias = cast(column_sums(ds.reshape(-1, 3 * units)), g.dtype)
+    return dx, _by_recurrent(h, states, ds), bias, dh
 
 
 KERNELS: dict[str, Any] = {

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.kernels import check, compact, cupy, launch_rows, packed
+from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result
+from kerasish.backends.eager.cuda.kernels import check, launch_rows, packed
 
 SOURCE = "softmax"
 
@@ -24,6 +25,7 @@ def _sizes(x: Any) -> tuple[Any, Any]:
     return np.int64(rows), np.int64(n)
 
 
+@Entry
 def softmax(x: Any, logarithm: bool = False) -> Any:
     """Return softmax(x) along the last axis, or its logarithm.
 
@@ -31,71 +33,76 @@ def softmax(x: Any, logarithm: bool = False) -> Any:
     """
     check("softmax", x)
     x = compact(x)
-    y = cupy().empty(x.shape, x.dtype)
+    y = result(x.shape, x.dtype)
     together = packed(x.shape[-1], x, y)
     args = (x, y, *_sizes(x), np.int32(logarithm), together)
     launch_rows(SOURCE, "softmax", x.dtype, *_rows(x), *args)
     return y
 
 
+@Entry
 def softmax_gradient(g: Any, y: Any, logarithm: bool = False) -> Any:
     """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
     check("softmax_gradient", g, y)
     g, y = compact(g), compact(y)
-    dx = cupy().empty(y.shape, y.dtype)
+    dx = result(y.shape, y.dtype)
     args = (g, y, dx, *_sizes(y), np.int32(logarithm), packed(y.shape[-1], g, y, dx))
     launch_rows(SOURCE, "softmax_gradient", y.dtype, *_rows(y), *args)
     return dx
 
 
+@Entry
 def class_loss(classes: Any, logits: Any) -> tuple[Any, Any]:
     """Return (-log softmax(logits)[class], log(sum(exp(logits)))); a loss of 0 for no class.
 
     Shape: (...) int32, (..., n) -> (...), (...) float32.
     """
     check("class_loss", logits)
-    xp, x = cupy(), compact(logits)
-    classes = compact(classes.astype(xp.int32, copy=False))
-    loss, whole = xp.empty(x.shape[:-1], x.dtype), xp.empty(x.shape[:-1], xp.float32)
+    x = compact(logits)
+    classes = compact(cast(classes, np.int32))
+    loss, whole = result(x.shape[:-1], x.dtype), result(x.shape[:-1], np.float32)
     args = (x, classes, loss, whole, *_sizes(x), packed(x.shape[-1], x))
     launch_rows(SOURCE, "class_loss", x.dtype, *_rows(x), *args)
     return loss, whole
 
 
+@Entry
 def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
     """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
 
     Shape: (...), (...) int32, (..., n), (...) float32 -> (..., n).
     """
     check("class_loss_gradient", g, logits)
-    xp, x = cupy(), compact(logits)
-    classes = compact(classes.astype(xp.int32, copy=False))
-    dx = xp.empty(x.shape, x.dtype)
+    x = compact(logits)
+    classes = compact(cast(classes, np.int32))
+    dx = result(x.shape, x.dtype)
     args = (compact(g), x, classes, whole, dx, *_sizes(x), packed(x.shape[-1], x, dx))
     launch_rows(SOURCE, "class_loss_gradient", x.dtype, *_rows(x), *args)
     return dx
 
 
+@Entry
 def target_loss(target: Any, logits: Any) -> tuple[Any, Any, Any]:
     """Return (-sum(target * log_softmax(logits)), log(sum(exp(logits))), sum(target)).
 
     Shape: (..., n), (..., n) -> (...), (...) float32, (...) float32.
     """
     check("target_loss", target, logits)
-    xp, t, x = cupy(), compact(target), compact(logits)
+    t, x = compact(target), compact(logits)
     outer = x.shape[:-1]
-    loss = xp.empty(outer, x.dtype)
-    whole, weight = xp.empty(outer, xp.float32), xp.empty(outer, xp.float32)
+    loss = result(outer, x.dtype)
+    whole, weight = result(outer, np.float32), result(outer, np.float32)
     args = (t, x, loss, whole, weight, *_sizes(x), packed(x.shape[-1], t, x))
     launch_rows(SOURCE, "target_loss", x.dtype, *_rows(x), *args)
     return loss, whole, weight
 
 
+@Entry
 def target_loss_gradient(g: Any, target: Any, logits: Any, whole: Any, weight: Any) -> Any:
     """Return the gradient by the logits, g arriving at the loss; the rest is what came with it."""
     check("target_loss_gradient", g, target, logits)
     t, x = compact(target), compact(logits)
-    dx = cupy().empty(x.shape, x.dtype)
+    dx = result(x.shape, x.dtype)
     together = packed(x.shape[-1], t, x, dx)
     args = (compact(g), t, x, whole, weight, dx, *_sizes(x), together)
     launch_rows(SOURCE, "target_loss_gradient", x.dtype, *_rows(x), *args)

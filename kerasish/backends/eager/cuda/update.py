@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result, scratch
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     THREADS,
     check,
-    compact,
-    cupy,
     fits,
     launch,
 )
@@ -72,7 +71,7 @@ def _aligned(members: list[int], lists: dict[int, Sequence[Any]]) -> Any:
 
 
 def _new(arrays: Sequence[Any]) -> list[Any]:
-    return [cupy().empty(a.shape, a.dtype) for a in arrays]
+    return [result(a.shape, a.dtype) for a in arrays]
 
 
 def _given(*lists: Sequence[Any]) -> list[list[Any]]:
@@ -81,6 +80,7 @@ def _given(*lists: Sequence[Any]) -> list[list[Any]]:
     return [[compact(a) for a in arrays] for arrays in lists]
 
 
+@Entry
 def sgd_update(
     values: Sequence[Any],
     gradients: Sequence[Any],
@@ -110,6 +110,7 @@ def sgd_update(
     return list(lists[NEW]), list(lists.get(NEW_SLOT, []))
 
 
+@Entry
 def adam_update(
     values: Sequence[Any],
     gradients: Sequence[Any],
@@ -143,17 +144,17 @@ def adam_update(
     return list(lists[NEW]), list(lists[NEW_SLOT]), list(lists[NEW_SECOND])
 
 
+@Entry
 def global_norm(gradients: Sequence[Any], limit: float = np.inf) -> tuple[Any, Any]:
     """Return (norm of all gradients together, limit / max(norm, limit)): float32 of one element.
 
     Sums of squares are float32, added in a fixed order.
     """
-    xp = cupy()
     (arrays,) = _given(gradients)
     tables = list(_tables({GRADIENT: arrays}, None)) if arrays else []
     total = sum(blocks for _, blocks, _, _ in tables)
-    parts = xp.empty(max(total, 1), xp.float32)
-    norm, factor = xp.empty((), xp.float32), xp.empty((), xp.float32)
+    parts = scratch(max(total, 1), np.float32)
+    norm, factor = result((), np.float32), result((), np.float32)
     offset = 0
     for table, blocks, dtype, together in tables:
         sizes = (np.int64(offset), np.int64(CHUNK))
@@ -183,7 +184,7 @@ def update_by_rule(
     """
     if rule not in ("sgd", "adam") or not all(fits(*arrays) for arrays in zip(*lists)):
         return None
-    rate = rate.astype(cupy().float32, copy=False)
+    rate = cast(rate, np.float32)
     some = decays if any(decays) else None
     values, gradients, *slots = lists
     settings = {**settings, "factor": factor, "decays": some}

@@ -6,10 +6,11 @@ from typing import Any
 
 from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.activation import bias_activation_gradient
-from kerasish.backends.eager.cuda.kernels import compact
+from kerasish.backends.eager.cuda.entry import cast as cast_array
+from kerasish.backends.eager.cuda.entry import compact
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.backends.eager.cuda.whole import Call, again, fits, make_op
-from kerasish.ops.elementwise import as_tensor, cast, greater, multiply
+from kerasish.ops.elementwise import add, as_tensor, cast, greater, multiply
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.reduce import reduce_sum
 
@@ -25,7 +26,20 @@ def _through_relu_kernel(xp: Any, g: Any, y: Any) -> Any:
 
 
 def _bias_kernel(xp: Any, g: Any) -> Any:
-    return column_sums(g).astype(g.dtype, copy=False)
+    return cast_array(column_sums(g), g.dtype)
+
+
+def _weights_kernel(xp: Any, g: Any, x: Any) -> Any:
+    rows = (compact(v).reshape(-1, v.shape[-1]) for v in (x, g))
+    return blas.kernel_gradient(*rows)
+
+
+def _weights_rule(h: Any, y: Any, g: Any, x: Any) -> list[Any]:
+    by_kernel, by_bias = h
+    return [
+        add(REGISTRY["matmul"](x, by_kernel), by_bias),
+        REGISTRY["matmul"](g, REGISTRY["transpose"](by_kernel, (1, 0))),
+    ]
 
 
 # relu's slope is found from what it gave: both are above 0 at the same places.
@@ -44,13 +58,15 @@ def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None) -> list[Any]:
     if kind == "relu":
         g = _THROUGH_RELU(g, y)
     by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
-    found = [
-        by_left(g, y, x, kernel) if x.tracked else None,
-        by_right(g, y, x, kernel) if kernel.tracked else None,
-    ]
-    return [*found, *(_BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+    by_x = by_left(g, y, x, kernel) if x.tracked else None
+    if kernel.tracked and bias and bias[0].tracked:
+        return [by_x, *_WEIGHTS_GRADIENT(g, x)]
+    by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
+    return [by_x, by_kernel, *(_BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
 
 
+# Of the kernel and of the bias: sums of what arrives are made as the product reads it.
+_WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2)
 _AFFINE = make_op(_affine_kernel, _gradient)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import norm
+from kerasish.backends.eager.cuda.entry import cast as cast_array
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, is_last, make_op
 from kerasish.ops import normalization
 from kerasish.ops.elementwise import add, as_tensor, cast, multiply, subtract
@@ -158,7 +159,7 @@ def whole_group_norm(
 
 
 def _moments_kernel(xp: Any, x: Any) -> Any:
-    return tuple(m.astype(x.dtype, copy=False) for m in norm.column_moments(x))
+    return tuple(cast_array(m, x.dtype) for m in norm.column_moments(x))
 
 
 def _moments_rule(g: Any, y: Any, x: Any) -> Any:
