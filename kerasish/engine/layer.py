@@ -16,7 +16,7 @@ from kerasish import (
     regularizers,
     tree,
 )
-from kerasish.engine.call import CallParts, context, read_call, serials
+from kerasish.engine.call import NOWHERE, CallParts, context, read_call, serials
 from kerasish.engine.input_spec import check_input
 from kerasish.engine.layer_arguments import (
     _BASE_ARGUMENTS,
@@ -122,6 +122,7 @@ class Layer(Masked, Weighted, Operation):
     _parts_of_call: CallParts
     _building = False
     built = False
+    weightless = False  # whether the class has nothing to build: then it is built from the start
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = object.__new__(cls)
@@ -174,6 +175,7 @@ class Layer(Masked, Weighted, Operation):
         self._build_shapes: dict[str, Any] | None = None
         self._set_policy(dtype)
         self._first_shape = _legacy_shape(self, kwargs)
+        self.built = self.weightless and type(self).build is Layer.build
 
     # --- dtype ------------------------------------------------------------------------------
 
@@ -568,6 +570,8 @@ class Layer(Masked, Weighted, Operation):
 
     def add_loss(self, loss: Any) -> None:
         """Add a number (or several) to what training minimises, for the call under way."""
+        if context.root is NOWHERE:
+            return
         for one in tree.flatten(loss):
             made = convert(one)
             if made.shape != ():
@@ -637,7 +641,7 @@ class Layer(Masked, Weighted, Operation):
         found: dict[str, Any] = {
             "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
-        if self.activity_regularizer is not None:
+        if self.activity_regularizer is not None or "activity_regularizer" in self._arguments:
             found["activity_regularizer"] = _described(self.activity_regularizer)
         own = type(self).__init__.__module__.split(".")[0] == "kerasish"  # type: ignore[misc]
         for name, value in self._arguments.items():

@@ -16,6 +16,7 @@ class Activation(Layer):
         activation: name or function.
     """
 
+    weightless = True
     example = {"args": {"activation": "tanh"}, "shape": (2, 3)}
 
     def __init__(self, activation: Any, **kwargs: Any) -> None:
@@ -37,6 +38,7 @@ class ReLU(Layer):
         threshold: below it the slope applies, >= 0.
     """
 
+    weightless = True
     example = {"args": {"negative_slope": 0.1}, "shape": (2, 3)}
 
     def __init__(
@@ -72,6 +74,7 @@ class LeakyReLU(Layer):
         negative_slope: slope for x < 0, >= 0.
     """
 
+    weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
     def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
@@ -141,6 +144,7 @@ class ELU(Layer):
     Source: Clevert et al., ICLR 2016.
     """
 
+    weightless = True
     example = {"args": {"alpha": 0.5}, "shape": (2, 3)}
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
@@ -160,6 +164,7 @@ class Softmax(Layer):
         axis: the axis or axes that sum to 1.
     """
 
+    weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:

@@ -259,6 +259,7 @@ class Masking(Layer):
     Shape: (n, steps, features) -> the same, padding set to 0.
     """
 
+    weightless = True
     example = {"args": {}, "shape": (2, 3, 4)}
 
     def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
@@ -279,6 +280,7 @@ class Masking(Layer):
 class Identity(Layer):
     """The input as it is."""
 
+    weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
     def __init__(self, **kwargs: Any) -> None:

@@ -21,6 +21,8 @@ class BaseGlobalPooling(Layer):
     rank: int
     _mixes_steps = True
 
+    weightless = True
+
     def __init__(
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
     ) -> None:

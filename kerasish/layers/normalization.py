@@ -287,6 +287,7 @@ class UnitNormalization(Layer):
         axis: the axis or axes along which the length becomes 1.
     """
 
+    weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
@@ -295,7 +296,6 @@ class UnitNormalization(Layer):
             raise TypeError(f"{self._who()}: axis is a number or a list of them, got {axis!r}.")
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True
-        self.built = True
 
     def call(self, inputs: Any) -> Any:
         """Normalise."""

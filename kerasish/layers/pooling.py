@@ -22,6 +22,8 @@ class BasePooling(Layer):
         padding: "valid" or "same"; padding never counts.
     """
 
+    weightless = True
+
     def __init__(
         self,
         rank: int,

@@ -32,6 +32,7 @@ class Dropout(Layer):
     Source: Srivastava et al., JMLR 15 (2014).
     """
 
+    weightless = True
     example = {"args": {"rate": 0.5}, "shape": (2, 3)}
 
     def __init__(
@@ -40,7 +41,6 @@ class Dropout(Layer):
         super().__init__(**kwargs)
         self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
         self.supports_masking = True
-        self.built = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
@@ -119,6 +119,7 @@ class GaussianNoise(Layer):
         seed: of the noise; None: drawn.
     """
 
+    weightless = True
     example = {"args": {"stddev": 0.1}, "shape": (2, 3)}
 
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
@@ -127,7 +128,6 @@ class GaussianNoise(Layer):
             raise ValueError(f"{self._who()}: stddev must be >= 0, got {stddev}.")
         self.stddev, self.seed = stddev, seed
         self.supports_masking = True
-        self.built = True
         if stddev > 0:
             self.seed_generator = SeedGenerator(seed)
 
@@ -149,13 +149,13 @@ class GaussianDropout(Layer):
         seed: of the noise; None: drawn.
     """
 
+    weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate, self.seed = _share(rate, self._who()), seed
         self.supports_masking = True
-        self.built = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
@@ -182,6 +182,7 @@ class AlphaDropout(Layer):
     Source: Klambauer et al., NeurIPS 2017.
     """
 
+    weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
     def __init__(
@@ -190,7 +191,6 @@ class AlphaDropout(Layer):
         super().__init__(**kwargs)
         self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
         self.supports_masking = True
-        self.built = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
@@ -217,13 +217,13 @@ class ActivityRegularization(Layer):
         l2: factor of the sum of squares, >= 0.
     """
 
+    weightless = True
     example = {"args": {"l1": 0.1, "l2": 0.2}, "shape": (2, 3)}
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
         super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
         self.l1, self.l2 = l1, l2
         self.supports_masking = True
-        self.built = True
 
     def call(self, inputs: Any) -> Any:
         """Return the input."""

@@ -42,6 +42,7 @@ class Reshape(Layer):
         target_shape: without the batch axis; one size may be -1.
     """
 
+    weightless = True
     example = {"args": {"target_shape": (4, -1)}, "shape": (2, 3, 4)}
 
     _mixes_steps = True

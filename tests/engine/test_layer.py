@@ -107,3 +107,13 @@ def test_clones_need_no_registered_classes(wrapped):
     x = np.arange(12.0).reshape(2, 3, 2)
     np.testing.assert_array_equal(clone(x).numpy(), model(x).numpy())
     assert clone.layers[1] is not model.layers[1]
+
+
+@pytest.mark.parametrize("cls", [layers.ReLU, layers.Softmax, layers.MaxPooling1D, layers.Identity,
+    layers.GlobalMaxPooling2D, layers.Masking, layers.UnitNormalization])  # fmt: skip
+def test_what_has_nothing_to_build_is_built(cls):
+    class Builds(cls):
+        def build(self, input_shape):
+            self.shift = self.add_weight(shape=(), initializer="zeros")
+
+    assert cls().built and not Builds().built and not Doubled().built
