@@ -47,7 +47,8 @@ def _forward(log_p: Any, labels: Any, lengths: Any) -> Any:
     emitted = ops.transpose(ops.take_along_axis(log_p, index, -1), (1, 0, 2))
     # A label may follow the one before it without a blank between them, if the two differ.
     two_before = ops.concatenate([ops.zeros((rows, 2), "int32"), path[:, :-2]], 1)
-    may_skip = ops.logical_and(ops.not_equal(path, 0), ops.not_equal(path, two_before))
+    is_label = ops.equal(ops.arange(states) % 2, 1)
+    may_skip = ops.logical_and(is_label, ops.not_equal(path, two_before))
     begins = ops.less(ops.expand_dims(ops.arange(states), 0), 2)
     never = ops.full((rows, 2), _NEVER, log_p.dtype)
 

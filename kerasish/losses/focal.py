@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
-from kerasish.losses.pair import pair
+from kerasish.losses.pair import pair, same_shape
 from kerasish.losses.probabilistic import check_share, smooth
 
 
@@ -41,7 +41,7 @@ def binary_focal_crossentropy(
         >>> binary_focal_crossentropy([[1.0]], [[1.0]]).tolist() < [1e-6]
         True
     """
-    y_true, y_pred = pair(y_true, y_pred, "binary_focal_crossentropy")
+    y_true, y_pred = same_shape(y_true, y_pred, "binary_focal_crossentropy")
     y_true = smooth(y_true, label_smoothing, 2)
     entropy = ops.binary_crossentropy(y_true, y_pred, from_logits)
     p = ops.sigmoid(y_pred) if from_logits else y_pred

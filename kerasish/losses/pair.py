@@ -36,3 +36,22 @@ def pair(y_true: Any, y_pred: Any, what: str) -> tuple[Any, Any]:
     ):
         raise ShapeError(f"{what}: targets of shape {true} do not fit predictions of shape {pred}.")
     return y_true, y_pred
+
+
+def same_shape(y_true: Any, y_pred: Any, what: str) -> tuple[Any, Any]:
+    """Return what `pair` does, where the two need no broadcasting (an unknown size fits any).
+
+    Args:
+        what: the name of the loss or metric, for messages.
+
+    Raises:
+        ShapeError: the shapes differ, other than by a last axis of size 1.
+    """
+    y_true, y_pred = pair(y_true, y_pred, what)
+    true, pred = y_true.shape, y_pred.shape
+    if len(true) != len(pred) or any(a != b for a, b in zip(true, pred) if None not in (a, b)):
+        raise ShapeError(
+            f"{what}: one target for each prediction was expected, got targets of shape {true} "
+            f"for predictions of shape {pred}."
+        )
+    return y_true, y_pred

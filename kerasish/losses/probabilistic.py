@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
-from kerasish.losses.pair import as_float, pair
+from kerasish.losses.pair import as_float, pair, same_shape
 
 
 def smooth(y_true: Any, label_smoothing: float, classes: int) -> Any:
@@ -45,11 +45,8 @@ def binary_crossentropy(
         >>> binary_crossentropy([[1.0]], [[0.0]], from_logits=True).tolist()
         [0.6931471824645996]
     """
-    y_true, y_pred = pair(y_true, y_pred, "binary_crossentropy")
+    y_true, y_pred = same_shape(y_true, y_pred, "binary_crossentropy")
     y_true = smooth(y_true, label_smoothing, 2)
-    if y_true.shape != y_pred.shape:
-        y_true = ops.add(y_true, ops.zeros_like(y_pred))
-        y_pred = ops.add(y_pred, ops.zeros_like(y_true))
     return ops.mean(ops.binary_crossentropy(y_true, y_pred, from_logits), axis)
 
 

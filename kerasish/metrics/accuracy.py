@@ -25,22 +25,22 @@ def accuracy(y_true: Any, y_pred: Any) -> Any:
 
 
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
-    """Return the share of predictions on the target's side of the threshold, over the last axis.
+    """Return 1 where the prediction lies on the target's side of the threshold, else 0.
 
     Args:
         y_true: targets, 0 or 1.
         y_pred: predictions; above `threshold` they mean 1.
         threshold: a number.
 
-    Shape: (..., d), (..., d) -> (...)
+    Shape: (...), (...) -> (...)
 
     Example:
         >>> binary_accuracy([[1, 0]], [[0.7, 0.6]]).tolist()
-        [0.5]
+        [[1.0, 0.0]]
     """
     y_true, y_pred = pair(y_true, y_pred, "binary_accuracy")
     positive = ops.cast(ops.greater(y_pred, threshold), y_true.dtype)
-    return ops.mean(ops.cast(ops.equal(y_true, positive), config.floatx()), -1)
+    return ops.cast(ops.equal(y_true, positive), config.floatx())
 
 
 def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:

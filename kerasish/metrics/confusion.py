@@ -73,6 +73,11 @@ def prepare(
         largest = ops.top_k(y_pred, top_k, False)[1]
         counts = ops.max(ops.one_hot(largest, y_pred.shape[-1], dtype="int32"), -2)
         y_pred = ops.where(ops.equal(counts, 1), y_pred, _BELOW_ALL)
+    if class_id is not None and len(y_pred.shape) < 2:
+        raise ShapeError(
+            f"class_id={class_id} is an entry of the last axis of (n, classes), got predictions "
+            f"of shape {pred}."
+        )
     if class_id is not None:
         y_true, y_pred = y_true[..., class_id], y_pred[..., class_id]
         sample_weight = None if sample_weight is None else sample_weight[..., class_id]

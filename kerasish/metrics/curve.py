@@ -11,7 +11,7 @@ from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.confusion import Counts, check_thresholds, count, prepare
 from kerasish.metrics.metric import Metric
 
-_CURVES = ("ROC", "PR")
+_CURVES = ("ROC", "PR", "PRGAIN")
 _METHODS = ("interpolation", "majoring", "minoring")
 
 
@@ -46,7 +46,7 @@ class AUC(_Curve):
     Args:
         num_thresholds: how many thresholds stand evenly between 0 and 1, >= 2: more are nearer
             to the true area.
-        curve: "ROC" or "PR".
+        curve: "ROC"; "PR"; or "PRGAIN": of the gains of precision and recall over always saying 1.
         summation_method: how a step of the curve is filled: "interpolation", "minoring" (from
             below), "majoring" (from above).
         thresholds: thresholds in (0, 1), instead of `num_thresholds`.
@@ -56,7 +56,8 @@ class AUC(_Curve):
             samples.
         from_logits: whether predictions are logits.
 
-    Source: Davis and Goadrich, The relationship between precision-recall and ROC curves, 2006.
+    Source: Davis and Goadrich, The relationship between precision-recall and ROC curves, 2006;
+        Flach and Kull, Precision-recall-gain curves, 2015.
 
     Example:
         >>> round(AUC()([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9]).item(), 3)
@@ -145,6 +146,9 @@ class AUC(_Curve):
         recall = ops.divide_no_nan(tp, ops.add(tp, fn))
         if self.curve == "ROC":
             x, y = ops.divide_no_nan(fp, ops.add(fp, tn)), recall
+        elif self.curve == "PRGAIN":
+            odds = ops.divide_no_nan(ops.add(tp, fn), ops.add(fp, tn))
+            x, y = _gain(tp, fn, odds, 0.0), _gain(tp, fp, odds, 1.0)
         else:
             x, y = recall, ops.divide_no_nan(tp, ops.add(tp, fp))
         first, second = y[:-1], y[1:]
@@ -169,6 +173,13 @@ class AUC(_Curve):
             "from_logits": self._from_logits,
         }
         return made if self._given is None else {**made, "thresholds": self._given}
+
+
+def _gain(hits: Any, errors: Any, odds: Any, of_nothing: float) -> Any:
+    """Return 1 - odds * errors / hits, at least 0; `of_nothing` where neither was counted."""
+    gain = ops.relu(ops.subtract(1.0, ops.multiply(odds, ops.divide_no_nan(errors, hits))))
+    none = ops.where(ops.greater(errors, 0.0), ops.zeros_like(gain), of_nothing)
+    return ops.where(ops.greater(hits, 0.0), gain, none)
 
 
 def _precision_recall_area(counts: Counts) -> Any:
@@ -198,7 +209,8 @@ class _BestPoint(_Curve):
             raise ValueError(
                 f"{type(self).__name__}: num_thresholds is at least 1, got {num_thresholds}."
             )
-        self.value, self.num_thresholds, self.class_id = value, num_thresholds, class_id
+        self._value, self.num_thresholds, self.class_id = value, num_thresholds, class_id
+        setattr(self, what, value)
         last = num_thresholds - 1
         self.thresholds = [0.5] if not last else [i / last for i in range(num_thresholds)]
         self._keep((num_thresholds,))
@@ -217,7 +229,7 @@ class _BestPoint(_Curve):
     def result(self) -> Any:
         """Return the largest rate; 0 where no threshold will do."""
         constrained, wanted = self._rates(self._counts())
-        allowed = ops.greater_equal(constrained, self.value)
+        allowed = ops.greater_equal(constrained, self._value)
         return ops.max(ops.where(allowed, wanted, ops.zeros_like(wanted)))
 
     def _config(self, what: str) -> dict[str, Any]:
@@ -225,7 +237,7 @@ class _BestPoint(_Curve):
             **super().get_config(),
             "class_id": self.class_id,
             "num_thresholds": self.num_thresholds,
-            what: self.value,
+            what: self._value,
         }
 
 

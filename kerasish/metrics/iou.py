@@ -30,9 +30,7 @@ class _Overlap(Metric):
         super().__init__(name=name, dtype=dtype or "int32")
         self.num_classes, self.ignore_class, self.axis = num_classes, ignore_class, axis
         self.sparse_y_true, self.sparse_y_pred = sparse_y_true, sparse_y_pred
-        self.total_confusion_matrix = self.add_variable(
-            (num_classes, num_classes), name="total_confusion_matrix"
-        )
+        self.total_cm = self.add_variable((num_classes, num_classes), name="total_confusion_matrix")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in true and predicted classes.
@@ -57,7 +55,7 @@ class _Overlap(Metric):
         place = ops.where(counts, ops.add(ops.multiply(true, classes), pred), classes * classes)
         weights = self._weights(sample_weight, y_true, true)
         added = ops.segment_sum(weights, place, classes * classes)
-        self.total_confusion_matrix.assign_add(ops.reshape(added, (classes, classes)))
+        self.total_cm.assign_add(ops.reshape(added, (classes, classes)))
 
     def _classes(self, y: Any, sparse: bool) -> Any:
         y = ops.convert_to_tensor(y)
@@ -83,7 +81,7 @@ class _Overlap(Metric):
 
     def _by_class(self) -> tuple[Any, Any]:
         """Return the ratio of each class, and whether the class occurred at all."""
-        matrix = ops.cast(self.total_confusion_matrix.value, _float(self._dtype))
+        matrix = ops.cast(self.total_cm.value, _float(self._dtype))
         both = ops.diagonal(matrix)
         either = ops.subtract(ops.add(ops.sum(matrix, 0), ops.sum(matrix, 1)), both)
         return ops.divide_no_nan(both, either), ops.cast(ops.greater(either, 0.0), both.dtype)

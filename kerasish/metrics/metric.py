@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,9 @@ class Metric:
         return list(found.values())
 
     def _parts(self) -> list[Any]:
-        """Return the variables and metrics that stand in its attributes."""
-        found = []
-        for value in self.__dict__.values():
-            many = value if isinstance(value, (list, tuple)) else [value]
-            found.extend(x for x in many if isinstance(x, (Variable, Metric)))
-        return found
+        """Return the variables and metrics that stand in its attributes, in lists and dicts too."""
+        held = (v for k, v in vars(self).items() if k != "_first_values")
+        return [x for v in held for x in _leaves(v) if isinstance(x, (Variable, Metric))]
 
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
         """Take in a batch."""
@@ -144,6 +142,15 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Return what stands in lists, tuples and dicts inside one another."""
+    if isinstance(value, (list, tuple, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _is_zeros(initializer: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.losses.reduction import align
 from kerasish.metrics.metric import Metric
 
 _AGGREGATIONS = ("uniform_average", "variance_weighted_average")
@@ -60,8 +61,7 @@ class R2Score(Metric):
         """Take in targets and predictions of a batch."""
         y_true = ops.convert_to_tensor(y_true, self._dtype)
         y_pred = ops.convert_to_tensor(y_pred, self._dtype)
-        if len(y_true.shape) == 1 and y_pred.shape in (y_true.shape, (*y_true.shape, 1)):
-            y_true, y_pred = ops.reshape(y_true, (-1, 1)), ops.reshape(y_pred, (-1, 1))
+        y_true, y_pred = align(y_true, y_pred)
         if len(y_pred.shape) != 2 or y_true.shape != y_pred.shape:
             raise ShapeError(
                 f"R2Score: targets and predictions are (n, outputs), got {y_true.shape} and "

@@ -16,15 +16,17 @@ def by_sample(
     """Return (values, weights), one entry a sample, values multiplied by weights already.
 
     What a sample holds beyond its first axis is reduced by `reduce` (mean or sum), so that a long
-    sequence counts as much as a short one. Weights are None where none are given.
+    sequence counts as much as a short one. Weights are None where none are given. A mask that the
+    values carry (as those of targets of an ignored class) sets weights to 0.
 
     Raises:
         ShapeError: the weights do not fit the values.
     """
+    mask = getattr(values, "_keras_mask", None)
     values = ops.convert_to_tensor(values, dtype)
     if sample_weight is None:
         return _flat(values, reduce), None
-    weights = ops.convert_to_tensor(sample_weight, dtype)
+    weights = masked_weights(sample_weight, mask, dtype, "sum")
     values, weights = align(values, weights)
     few, many = len(weights.shape), len(values.shape)
     if 0 < few < many:
@@ -116,6 +118,10 @@ class MeanMetricWrapper(Mean):
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._fn, self._fn_kwargs = fn, kwargs
+        if type(self) is not MeanMetricWrapper:
+            # The arguments of the kinds that come along are attributes too.
+            for key, value in kwargs.items():
+                vars(self).setdefault(key, value)
 
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None

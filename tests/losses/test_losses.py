@@ -334,3 +334,16 @@ def test_no_warnings_on_empty_batches():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert losses.MeanSquaredError()(np.zeros((0, 2)), np.zeros((0, 2))).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["BinaryCrossentropy", "BinaryFocalCrossentropy"])
+def test_binary_losses_do_not_spread_targets_over_predictions(name):
+    with pytest.raises(ShapeError, match="one target for each prediction"):
+        getattr(losses, name)()([[0.0], [1.0]], [[0.2, 0.3], [0.4, 0.9]])
+
+
+def test_ctc_reads_a_zero_between_labels_as_a_label():
+    logits = np.log([[[0.2, 0.5, 0.3], [0.6, 0.1, 0.3], [0.1, 0.2, 0.7]]]).astype("float32")
+    # Zeros do not count as labels: the first two entries are read, 1 and then 0.
+    ways = 0.5 * 0.1 * 0.1 + 3 * (0.5 * 0.6 * 0.1) + 0.2 * 0.1 * 0.1
+    close(losses.ctc([[1, 0, 2]], logits), -np.log(ways))

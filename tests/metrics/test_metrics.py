@@ -355,3 +355,79 @@ def test_names_count_up():
     kerasish.utils.clear_session()
     assert [metrics.AUC().name for _ in range(3)] == ["auc", "auc_1", "auc_2"]
     assert metrics.Mean().name == metrics.Mean().name == "mean"
+
+
+def test_binary_accuracy_weighs_single_entries():
+    found = metrics.binary_accuracy([[1, 0], [1, 1]], [[0.8, 0.3], [0.2, 0.9]])
+    assert found.tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    metric = metrics.BinaryAccuracy()
+    metric.update_state([[1, 0], [1, 1]], [[0.8, 0.3], [0.2, 0.9]], [[1, 0], [3, 0]])
+    assert metric.result().item() == 0.25
+
+
+def test_targets_of_an_ignored_class_weigh_nothing():
+    metric = metrics.SparseCategoricalCrossentropy(ignore_class=2)
+    metric.update_state([2, 0], [[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], [5.0, 2.0])
+    close(metric.result(), np.log(2.0))
+
+
+@pytest.mark.parametrize("name", ["Precision", "Recall", "SensitivityAtSpecificity"])
+def test_one_class_of_predictions_without_classes_is_an_error(name):
+    first = {"specificity": 0.5} if "At" in name else {}
+    metric = getattr(metrics, name)(class_id=0, **first)
+    with pytest.raises(ShapeError, match="class_id=0"):
+        metric.update_state([0, 1, 1], [0.3, 0.6, 0.7])
+
+
+def test_r2_wants_rows_of_outputs():
+    metric = metrics.R2Score()
+    with pytest.raises(ShapeError, match=r"\(n, outputs\)"):
+        metric.update_state([1.0, 2.0], [1.0, 2.5])
+    metric.update_state([1.0, 2.0], [[1.0], [2.0]])
+    assert metric.result().item() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("method", "heights"),
+    [("interpolation", (0.25, 0.75)), ("minoring", (0.0, 0.5)), ("majoring", (0.5, 1.0))],
+)
+def test_area_under_the_gains_of_precision_and_recall(method, heights):
+    # At thresholds below 0, at 0.5 and above 1: tp 4, 3, 0; fn 0, 1, 4; fp 2, 0.75, 0. There are
+    # twice as many ones as zeros: the gains of recall are 1, 1 - 2 * 1 / 3 and 0; those of
+    # precision 0, 1 - 2 * 0.75 / 3 and 1.
+    target, pred = [1, 1, 1, 1, 0, 0], [0.4, 0.6, 0.7, 0.9, 0.8, 0.2]
+    weights = [1, 1, 1, 1, 0.75, 1.25]
+    metric = metrics.AUC(num_thresholds=3, curve="PRGAIN", summation_method=method)
+    close(metric(target, pred, weights), np.dot((2 / 3, 1 / 3), heights))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("TopKCategoricalAccuracy", {"k": 3}),
+        ("SparseTopKCategoricalAccuracy", {"k": 3, "from_sorted_ids": True}),
+        ("BinaryAccuracy", {"threshold": 0.3}),
+        ("SensitivityAtSpecificity", {"specificity": 0.3}),
+        ("SpecificityAtSensitivity", {"sensitivity": 0.3}),
+        ("PrecisionAtRecall", {"recall": 0.3}),
+        ("RecallAtPrecision", {"precision": 0.3}),
+    ],
+)
+def test_arguments_are_attributes(name, arguments):
+    metric = getattr(metrics, name)(**arguments)
+    assert {key: getattr(metric, key) for key in arguments} == arguments
+
+
+def test_variables_and_metrics_are_found_in_lists_and_dicts():
+    metric = metrics.Sum()
+    metric.more = {"a": [Variable(1.0)], "b": (metrics.Mean(), {"c": metrics.Sum()})}
+    assert len(metric.variables) == 5
+    metric.more["b"][0].update_state([4.0])
+    metric.reset_state()
+    assert [float(v) for v in metric.variables] == [0.0] * 5
+
+
+def test_the_confusion_matrix_is_total_cm():
+    metric = metrics.MeanIoU(num_classes=2)
+    metric.update_state([0, 0, 1], [0, 1, 1])
+    assert metric.total_cm.numpy().tolist() == [[1, 1], [0, 1]]
