@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Hashable, Sequence
@@ -26,6 +24,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from kerasish.backends import disk
 from kerasish.backends.static import machine_code
 from kerasish.backends.static.assembly import Target
 from kerasish.backends.static.loops import gemm, matmul
@@ -165,14 +164,7 @@ _SOURCES = ("assembly.py", "vector_math.py", "machine_code.py")
 
 def cache_folder() -> Path | None:
     """Where kernels are kept on disk; None if nowhere."""
-    chosen = os.environ.get("KERASISH_CACHE_DIR")
-    if chosen is not None:
-        return Path(chosen) / "kernels" if chosen else None
-    root = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(root) if root else Path.home() / ".cache") / "kerasish" / "kernels"
-    except RuntimeError:  # no home directory
-        return None
+    return disk.cache_folder("kernels")
 
 
 def _read(folder: Path, keys: list[str]) -> list[Code]:
@@ -200,10 +192,7 @@ def unpack(data: bytes) -> Code:
     Raises:
         ValueError: it is damaged.
     """
-    head = len(FORMAT)
-    body = data[head + 32 :]
-    if data[:head] != FORMAT or hashlib.sha256(body).digest() != data[head : head + 32]:
-        raise ValueError("damaged pack of kernels")
+    body = disk.unseal(FORMAT, data)
     (length,) = struct.unpack_from("<I", body)
     facts = json.loads(body[4 : 4 + length])
     return Code(facts["kind"], body[4 + length :], facts["symbols"])
@@ -213,7 +202,7 @@ def pack(code: Code) -> bytes:
     """Code as the bytes of a pack."""
     facts = json.dumps({"kind": code.kind, "symbols": code.symbols}).encode()
     body = struct.pack("<I", len(facts)) + facts + code.data
-    return FORMAT + hashlib.sha256(body).digest() + body
+    return disk.seal(FORMAT, body)
 
 
 def _write(folder: Path, code: Code) -> None:
@@ -221,20 +210,9 @@ def _write(folder: Path, code: Code) -> None:
     name = "p" + hashlib.sha256(data).hexdigest()[:40]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / name, data)
+        disk.replace(folder / name, data)
         for key in code.symbols:
             (folder / key[1:3]).mkdir(exist_ok=True)
-            _replace(folder / key[1:3] / key, name.encode())
+            disk.replace(folder / key[1:3] / key, name.encode())
     except OSError:
         return  # no disk, no permission, no space: the cache in memory serves
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise

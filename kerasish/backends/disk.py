@@ -1,0 +1,58 @@
+"""Files that keep what was costly to make: where they lie, how they are sealed and written.
+
+`KERASISH_CACHE_DIR`, else `$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish` holds a folder for
+each kind of them; `KERASISH_CACHE_DIR=""` (empty) turns the disk off. Files are written beside and
+renamed, so that any number of processes may share a folder, and carry a checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_folder(kind: str) -> Path | None:
+    """Return where files of this kind are kept; None if nowhere."""
+    chosen = os.environ.get("KERASISH_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) / kind if chosen else None
+    root = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(root) if root else Path.home() / ".cache") / "kerasish" / kind
+    except RuntimeError:  # no home directory
+        return None
+
+
+def seal(mark: bytes, body: bytes) -> bytes:
+    """Return a file's bytes: its kind's mark, a checksum, the body."""
+    return mark + hashlib.sha256(body).digest() + body
+
+
+def unseal(mark: bytes, data: bytes) -> bytes:
+    """Return the body of what `seal` made.
+
+    Raises:
+        ValueError: the mark is another one, or the checksum does not fit.
+    """
+    body = data[len(mark) + 32 :]
+    if data[: len(mark)] != mark or hashlib.sha256(body).digest() != data[len(mark) :][:32]:
+        raise ValueError(f"damaged file: not {mark!r}, or its checksum does not fit")
+    return body
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file whole: whoever reads it finds the former one or this one.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(beside, path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
