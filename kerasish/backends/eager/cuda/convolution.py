@@ -1,4 +1,4 @@
-"""Convolution where cuDNN is absent: windows laid out as rows, and one product; depthwise apart.
+"""Convolution: by cuDNN, or windows laid out as rows and one product, depthwise apart.
 
 Memory stays bounded: large batches go in chunks of samples.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda import cudnn_convolution
 from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.entry import (
     Entry,
@@ -108,6 +109,9 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     """Return the convolution of x with the kernel."""
     if not _usable(x, kernel):
         return by_cupy("convolution", x, kernel, **attrs)
+    found = cudnn_convolution.convolution(x, kernel, **attrs)
+    if found is not None:
+        return found
     x, results = compact(x), kernel.shape[-1]
     s = _Setting(x.shape[1:-1], kernel.shape[:-2], x.shape[-1], **attrs)
     y = result((x.shape[0], *s.counts, results), x.dtype)
@@ -135,6 +139,9 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     """Return the gradient of a convolution by its data, g arriving at its result."""
     if not _usable(g, kernel):
         return by_cupy("convolution_data_gradient", g, kernel, size=size, **attrs)
+    found = cudnn_convolution.convolution_data_gradient(g, kernel, size=size, **attrs)
+    if found is not None:
+        return found
     g, groups = compact(g), attrs["groups"]
     s = _Setting(size, kernel.shape[:-2], kernel.shape[-2] * groups, **attrs)
     dx = result((g.shape[0], *size, s.channels), g.dtype)
@@ -165,6 +172,9 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
     """Return the gradient of a convolution by its kernel, g arriving at its result."""
     if not _usable(x, g):
         return by_cupy("convolution_kernel_gradient", x, g, size=size, **attrs)
+    found = cudnn_convolution.convolution_kernel_gradient(x, g, size=size, **attrs)
+    if found is not None:
+        return found
     x, g = compact(x), compact(g)
     s = _Setting(x.shape[1:-1], size, x.shape[-1], **attrs)
     results, groups = g.shape[-1], s.groups

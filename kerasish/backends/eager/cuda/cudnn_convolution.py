@@ -1,0 +1,139 @@
+"""Convolution and its gradients by cuDNN; each gives None where cuDNN does not do it.
+
+Data lies with its channels last, as ours does. cuDNN wants kernels (results, *window, channels):
+ours are copied into that order, and gradients out of it. One spatial axis is two, one of size 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from kerasish import config
+from kerasish.backends.eager.cuda import cudnn
+from kerasish.backends.eager.cuda.entry import compact, copy_into, result, scratch
+from kerasish.ops.window import window_counts
+
+DATA, WEIGHTS, RESULT = 1, 2, 3  # the numbers of a graph's tensors
+
+
+class Convolution(NamedTuple):
+    """What a plan of a convolution is made for; sizes with the channels before the window."""
+
+    kind: str  # "forward", "data" or "kernel"
+    dtype: str
+    tf32: bool
+    data: tuple[int, ...]
+    weights: tuple[int, ...]
+    result: tuple[int, ...]
+    strides: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def draw(self, lib: Any, graph: Any) -> None:
+        """Put the tensors and the convolution into the graph."""
+        kind = getattr(lib.data_type, cudnn.TYPES[self.dtype])
+        sizes = {DATA: self.data, WEIGHTS: self.weights, RESULT: self.result}
+
+        def given(number: int) -> Any:
+            dim, stride = list(sizes[number]), channels_last(sizes[number])
+            return graph.tensor(dim=dim, stride=stride, data_type=kind, uid=number)
+
+        options = {
+            "pre_padding": list(self.before), "post_padding": list(self.after),
+            "stride": list(self.strides), "dilation": list(self.dilation),
+        }  # fmt: skip
+        if self.kind == "forward":
+            made, number = graph.conv_fprop(given(DATA), given(WEIGHTS), **options), RESULT
+        elif self.kind == "data":
+            made, number = graph.conv_dgrad(given(RESULT), given(WEIGHTS), **options), DATA
+        else:
+            made, number = graph.conv_wgrad(given(DATA), given(RESULT), **options), WEIGHTS
+        made.set_uid(number).set_output(True).set_data_type(kind)
+        made.set_dim(list(sizes[number])).set_stride(channels_last(sizes[number]))
+
+
+def channels_last(sizes: tuple[int, ...]) -> list[int]:
+    """Return the strides of (n, channels, *spatial) whose channels lie last."""
+    channels, spatial = sizes[1], sizes[2:]
+    inner = [channels * math.prod(spatial[i + 1 :]) for i in range(len(spatial))]
+    return [channels * math.prod(spatial), 1, *inner]
+
+
+def _request(
+    kind: str, like: Any, data: tuple[int, ...], kernel: tuple[int, ...], results: tuple[int, ...],
+    strides: Any, padding: Any, dilation: Any,
+) -> Convolution | None:  # fmt: skip
+    """Return what to ask for, given shapes as our ops have them; None: nothing of cuDNN's."""
+    if not 3 <= len(data) <= 5 or 0 in data + kernel + results:
+        return None
+    if like.dtype.name not in cudnn.TYPES or min(min(pair) for pair in padding) < 0:
+        return None
+    lifted = (1,) if len(data) == 3 else ()
+    turned = [(s[0], s[-1], *lifted, *s[1:-1]) for s in (data, results)]
+    weights = (kernel[-1], kernel[-2], *lifted, *kernel[:-2])
+    before, after = (tuple(pair[i] for pair in padding) for i in (0, 1))
+    none = (0,) * len(lifted)
+    tf32 = like.dtype.name == "float32" and config.tf32()
+    return Convolution(
+        kind, like.dtype.name, tf32, turned[0], weights, turned[1], (*lifted, *strides),
+        none + before, none + after, (*lifted, *dilation),
+    )  # fmt: skip
+
+
+def _plan(request: Convolution | None, like: Any) -> cudnn.Plan | None:
+    return None if request is None else cudnn.planned(request, like.device.id)
+
+
+def _turned(kernel: Any) -> Any:
+    """Return a kernel (*window, channels, results) copied as (results, *window, channels)."""
+    last = kernel.ndim - 1
+    turned = kernel.transpose(last, *range(last))
+    return copy_into(scratch(turned.shape, kernel.dtype), turned)
+
+
+def convolution(
+    x: Any, kernel: Any, *, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the convolution of x with the kernel, or None."""
+    window = kernel.shape[:-2]
+    counts = window_counts(x.shape[1:-1], window, strides, padding, dilation, "convolution")
+    shape = (x.shape[0], *counts, kernel.shape[-1])
+    request = _request("forward", x, x.shape, kernel.shape, shape, strides, padding, dilation)
+    plan = _plan(request, x)
+    if plan is None:
+        return None
+    y = result(shape, x.dtype)
+    cudnn.run(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
+    return y
+
+
+def convolution_data_gradient(
+    g: Any, kernel: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the gradient of a convolution by its data, g arriving at its result; or None."""
+    shape = (g.shape[0], *size, kernel.shape[-2] * groups)
+    request = _request("data", g, shape, kernel.shape, g.shape, strides, padding, dilation)
+    plan = _plan(request, g)
+    if plan is None:
+        return None
+    dx = result(shape, g.dtype)
+    cudnn.run(plan, {RESULT: compact(g), WEIGHTS: _turned(kernel), DATA: dx})
+    return dx
+
+
+def convolution_kernel_gradient(
+    x: Any, g: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    """Return the gradient of a convolution by its kernel, g arriving at its result; or None."""
+    channels, results = x.shape[-1] // groups, g.shape[-1]
+    shape = (*size, channels, results)
+    request = _request("kernel", x, x.shape, shape, g.shape, strides, padding, dilation)
+    plan = _plan(request, x)
+    if plan is None:
+        return None
+    made = result(shape, x.dtype)
+    turned = scratch((results, *size, channels), x.dtype)
+    cudnn.run(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned})
+    return copy_into(made, turned.transpose(*range(1, len(shape)), 0))
