@@ -34,6 +34,12 @@ class UnknownNameError(ValueError):
         return cls(f"Unknown {what}: {name!r}. {hint}")
 
 
+class UnknownKeyError(UnknownNameError, KeyError):
+    """A key of a dict is not known; the message lists the nearest known ones."""
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
+
+
 class DeviceError(RuntimeError):
     """A device cannot be used; the message says why, and what would help."""
 

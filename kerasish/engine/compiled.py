@@ -2,82 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from kerasish import losses as losses_module
 from kerasish import metrics as metrics_module
 from kerasish import ops, tree
+from kerasish.engine.loss_parts import is_one, spread
 from kerasish.engine.mistakes import Match, check_shapes
+from kerasish.engine.outputs import (
+    Output,
+    at,
+    joined,
+    list_outputs,
+    part_for,
+    targets_of,
+    weights_for,
+)
 from kerasish.engine.step import total
-from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.errors import ShapeError, UnknownKeyError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
 from kerasish.metrics.scorer import is_scorer
-
-
-class Output(NamedTuple):
-    """One output of a model: where it stands among the results, and what it is called."""
-
-    path: tuple[Any, ...]  # keys and indices that lead to it; () where it is all there is
-    index: int  # type: ignore[assignment] # its number among all outputs
-    layer: str  # the name of the layer that makes it; "" where that is not known
-    label: str  # what stands before the names of its loss and metrics; "" for nothing
-
-
-def list_outputs(y_pred: Any, output_names: Sequence[str]) -> list[Output]:
-    """Return the outputs of a model that gave `y_pred`.
-
-    Args:
-        output_names: the names of the layers that make them, where they are known.
-
-    Example:
-        >>> import numpy as np
-        >>> [o.label for o in list_outputs({"p": np.zeros(2), "q": np.zeros(2)}, [])]
-        ['p', 'q']
-    """
-    found = tree.flatten_with_path(y_pred) if isinstance(y_pred, (dict, list, tuple)) else [((), 0)]
-    known = len(output_names) == len(found)
-    outputs = []
-    for i, (path, _) in enumerate(found):
-        layer = output_names[i] if known else ""
-        words = [layer if isinstance(key, int) else str(key) for key in path]
-        label = "/".join(w for w in words if w) if len(found) > 1 else ""
-        outputs.append(Output(tuple(path), i, layer, label))
-    return outputs
-
-
-def at(structure: Any, path: Sequence[Any]) -> Any:
-    """Return the part of a structure at the end of a path."""
-    for key in path:
-        structure = structure[key]
-    return structure
-
-
-def part_for(output: Output, structure: Any, count: int) -> Any:
-    """Return what a structure (targets, weights, losses...) holds for an output; None for nothing.
-
-    A structure is built like the outputs; or it is a dict by their layers' names, or a list in
-    their order. For a single output it may be the thing itself, or hold that alone.
-
-    Args:
-        count: how many outputs there are.
-    """
-    node = structure
-    for depth, key in enumerate(output.path):
-        if isinstance(node, dict):
-            node = node.get(key, node.get(output.layer))
-        elif isinstance(node, (list, tuple)):
-            # A list for outputs that are a dict: in their order.
-            place = key if isinstance(key, int) else output.index if not depth else None
-            node = node[place] if place is not None and place < len(node) else None
-        elif node is None or count > 1:
-            return None
-    if count == 1 and isinstance(node, dict) and "class_name" not in node:
-        return node.get(output.layer, next(iter(node.values())) if len(node) == 1 else None)
-    if not output.path and isinstance(node, (list, tuple)) and len(node) == 1:
-        return node[0]
-    return node
 
 
 def _check_names(given: Any, outputs: list[Output], what: str) -> None:
@@ -88,7 +34,7 @@ def _check_names(given: Any, outputs: list[Output], what: str) -> None:
         names = {k for k in keys if isinstance(k, str)} | {o.layer for o in outputs if o.layer}
         for key in given:
             if names and key not in keys and key not in names:
-                raise UnknownNameError.of(f"output in {what}", key, names)
+                raise UnknownKeyError.of(f"output in {what}", key, names)
     elif isinstance(given, (list, tuple)) and count > 1:
         top = len({o.path[0] for o in outputs})
         if len(given) not in (count, top):
@@ -96,17 +42,11 @@ def _check_names(given: Any, outputs: list[Output], what: str) -> None:
             raise ValueError(f"{what}: {len(given)} entries for {count} outputs {shown}.")
 
 
-def _sample_weights(output: Output, sample_weight: Any, count: int) -> Any:
-    """Return an output's sample weights; one array is for all outputs."""
-    if hasattr(sample_weight, "shape"):
-        return sample_weight
-    return part_for(output, sample_weight, count)
-
-
 class _LossPart(NamedTuple):
     output: Output
     loss: Loss
     weight: float
+    tracker: int  # which tracker shows it
 
 
 class CompiledLoss:
@@ -126,40 +66,59 @@ class CompiledLoss:
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match losses to outputs."""
         outputs = list_outputs(y_pred, self.output_names)
-        shared = not isinstance(self.loss, (list, tuple)) and not (
-            isinstance(self.loss, dict) and "class_name" not in self.loss
-        )
-        if not shared:
-            _check_names(self.loss, outputs, "loss")
-        _check_names(self.loss_weights, outputs, "loss_weights")
+        given = self._match(y_pred, outputs)
+        weights = self._weights([o for o, _ in given], outputs)
+        targets = targets_of([o for o, _ in given], y_true, y_pred, len(outputs))
         parts, names, shapes = [], [], []
-        for output in outputs:
-            one = self.loss if shared else part_for(output, self.loss, len(outputs))
-            if one is None:
-                continue
-            target = part_for(output, y_true, len(outputs))
+        places: list[Output] = []
+        for (output, one), weight, target in zip(given, weights, targets):
             prediction = at(y_pred, output.path)
             made = find_loss(one, target, prediction)
             shapes.append(tuple(getattr(prediction, "shape", ())))
-            parts.append(_LossPart(output, made, self._weight(output, len(outputs))))
-            own = one if isinstance(one, str) else made.name
-            names.append(f"{output.label or own}_loss")
+            if output not in places:  # several losses of one output are shown as their sum
+                places.append(output)
+                own = one if isinstance(one, str) else made.name
+                names.append(f"{output.label or output.layer or own}_loss")
+            parts.append(_LossPart(output, made, weight, places.index(output)))
         if not parts:
             raise ValueError("compile: no output has a loss.")
         if len(parts) > 1:
             self.trackers = [metrics_module.Mean(name=n) for n in _distinct(names)]
         self.parts, self.shapes, self.outputs = parts, shapes, len(outputs)
 
+    def _match(self, y_pred: Any, outputs: list[Output]) -> list[tuple[Output, Any]]:
+        """Return each loss that `compile` was given, beside the output(s) that it reads."""
+        _check_names(self.loss_weights, outputs, "loss_weights")
+        if is_one(self.loss):
+            return [(o, self.loss) for o in outputs if self.loss is not None]
+        if isinstance(self.loss, dict) or all(map(is_one, self.loss)):
+            _check_names(self.loss, outputs, "loss")
+        found = [(joined(p, outputs), one) for p, one in spread(self.loss, y_pred, outputs)]
+        paths = [o.path for o in outputs]
+        return sorted(found, key=lambda pair: _first(pair[0].path, paths))
+
     def matches(self, y_true: Any, sample_weight: Any = None) -> list[Match]:
         """Return each output that has a loss, beside its targets; none before the first batch."""
-        count = self.outputs
+        parts = self.parts or []
+        targets = targets_of([p.output for p in parts], y_true, None, self.outputs)
         return [
             Match(
-                output.label, output.index, loss, shape,
-                part_for(output, y_true, count), _sample_weights(output, sample_weight, count),
+                p.output.label, p.output.index, p.loss, shape, target,
+                weights_for(p.output, sample_weight, self.outputs),
             )
-            for (output, loss, _), shape in zip(self.parts or (), self.shapes)
+            for p, shape, target in zip(parts, self.shapes, targets)
+            if p.output.index >= 0
         ]  # fmt: skip
+
+    def _weights(self, read: list[Output], outputs: list[Output]) -> list[float]:
+        """Return the factor of each loss."""
+        plain = all(o.index >= 0 for o in read) and len(set(read)) == len(read)
+        if plain or self.loss_weights is None or isinstance(self.loss_weights, (int, float)):
+            return [self._weight(o, len(outputs)) for o in read]
+        flat = [w for w in tree.flatten(self.loss_weights) if w is not None]
+        if len(flat) != len(read):
+            raise ValueError(f"loss_weights: {len(flat)} numbers for {len(read)} losses.")
+        return [float(w) for w in flat]
 
     def _weight(self, output: Output, count: int) -> float:
         weights = self.loss_weights
@@ -171,25 +130,40 @@ class CompiledLoss:
         """Return the weighted sum of the losses of all outputs."""
         if self.parts is None:
             self.build(y_true, y_pred)
+        parts = self.parts or []
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
-        found = []
-        for i, (output, loss, weight) in enumerate(self.parts or []):
+        targets = targets_of([p.output for p in parts], y_true, y_pred, count)
+        found: list[Any] = []
+        shown: dict[int, list[Any]] = {p.tracker: [] for p in parts}
+        rows: dict[int, float] = {}
+        for part, target in zip(parts, targets):
+            output, weight = part.output, part.weight
             prediction = at(y_pred, output.path)
-            target = part_for(output, y_true, count)
             if target is None and y_true is not None:
                 name = output.label or output.layer or f"number {output.index}"
                 raise ValueError(
                     f"The output {name!r} has a loss but no target in y, which has "
                     f"{_described(y_true)} for {count} outputs."
                 )
-            check_shapes(loss, target, prediction, output.label)
-            weights = _sample_weights(output, sample_weight, count)
-            value = loss(target, prediction, sample_weight=weights)
-            if self.trackers:
-                rows = float(prediction.shape[0]) if prediction.shape else 1.0
-                self.trackers[i].update_state(value, sample_weight=rows)
+            check_shapes(part.loss, target, prediction, output.label)
+            weights = weights_for(output, sample_weight, count)
+            value = part.loss(target, prediction, sample_weight=weights)
+            shown[part.tracker].append(value)
+            rows[part.tracker] = _rows(prediction)
             found.append(value if weight == 1.0 else ops.multiply(value, weight))
+        for i, tracker in enumerate(self.trackers):
+            tracker.update_state(total(shown[i]), sample_weight=rows[i])
         return total(found)
+
+
+def _rows(prediction: Any) -> float:
+    first = tree.flatten(prediction)[0]
+    return float(first.shape[0]) if first.shape else 1.0
+
+
+def _first(path: tuple[Any, ...], paths: list[tuple[Any, ...]]) -> int:
+    """Return the number of the first output below a path."""
+    return next(i for i, p in enumerate(paths) if p[: len(path)] == path)
 
 
 def _described(y: Any) -> str:
@@ -326,7 +300,7 @@ class CompiledMetrics:
             target = part_for(output, y_true, count)
             options = {}
             if weighted:
-                options["sample_weight"] = _sample_weights(output, sample_weight, count)
+                options["sample_weight"] = weights_for(output, sample_weight, count)
             try:
                 metric.update_state(target, prediction, **options)
             except ShapeError as error:
@@ -353,7 +327,7 @@ class CompiledMetrics:
         for y_true, y_pred, sample_weight in batches:
             count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
             for output, metric, weighted, _ in parts:
-                weights = _sample_weights(output, sample_weight, count) if weighted else None
+                weights = weights_for(output, sample_weight, count) if weighted else None
                 target = part_for(output, y_true, count)
                 metric.update_state(target, at(y_pred, output.path), sample_weight=weights)
         found = {p.shown: p.metric.result() for p in parts}

@@ -89,7 +89,8 @@ def _as_dtype(structure: Any, dtype: str) -> Any:
     if isinstance(structure, dict):
         return type(structure)((k, _as_dtype(v, dtype)) for k, v in structure.items())
     if isinstance(structure, (list, tuple)) and _holds_arrays(structure):
-        return type(structure)([_as_dtype(v, dtype) for v in structure])
+        parts = [_as_dtype(v, dtype) for v in structure]
+        return structure._make(parts) if hasattr(structure, "_make") else type(structure)(parts)
     return ops.convert_to_tensor(structure, dtype)
 
 

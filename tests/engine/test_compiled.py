@@ -5,12 +5,15 @@ The names expected here are those that Keras 3.15 reports.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
 import kerasish
-from kerasish import layers, losses, metrics, ops
-from kerasish.engine.compiled import CompiledLoss, CompiledMetrics, find_loss, list_outputs
+from kerasish import layers, losses, metrics, ops, tree
+from kerasish.engine.compiled import CompiledLoss, CompiledMetrics, find_loss
+from kerasish.engine.outputs import list_outputs
 from kerasish.errors import UnknownNameError
 
 RNG = np.random.RandomState(0)
@@ -250,8 +253,54 @@ def test_metrics_are_a_list():
 
 
 def test_unknown_outputs_are_an_unknown_name():
-    with pytest.raises(UnknownNameError, match="Did you mean 'a_long_name'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'a_long_name'") as caught:
         CompiledLoss({"a_long_nam": "mse"}, None, ["a_long_name"])(TA, A)
+    assert isinstance(caught.value, KeyError)
+    assert str(caught.value).startswith("Unknown")
+
+
+def whole(t, p):
+    """The first output's error plus thrice the second's: a loss of two outputs together."""
+    (t1, t2), (p1, p2) = (list(x.values()) if isinstance(x, dict) else x for x in (t, p))
+    return ops.mean(ops.absolute(t1 - p1)) + 3 * ops.mean(ops.absolute(t2 - p2))
+
+
+PAIR = mae(TA, A) + 3 * mae(TB, B)
+POINT = namedtuple("Point", ["u", "v"])
+
+
+@pytest.mark.parametrize(
+    ("true", "pred", "loss", "names", "total"),
+    [
+        (TA, A, ["mse", "mae"], ["x_loss"], mse(TA, A) + mae(TA, A)),
+        ([TA, TB], [A, B], ["mse", ["mse", "mae"]], ["x_loss", "y_loss"],
+         mse(TA, A) + mse(TB, B) + mae(TB, B)),
+        ({"p": TA, "q": TB}, {"p": A, "q": B}, {"p": "mse", "q": ["mae"]},
+         ["p_loss", "q_loss"], mse(TA, A) + mae(TB, B)),
+        ((TA, TB), (A, B), [whole, ("mse", None)], ["x_y_loss", "x_loss"], PAIR + mse(TA, A)),
+        (POINT(TA, TB), POINT(A, B), [whole, POINT(None, "mae")], ["x_y_loss", "y_loss"],
+         PAIR + mae(TB, B)),
+        ({"p": TA, "q": TB}, {"p": A, "q": B}, [whole, {"q": "mae"}], ["p_q_loss", "q_loss"],
+         PAIR + mae(TB, B)),
+        ({"p": (TA, TB), "q": TB}, {"p": (A, B), "q": B}, {"p": whole, "q": "mae"},
+         ["p_loss", "q_loss"], PAIR + mae(TB, B)),
+        ([TB], [A, B], [None, "mae"], [], mae(TB, B)),
+        (TB, [A, B], [None, "mae"], [], mae(TB, B)),
+        ([TA, TB], [A, C, B], ["mse", None, "mae"], ["x_loss", "z_loss"], mse(TA, A) + mae(TB, B)),
+    ],
+)  # fmt: skip
+def test_losses_of_one_output_and_of_several_together(true, pred, loss, names, total):
+    compiled = CompiledLoss(loss, None, ["x", "y", "z"][: len(tree.flatten(pred))])
+    assert float(compiled(true, pred)) == pytest.approx(float(total), rel=1e-5)
+    assert [t.name for t in compiled.trackers] == names
+
+
+def test_weights_of_losses_that_share_an_output():
+    compiled = CompiledLoss([whole, ("mse", "mae")], [2.0, (0.5, 1.0)], ["x", "y"])
+    expected = 2 * PAIR + 0.5 * mse(TA, A) + mae(TB, B)
+    assert float(compiled((TA, TB), (A, B))) == pytest.approx(float(expected), rel=1e-5)
+    with pytest.raises(ValueError, match="2 numbers for 3 losses"):
+        CompiledLoss([whole, ("mse", "mae")], [2.0, 1.0], ["x", "y"])((TA, TB), (A, B))
 
 
 # --- in a model ----------------------------------------------------------------------------------
