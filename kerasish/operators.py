@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kerasish import ops
 
 
@@ -137,18 +139,28 @@ class Operators:
         """Return the elements as `dtype`."""
         return ops.cast(self, dtype)
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+    # np.sum(x) and the like call the method of the name, with words of their own such as `out`.
+
+    def sum(self, axis: Any = None, keepdims: bool = False, **numpy: Any) -> Any:
         """Return the sum over `axis`."""
+        if numpy:
+            return np.sum(np.asarray(self), axis, keepdims=keepdims, **numpy)
         return ops.sum(self, axis, keepdims)
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def mean(self, axis: Any = None, keepdims: bool = False, **numpy: Any) -> Any:
         """Return the mean over `axis`."""
+        if numpy:
+            return np.mean(np.asarray(self), axis, keepdims=keepdims, **numpy)
         return ops.mean(self, axis, keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Any = None, keepdims: bool = False, **numpy: Any) -> Any:
         """Return the largest element over `axis`."""
+        if numpy:
+            return np.max(np.asarray(self), axis, keepdims=keepdims, **numpy)
         return ops.max(self, axis, keepdims)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Any = None, keepdims: bool = False, **numpy: Any) -> Any:
         """Return the smallest element over `axis`."""
+        if numpy:
+            return np.min(np.asarray(self), axis, keepdims=keepdims, **numpy)
         return ops.min(self, axis, keepdims)

@@ -401,3 +401,14 @@ def test_numpy_stays_silent_inside_and_keeps_its_voice_outside():
         np.log(np.zeros(1))
     with np.errstate(divide="raise"):
         assert ops.divide(Tensor([1.0]), Tensor([0.0])).tolist() == [np.inf]
+
+
+@pytest.mark.parametrize("kind", [Tensor, Variable])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "amax", "amin", "std", "prod"])
+def test_reductions_of_numpy_take_tensors(name, kind):
+    array = np.array([[1.0, 4.0], [2.0, 5.0]], "float32")
+    for options in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}):
+        found = getattr(np, name)(kind(array), **options)
+        assert isinstance(found, (np.ndarray, np.generic))
+        np.testing.assert_array_equal(found, getattr(np, name)(array, **options))
+    assert isinstance(kind(array).mean(0), Tensor)

@@ -34,33 +34,34 @@ class SwapEMAWeights(Callback):
         super().__init__()
         self.swap_on_epoch = swap_on_epoch
 
-    def _optimizer(self) -> Any:
-        optimizer = self.model.optimizer
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        if not getattr(optimizer, "use_ema", False):
+    def _optimizers(self) -> list[Any]:
+        """Return those that keep averages: one, or several inside a MultiOptimizer."""
+        many, optimizer = _averaging(self.model), self.model.optimizer
+        if not many:
             raise ValueError(
                 f"SwapEMAWeights: the optimizer {type(optimizer).__name__} keeps no averages; "
                 "compile the model with one made with use_ema=True"
             )
-        return optimizer
+        return many
 
     def _swap(self, averages_in: bool) -> None:
         """Exchange weights and averages, unless the model holds what it should already."""
-        optimizer = self._optimizer()
-        if optimizer.built and optimizer.averages_swapped != averages_in:
-            optimizer.swap_averages(self.model.trainable_variables)
+        for optimizer in self._optimizers():
+            if optimizer.built and optimizer.averages_swapped != averages_in:
+                optimizer.swap_averages(self.model.trainable_variables)
 
     def get_state(self) -> dict[str, Any]:
         """Return whether the model holds the averages."""
-        swapped = self.model is not None and self._optimizer().averages_swapped
+        swapped = self.model is not None and any(o.averages_swapped for o in self._optimizers())
         return {"averages_swapped": bool(swapped)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         if self.model is not None:
-            self._optimizer().averages_swapped = bool(state["averages_swapped"])
+            for optimizer in self._optimizers():
+                optimizer.averages_swapped = bool(state["averages_swapped"])
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        self._optimizer()  # a wrong one shows now, not after an epoch
+        self._optimizers()  # a wrong one shows now, not after an epoch
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         if self.swap_on_epoch:
@@ -83,6 +84,12 @@ class SwapEMAWeights(Callback):
         self._swap(averages_in=False)
 
     def _release(self) -> None:
-        optimizer = getattr(self.model, "optimizer", None)
-        if getattr(getattr(optimizer, "inner_optimizer", optimizer), "averages_swapped", False):
+        if any(optimizer.averages_swapped for optimizer in _averaging(self.model)):
             self._swap(averages_in=False)
+
+
+def _averaging(model: Any) -> list[Any]:
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    many = getattr(optimizer, "optimizers", [optimizer])
+    return [one for one in many if getattr(one, "use_ema", False)]

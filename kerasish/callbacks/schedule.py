@@ -11,7 +11,7 @@ from typing import Any
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
-from kerasish.callbacks.values import get_rate, plain, set_rate
+from kerasish.callbacks.values import get_rate, plain, rated, rates, set_rate
 
 
 class LearningRateScheduler(Callback):
@@ -37,7 +37,10 @@ class LearningRateScheduler(Callback):
         self.verbose = verbose
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        optimizer = self.model.optimizer
+        for _, optimizer in rated(self.model.optimizer):
+            self._set(optimizer, epoch)
+
+    def _set(self, optimizer: Any, epoch: int) -> None:
         old = get_rate(optimizer)
         given = self.schedule(epoch, old) if takes_two(self.schedule) else self.schedule(epoch)
         rate = plain(given)
@@ -52,7 +55,7 @@ class LearningRateScheduler(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if logs is not None:
-            logs["learning_rate"] = get_rate(self.model.optimizer)
+            logs.update(rates(self.model.optimizer))
 
 
 def takes_two(function: Callable[..., Any]) -> bool:
@@ -130,7 +133,7 @@ class ReduceLROnPlateau(Monitor):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         value = self.get_monitor_value(logs)
         if logs is not None:
-            logs["learning_rate"] = get_rate(self.model.optimizer)
+            logs.update(rates(self.model.optimizer))
         if value is None:
             return
         if self.in_cooldown():
@@ -145,13 +148,19 @@ class ReduceLROnPlateau(Monitor):
                 self._reduce(epoch)
 
     def _reduce(self, epoch: int) -> None:
-        old = get_rate(self.model.optimizer)
+        changed = [self._reduce_one(one, epoch) for _, one in rated(self.model.optimizer)]
+        if any(changed):
+            self.cooldown_counter = self.cooldown
+            self.wait = 0
+
+    def _reduce_one(self, optimizer: Any, epoch: int) -> bool:
+        """Return whether the optimizer's rate could still fall; it has then."""
+        old = get_rate(optimizer)
         # The rate lives in float32: one that was set to min_lr must not count as above it.
         if old <= self.min_lr or math.isclose(old, self.min_lr, rel_tol=1e-6):
-            return
+            return False
         rate = max(old * self.factor, self.min_lr)
-        set_rate(self.model.optimizer, rate, "ReduceLROnPlateau")
-        self.cooldown_counter = self.cooldown
-        self.wait = 0
+        set_rate(optimizer, rate, "ReduceLROnPlateau")
         if self.verbose > 0:
             say(f"Epoch {epoch + 1}: {self.monitor} rests, learning rate {old:.6g} -> {rate:.6g}")
+        return True

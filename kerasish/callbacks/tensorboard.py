@@ -14,7 +14,7 @@ import numpy as np
 from kerasish.callbacks import event_files
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.layer_graph import list_nodes
-from kerasish.callbacks.values import get_rate, plain
+from kerasish.callbacks.values import plain, rates
 
 
 class TensorBoard(Callback):
@@ -128,8 +128,8 @@ class TensorBoard(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         logs = dict(logs or {})
         writer = self._writer("train")
-        if "learning_rate" not in logs and hasattr(self.model.optimizer, "learning_rate"):
-            logs["learning_rate"] = get_rate(self.model.optimizer)
+        if self.model.optimizer is not None:
+            logs = {**rates(self.model.optimizer), **logs}
         for name, value in logs.items():
             run = "validation" if name.startswith("val_") else "train"
             number = plain(value)

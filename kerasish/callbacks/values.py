@@ -28,6 +28,23 @@ def plain(value: Any) -> Any:
     return float(value) if hasattr(value, "__float__") else value
 
 
+def rated(optimizer: Any) -> list[tuple[str, Any]]:
+    """Return (name in the logs, optimizer) of each optimizer that has a learning rate.
+
+    It is one, but several where a MultiOptimizer hands variables to others.
+    """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    many = getattr(optimizer, "optimizers", None)
+    if many is None:
+        return [("learning_rate", optimizer)]
+    return [(f"learning_rate_{one.name}", one) for one in many]
+
+
+def rates(optimizer: Any) -> dict[str, float]:
+    """Return the learning rates by their names in the logs."""
+    return {name: get_rate(one) for name, one in rated(optimizer)}
+
+
 def get_rate(optimizer: Any) -> float:
     """Return the optimizer's learning rate.
 

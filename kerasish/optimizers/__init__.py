@@ -35,17 +35,17 @@ add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
 
 
-def get(identifier: Any) -> Optimizer:
-    """Return the optimizer for a name, a config, a class or an object.
+def get(identifier: Any) -> Any:
+    """Return the optimizer for a name, a config, a class or an object; None for None.
 
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
     Example:
-        >>> get("adam").name, get("SGD").name
-        ('adam', 'sgd')
+        >>> type(get("sgd")).__name__, get(None) is None
+        ('SGD', True)
     """
-    if isinstance(identifier, Optimizer):
+    if identifier is None or isinstance(identifier, Optimizer):
         return identifier
     if isinstance(identifier, str):
         names = BUILTINS["keras.optimizers"]
@@ -53,7 +53,7 @@ def get(identifier: Any) -> Optimizer:
     made = get_by_name(identifier, "keras.optimizers", "optimizer")
     if not hasattr(made, "apply"):
         raise ValueError(f"Expected an optimizer, got {identifier!r}.")
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def serialize(optimizer: Optimizer) -> Any:

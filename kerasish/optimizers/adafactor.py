@@ -22,7 +22,8 @@ class Adafactor(Optimizer):
         epsilon_1: added to g^2.
         epsilon_2: the smallest scale of a variable.
         clip_threshold: the largest root mean square of u.
-        relative_step: let a constant rate fall as 1 / sqrt(t).
+        relative_step: kept for Keras's sake: as there, the rate of step t is never above
+            1 / sqrt(t), whatever this says.
         others: see `Optimizer`.
 
     Source: Shazeer & Stern, Adafactor: adaptive learning rates with sublinear memory cost, ICML
@@ -83,8 +84,7 @@ class Adafactor(Optimizer):
 
     def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
         t = self._step(dtype)
-        if self.relative_step and isinstance(self._learning_rate, Variable):
-            learning_rate = ops.minimum(learning_rate, ops.rsqrt(t))
+        learning_rate = ops.minimum(learning_rate, ops.rsqrt(t))
         return learning_rate, ops.subtract(1.0, ops.power(t, self.beta_2_decay))
 
     def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:

@@ -10,6 +10,14 @@ from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Variable, autocast, convert, no_gradient
 
+_UNUSED: dict[str, Any] = {
+    **dict.fromkeys(("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")),
+    **dict.fromkeys(("ema_overwrite_frequency", "loss_scale_factor")),
+    "gradient_accumulation_steps": None,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+}
+
 
 class LossScaleOptimizer(Optimizer):
     """Multiplies the loss by a scale, so that float16 gradients do not vanish, and divides it out.
@@ -42,7 +50,13 @@ class LossScaleOptimizer(Optimizer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+        if not kwargs.pop("dynamic", True):
+            raise ValueError(
+                "LossScaleOptimizer: its scale is dynamic; for a constant one give the inner "
+                "optimizer a loss_scale_factor, and use that alone."
+            )
+        # Old files of Keras hold the arguments of every optimizer here, at their defaults.
+        given = {k: v for k, v in kwargs.items() if v != _UNUSED.get(k, _UNUSED)}
         if given:
             raise ValueError(
                 f"LossScaleOptimizer: give {next(iter(given))!r} to the inner optimizer instead."
@@ -60,6 +74,7 @@ class LossScaleOptimizer(Optimizer):
             )
         super().__init__(0.0, name=name)
         self.inner_optimizer = inner_optimizer
+        inner_optimizer.loss_scale_factor = None  # gradients are scaled back once
         self.needs_loss = inner_optimizer.needs_loss
         self.initial_scale, self.dynamic_growth_steps = initial_scale, dynamic_growth_steps
         self.step_counter: Any = None
@@ -109,7 +124,10 @@ class LossScaleOptimizer(Optimizer):
                     finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
             factor = ops.reciprocal(scale)
             plain = [
-                None if g is None else ops.multiply(g, ops.cast(factor, g.dtype)) for g in given
+                g
+                if g is None or v.overwrite_with_gradient
+                else ops.multiply(g, ops.cast(factor, g.dtype))
+                for g, v in zip(given, variables)
             ]
             inner = self.inner_optimizer.updates(plain, variables, loss)
             new: Updates = {v: ops.where(finite, value, v.value) for v, value in inner}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from typing import Any
 
 from kerasish import ops
+from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Variable, autocast, no_gradient
@@ -30,22 +31,22 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
         self, default_optimizer: Optimizer, optimizer_map: Mapping[str, Optimizer] | None = None
     ) -> None:
         for made in (default_optimizer, *(optimizer_map or {}).values()):
-            _check(made)
+            _check_inner(made)
         self.default_optimizer = default_optimizer
         self._map = dict(optimizer_map or {})
 
     def __getitem__(self, path: str) -> Optimizer:
         if path in self._map:
             return self._map[path]
-        for pattern, optimizer in self._map.items():
-            if re.fullmatch(pattern, path):
-                return optimizer
-        return self.default_optimizer
+        found = [pattern for pattern in self._map if re.fullmatch(pattern, path)]
+        if len(found) > 1:
+            raise ValueError(f"OptimizerMap: {path!r} matches more than one of its keys: {found}.")
+        return self._map[found[0]] if found else self.default_optimizer
 
     def __setitem__(self, pattern: str, optimizer: Optimizer) -> None:
         if pattern in self._map:
             raise ValueError(f"OptimizerMap has an optimizer for {pattern!r} already.")
-        _check(optimizer)
+        _check_inner(optimizer)
         self._map[pattern] = optimizer
 
     def __delitem__(self, pattern: str) -> None:
@@ -76,9 +77,13 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 class MultiOptimizer(Optimizer):
     """Hands each variable to the optimizer that is chosen for it.
 
+    Its `optimizers` are those of an OptimizerMap in their order, then its default (used or not),
+    then what a function returns, as variables come.
+
     Args:
         optimizer_map: an OptimizerMap, or a function variable -> optimizer.
-        loss_scale_factor: the loss is multiplied by it, gradients are divided by it.
+        loss_scale_factor: the loss is multiplied by it, gradients are divided by it; the
+            optimizers get it in place of their own.
         name: the first part of its variables' paths.
 
     Example:
@@ -96,7 +101,8 @@ class MultiOptimizer(Optimizer):
         loss_scale_factor: float | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(0.001, loss_scale_factor=loss_scale_factor, name=name)
+        self.optimizers: list[Optimizer] = []
+        super().__init__(0.0, loss_scale_factor=loss_scale_factor, name=name)
         if isinstance(optimizer_map, Mapping) and not isinstance(optimizer_map, OptimizerMap):
             optimizer_map = deserialize_keras_object(optimizer_map)
         if not callable(optimizer_map):
@@ -105,8 +111,10 @@ class MultiOptimizer(Optimizer):
                 f"expected, got {optimizer_map!r}."
             )
         self.optimizer_map: Callable[[Variable], Optimizer] = optimizer_map
-        self.optimizers: list[Optimizer] = []
         self._chosen: list[int] = []
+        if isinstance(optimizer_map, OptimizerMap):
+            for made in (*optimizer_map.values(), optimizer_map.default_optimizer):
+                self._place_of(made)
 
     @property
     def variables(self) -> list[Variable]:
@@ -126,22 +134,39 @@ class MultiOptimizer(Optimizer):
     def learning_rate(self, value: Any) -> None:
         raise AttributeError("A MultiOptimizer has no learning rate; set those in `.optimizers`.")
 
+    @property
+    def loss_scale_factor(self) -> float | None:  # type: ignore[override]
+        """What the loss is multiplied by; the optimizers in use divide their gradients by it."""
+        return self._loss_scale_factor
+
+    @loss_scale_factor.setter
+    def loss_scale_factor(self, value: float | None) -> None:
+        self._loss_scale_factor = value
+        for made in self.optimizers:
+            made.loss_scale_factor = value
+
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
-        parts: dict[int, tuple[Optimizer, list[Variable]]] = {}
-        chosen = []
-        for v in variables:
-            made = self.optimizer_map(v)
-            _check(made)
-            parts.setdefault(id(made), (made, []))[1].append(v)
-            chosen.append(list(parts).index(id(made)))
-        for made, own in parts.values():
-            made.build(own)
-        self.optimizers = [made for made, _ in parts.values()]
-        self._chosen = chosen
+        chosen = [self.optimizer_map(v) for v in variables]
+        for made in chosen:
+            _check_inner(made)
+        self._chosen = [self._place_of(made) for made in chosen]
+        for place, made in enumerate(self.optimizers):
+            own = [v for v, its in zip(variables, self._chosen) if its == place]
+            if own:
+                made.build(own)
         self.needs_loss = any(o.needs_loss for o in self.optimizers)
         super().build(variables)
+
+    def _place_of(self, optimizer: Optimizer) -> int:
+        """Return its place in `optimizers`, a new one for one that is new."""
+        for place, made in enumerate(self.optimizers):
+            if made is optimizer:
+                return place
+        optimizer.loss_scale_factor = self.loss_scale_factor
+        self.optimizers.append(optimizer)
+        return len(self.optimizers) - 1
 
     def updates(
         self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
@@ -153,14 +178,8 @@ class MultiOptimizer(Optimizer):
         with no_gradient(), autocast(None):
             for made, group in zip(self.optimizers, groups):
                 if any(g is not None for g, _ in group):
-                    own = [self._unscaled(g) for g, _ in group]
-                    pairs += made.updates(own, [v for _, v in group], loss)
+                    pairs += made.updates([g for g, _ in group], [v for _, v in group], loss)
             return [*pairs, (self._iterations, ops.add(self._iterations.value, 1))]
-
-    def _unscaled(self, gradient: Any) -> Any:
-        if gradient is None or self.loss_scale_factor is None:
-            return gradient
-        return ops.multiply(gradient, 1.0 / self.loss_scale_factor)
 
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
@@ -174,7 +193,8 @@ class MultiOptimizer(Optimizer):
         for number, made in enumerate(self.optimizers):
             known = [v for v in var_list if v in self._places]
             own = [v for v in known if self._chosen[self._places[v]] == number]
-            made.finalize_variable_values(own)
+            if own:
+                made.finalize_variable_values(own)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -192,6 +212,11 @@ class MultiOptimizer(Optimizer):
         return cls(**config)
 
 
-def _check(optimizer: Any) -> None:
+def _check_inner(optimizer: Any) -> None:
     if not isinstance(optimizer, Optimizer):
         raise ValueError(f"An optimizer was expected, got {optimizer!r}.")
+    if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
+        raise ValueError(
+            f"A {type(optimizer).__name__} stands around a MultiOptimizer, or alone; inside, plain "
+            "optimizers were expected."
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from kerasish import initializers, ops, tree
 from kerasish.errors import ShapeError
-from kerasish.naming import to_snake_case
+from kerasish.naming import name_for
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.collect import Collect
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
@@ -78,7 +78,7 @@ class Optimizer:
                 f"{type(self).__name__} got an unexpected argument {next(iter(kwargs))!r}."
                 + (" Its name is learning_rate." if "lr" in kwargs else "")
             )
-        self.name = name or to_snake_case(type(self).__name__)
+        self.name = name_for(self, name or None)
         self.weight_decay = weight_decay
         self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm
         self.use_ema, self.ema_momentum = use_ema, ema_momentum
@@ -464,7 +464,7 @@ class Optimizer:
             if g is None:
                 missing.append(v.path)
             elif v.overwrite_with_gradient:
-                new[v] = convert(g, v.dtype)
+                self._overwrite(v, convert(g, v.dtype), new)
             else:
                 kept.append((convert(g), v))
         if missing and not kept and not new:
@@ -485,6 +485,18 @@ class Optimizer:
                     f"{v.shape}, got {g.shape}."
                 )
         return [g for g, _ in kept], [v for _, v in kept]
+
+    def _overwrite(self, variable: Variable, gradient: Any, new: Updates) -> None:
+        """Let the gradient be the new value; with gradient accumulation the largest of them."""
+        steps = self.gradient_accumulation_steps
+        if not steps:
+            new[variable] = gradient
+            return
+        due = ops.equal(ops.mod(ops.add(self._iterations.value, 1), steps), 0)
+        slot = self._accumulators[self._places[variable]]
+        largest = ops.maximum(gradient, slot.value)
+        new[variable] = ops.where(due, largest, variable.value)
+        new[slot] = ops.where(due, ops.zeros_like(largest), largest)
 
     def _clipped(self, gradients: list[Any]) -> list[Any]:
         if self.clipnorm is not None:

@@ -13,6 +13,7 @@ from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.graph.trace import trace
 from kerasish.registry import BUILTINS
 from kerasish.tensor import Variable, convert
+from kerasish.utils import clear_session
 
 BASES = (optimizers.Optimizer, optimizers.LossScaleOptimizer, optimizers.MultiOptimizer)
 CLASSES = sorted(
@@ -187,6 +188,7 @@ def test_learning_rate():
 
 
 def test_variables_and_their_paths():
+    clear_session()
     own = weights()
     own[0].path = "dense/kernel"
     made = optimizers.Adam(use_ema=True, gradient_accumulation_steps=2)
@@ -349,3 +351,39 @@ def test_update_step_of_ours_may_be_called():
     made.build(own)
     made.update_step(gradients()[1], own[1], 0.5)
     assert np.allclose(own[1].numpy(), weights()[1].numpy() - 0.5 * gradients()[1])
+
+
+def test_names_count_up():
+    clear_session()
+    made = [optimizers.Adam(), optimizers.AdamW(), optimizers.Adam(), optimizers.Adam(name="mine")]
+    assert [one.name for one in made] == ["adam", "adam_w", "adam_1", "mine"]
+    assert optimizers.deserialize(optimizers.serialize(made[2])).name == "adam_1"
+
+
+def test_none_is_no_optimizer():
+    assert optimizers.get(None) is None
+
+
+def test_overwriting_gradients_are_gathered_by_their_largest():
+    made = optimizers.SGD(1.0, gradient_accumulation_steps=2)
+    range_, w = Variable([1.0, 1.0]), Variable([1.0, 1.0])
+    range_.overwrite_with_gradient = True
+    made.apply([[3.0, 5.0], [2.0, 2.0]], [range_, w])
+    assert range_.numpy().tolist() == w.numpy().tolist() == [1.0, 1.0]
+    made.apply([[4.0, 2.0], [0.0, 4.0]], [range_, w])
+    assert range_.numpy().tolist() == [4.0, 5.0]
+    assert w.numpy().tolist() == [0.0, -2.0]
+    for _ in range(2):
+        made.apply([[1.0, 1.0], [0.0, 0.0]], [range_, w])
+    assert range_.numpy().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("relative_step", [True, False])
+def test_adafactor_never_steps_wider_than_the_root_of_its_count_allows(relative_step):
+    made, w = optimizers.Adafactor(0.8, relative_step=relative_step), Variable([1.0, 1.0])
+    sizes = []
+    for _ in range(3):
+        before = w.numpy()
+        made.apply([[0.1, 0.1]], [w])
+        sizes.append((1 - w.numpy() / before)[0])
+    np.testing.assert_allclose(sizes, [0.8, 2**-0.5, 3**-0.5], rtol=1e-5)

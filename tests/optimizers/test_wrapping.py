@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 
+import kerasish as keras
 from kerasish import optimizers
 from kerasish.tensor import Variable
 
@@ -60,6 +61,7 @@ def test_loss_scale_config_copy_and_refusals():
 
 
 def test_multi_optimizer():
+    keras.utils.clear_session()
     known = optimizers.OptimizerMap(optimizers.SGD(0.1))
     known["a"] = optimizers.Adam(0.2)
     made = optimizers.MultiOptimizer(known)
@@ -95,6 +97,105 @@ def test_multi_optimizer_by_function():
     made.apply([[2.0], [2.0]], [a, b])
     assert (float(a[0]), float(b[0])) == (0.5, 0.75)
     assert float(made.scale_loss(1.0)) == 2.0
+
+
+def test_a_path_that_two_keys_match_is_an_error():
+    known = optimizers.OptimizerMap(optimizers.SGD(0.1))
+    known[".*kernel"] = optimizers.SGD(0.2)
+    known["head/.*"] = optimizers.SGD(0.3)
+    known["body/kernel"] = exact = optimizers.SGD(0.4)
+    with pytest.raises(ValueError, match="more than one"):
+        known["head/kernel"]
+    assert known["body/kernel"] is exact
+
+
+@pytest.mark.parametrize("wrap", [optimizers.LossScaleOptimizer, optimizers.MultiOptimizer])
+def test_optimizers_around_others_do_not_stand_inside_a_multi_optimizer(wrap):
+    plain = optimizers.SGD()
+    made = wrap(plain if wrap is optimizers.LossScaleOptimizer else optimizers.OptimizerMap(plain))
+    with pytest.raises(ValueError, match="plain"):
+        optimizers.OptimizerMap(plain)["a"] = made
+    with pytest.raises(ValueError, match="plain"):
+        optimizers.MultiOptimizer(lambda v: made).build([Variable([1.0])])
+
+
+def test_one_loss_scale_counts_for_all():
+    inside = optimizers.SGD(1.0, loss_scale_factor=4.0)
+    both = optimizers.MultiOptimizer(optimizers.OptimizerMap(inside), loss_scale_factor=2.0)
+    w = Variable([1.0])
+    both.apply([[1.0]], [w])
+    assert float(w[0]) == 0.5
+    around = optimizers.LossScaleOptimizer(both, initial_scale=8.0)
+    assert both.loss_scale_factor is inside.loss_scale_factor is None
+    around.apply([[2.0]], [w])
+    assert float(w[0]) == 0.25
+
+
+def test_loss_scale_leaves_overwriting_gradients_as_they_are():
+    made, range_ = optimizers.LossScaleOptimizer(optimizers.SGD()), Variable([1.0])
+    range_.overwrite_with_gradient = True
+    made.apply([[3.0]], [range_])
+    assert float(range_[0]) == 3.0
+
+
+def test_loss_scale_reads_configs_of_old_files():
+    made = optimizers.LossScaleOptimizer(optimizers.SGD(0.5), initial_scale=4.0)
+    old = {**made.get_config(), "clipnorm": None, "use_ema": False, "ema_momentum": 0.99}
+    again = optimizers.LossScaleOptimizer.from_config(old)
+    assert again.get_config() == made.get_config()
+    assert optimizers.LossScaleOptimizer(optimizers.SGD(), dynamic=True).built is False
+    with pytest.raises(ValueError, match="loss_scale_factor"):
+        optimizers.LossScaleOptimizer(optimizers.SGD(), dynamic=False)
+    with pytest.raises(ValueError, match="ema_momentum"):
+        optimizers.LossScaleOptimizer(optimizers.SGD(), ema_momentum=0.5)
+
+
+def two_rates(**first):
+    """A model of two layers, each with an optimizer, and those two."""
+    slow, fast = optimizers.SGD(0.01, name="slow", **first), optimizers.SGD(0.1, name="fast")
+    both = optimizers.MultiOptimizer(optimizers.OptimizerMap(fast, {".*low/.*": slow}))
+    layers = [keras.layers.Dense(2, name="low"), keras.layers.Dense(1, name="high")]
+    model = keras.Sequential([keras.Input((1,)), *layers])
+    model.compile(both, "mse")
+    return model, slow, fast
+
+
+ROWS = np.array([[0.0], [1.0]], "float32")
+
+
+def test_unused_optimizers_are_listed_too():
+    used, unused = optimizers.SGD(0.1), optimizers.Adam()
+    both = optimizers.MultiOptimizer(optimizers.OptimizerMap(unused, {"w": used}))
+    assert both.optimizers == [used, unused]
+    both.apply([[1.0]], [Variable([1.0], name="w")])
+    assert [int(one.iterations) for one in (both, used, unused)] == [1, 1, 0]
+
+
+def test_schedules_set_each_rate_of_a_multi_optimizer():
+    model, slow, fast = two_rates()
+    halved = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+    history = model.fit(ROWS, ROWS, verbose=0, callbacks=[halved]).history
+    np.testing.assert_allclose(history["learning_rate_slow"], 0.005)
+    np.testing.assert_allclose(history["learning_rate_fast"], 0.05)
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", 0.1, patience=1, min_lr=0.01)
+    plateau.set_model(model)
+    for epoch in range(2):
+        plateau.on_epoch_end(epoch, {"loss": 1.0})
+    np.testing.assert_allclose([slow.learning_rate, fast.learning_rate], [0.005, 0.01])
+
+
+def test_averages_inside_a_multi_optimizer_change_places_with_weights():
+    model, slow, _ = two_rates(use_ema=True, ema_momentum=0.5)
+    swap = keras.callbacks.SwapEMAWeights()
+    model.fit(ROWS, ROWS + 1, epochs=2, verbose=0, callbacks=[swap])
+    low, high = model.layers[0].kernel, model.layers[1].kernel
+    low.assign(low.value + 1.0)
+    before = low.numpy().copy(), high.numpy().copy()
+    swap.on_test_begin()
+    assert slow.averages_swapped and not np.allclose(low.numpy(), before[0])
+    np.testing.assert_array_equal(high.numpy(), before[1])
+    swap.on_test_end()
+    np.testing.assert_array_equal(low.numpy(), before[0])
 
 
 def eve(gradients, losses, rate=0.1, b1=0.9, b2=0.999, b3=0.99, c=10.0, epsilon=1e-8):
