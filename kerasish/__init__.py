@@ -44,6 +44,8 @@ from kerasish.engine import Operation as Operation
 from kerasish.engine import Sequential as Sequential
 from kerasish.engine import StatelessScope as StatelessScope
 from kerasish.engine.function import function as function
+from kerasish.engine.remat import RematScope as RematScope
+from kerasish.engine.remat import remat as remat
 from kerasish.initializers import Initializer as Initializer
 from kerasish.left_out import explain
 from kerasish.losses.loss import Loss as Loss

@@ -24,10 +24,6 @@ _EXPORT = (
     "from there"
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
-_REMAT = (
-    "kerasish recomputes nothing in the backward pass (the static engine plans its memory); "
-    "for less memory use smaller batches with gradient_accumulation_steps, or 'mixed_bfloat16'"
-)
 _LORA = (
     "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch beside "
     "it"
@@ -44,8 +40,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         ),
         "distribution": _MESH,
         "export": _EXPORT,
-        "remat": _REMAT,
-        "RematScope": _REMAT,
         "SymbolicScope": (
             "shapes without numbers come from Input(), layer.compute_output_spec() and "
             "layer.compute_output_shape()"
@@ -94,7 +88,6 @@ METHODS: dict[str, str] = {
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
     ),
     "enable_lora": _LORA,
-    "rematerialized_call": _REMAT,
 }  # fmt: skip
 
 

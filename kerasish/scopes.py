@@ -59,6 +59,11 @@ def autocast(dtype: str | None) -> Iterator[None]:
         _autocast.dtype = before
 
 
+def autocast_dtype() -> str | None:
+    """Return the dtype of the innermost `autocast` block of this thread."""
+    return _autocast.dtype
+
+
 class _Names(threading.local):
     def __init__(self) -> None:
         self.stack: list[str] = []

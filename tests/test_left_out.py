@@ -29,7 +29,7 @@ def test_a_name_left_out_says_what_to_use(module, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["from kerasish.layers import TFSMLayer", "from kerasish import remat, distribution"],
+    ["from kerasish.layers import TFSMLayer", "from kerasish import Quantizer, distribution"],
 )
 def test_an_import_says_so_as_well(line):
     with pytest.raises(LeftOutImportError, match="is left out: "):

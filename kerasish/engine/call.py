@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 serials = itertools.count(1)
+NOWHERE = object()  # the root of calls that repeat earlier ones: their losses are known
 
 
 class CallContext(threading.local):

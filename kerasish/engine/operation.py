@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kerasish import registry, tree
 from kerasish.engine.lost_masks import note_op
+from kerasish.engine.remat import RematMode, call_again
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
@@ -205,6 +206,18 @@ class Operation:
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: the calls belong to the models made of them."""
         return {**self.__dict__, "_inbound_nodes": []}
+
+    _remat_mode: RematMode | None = None
+
+    def rematerialized_call(self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `RematScope` in which this was made wants it.
+
+        Args:
+            layer_call: what computes the result.
+            args, kwargs: kept for Keras's sake.
+        """
+        mode = self._remat_mode
+        return layer_call if mode is None else call_again(self, mode, layer_call)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
         """Return symbolic results and remember the call."""

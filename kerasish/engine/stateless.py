@@ -24,7 +24,7 @@ class StatelessScope(Scope):
         initialize_variables: bool = True,
     ) -> None:
         self.losses: list[Any] = []
-        self._values: dict[Variable, Tensor] = {}
+        self.written: dict[Variable, Tensor] = {}
         pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
         for variable, value in pairs:
             made = convert(value, variable.dtype)
@@ -33,15 +33,15 @@ class StatelessScope(Scope):
                     f"StatelessScope: variable {variable.path!r} has shape {variable.shape}, the "
                     f"value {made.shape}."
                 )
-            self._values[variable] = made
+            self.written[variable] = made
 
     def read(self, variable: Variable) -> Tensor:
         """Return the value given or assigned in this scope, else the variable's own."""
-        return self._values.get(variable, variable._leaf)
+        return self.written.get(variable, variable._leaf)
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Keep the assignment inside."""
-        self._values[variable] = value
+        self.written[variable] = value
 
     def add_update(self, update: Any) -> None:
         """Keep an assignment given as (variable, value)."""
@@ -53,7 +53,7 @@ class StatelessScope(Scope):
 
     def get_current_value(self, variable: Variable) -> Any:
         """Return the value that `variable` has in this scope."""
-        return self._values.get(variable, variable.value)
+        return self.written.get(variable, variable.value)
 
     def __enter__(self) -> StatelessScope:
         self._open = using_scope(self)

@@ -1,0 +1,191 @@
+"""Computing inner values again in the reverse pass instead of keeping them: less memory, more time.
+
+Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from kerasish import tree
+from kerasish.autodiff import _name, walk_back
+from kerasish.ops.elementwise import anew
+from kerasish.scopes import Scope, current_scope, using_scope
+from kerasish.tensor import Record, Tensor, Variable, _serials, is_traced, record, recording, wrap
+
+Around = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def recompute(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    around: Around = contextlib.nullcontext,
+    wanted: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Return function(*args, **kwargs), of which only what goes in and comes out is kept.
+
+    The reverse pass calls the function again: with the variables, and so the random numbers, of
+    the first time, and what it assigns then is forgotten.
+
+    Args:
+        around: makes the context in which the second call runs.
+        wanted: result -> whether to do so; otherwise all is kept as usual.
+    """
+    if not recording.on:
+        return function(*args, **kwargs)
+    since = next(_serials)
+    past = _Past(current_scope())
+    with past.noting():
+        result = function(*args, **kwargs)
+    made = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
+    entering = _entering(made, since)
+    if not entering or (wanted is not None and not wanted(result)):
+        return result
+
+    def again() -> list[Tensor]:
+        with past.back(), around():
+            renewed = function(*_renewed(tuple(args)), **_renewed(kwargs))
+        return [t for t in tree.flatten(renewed) if isinstance(t, Tensor)]
+
+    kept = [_kept(t) for t in made]
+    op: Any = _Recomputed(again, [t.tracked for t in made])
+    record(op, entering, {}, kept)
+    left = iter(kept)
+    return tree.map_structure(lambda t: next(left) if isinstance(t, Tensor) else t, result)
+
+
+class _Recomputed:
+    """Stands in a record for an op: its gradient runs a function again, and back through it."""
+
+    name = "remat"
+    sparse_gradients = False
+
+    def __init__(self, again: Callable[[], list[Tensor]], tracked: list[bool]) -> None:
+        self._again, self._tracked, self.outputs = again, tracked, len(tracked)
+
+    def grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
+        arriving = g if self.outputs > 1 else (g,)
+        since = next(_serials)
+        before, recording.on = recording.on, True
+        try:
+            made = self._again()
+        finally:
+            recording.on = before
+        pairs = [(t, d) for t, d, used in zip(made, arriving, self._tracked) if used]
+        names = [_name(t) for t in inputs]
+        found = walk_back(pairs, names, since)
+        return [found.get(name) for name in names]
+
+
+def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
+    """Return what results depend on that was there before: arguments, closures, variables."""
+    found: dict[Any, Tensor] = {}
+    seen: set[Record] = set()
+    waiting = list(made)
+    while waiting:
+        t = waiting.pop()
+        if not t.tracked:
+            continue
+        maker = t.maker
+        if maker is None or maker.serial < since:
+            found.setdefault(_name(t), t)
+        elif maker not in seen:
+            seen.add(maker)
+            waiting.extend(maker.inputs)
+    return list(found.values())
+
+
+def _renewed(structure: Any) -> Any:
+    """Return arguments for the second call: a trace must not find that it knows the results."""
+    return tree.map_structure(_fresh, structure)
+
+
+def _fresh(x: Any) -> Any:
+    return _marked(anew(x), x) if isinstance(x, Tensor) and is_traced(x) else x
+
+
+def _kept(t: Tensor) -> Tensor:
+    return _marked(wrap(t.value), t)
+
+
+def _marked(new: Tensor, old: Tensor) -> Tensor:
+    for name in ("_keras_mask", "_lost_mask"):
+        mark = getattr(old, name, None)
+        if mark is not None:
+            setattr(new, name, mark)
+    return new
+
+
+class _Past:
+    """What variables held before a call that assigns some, to go back there for a while."""
+
+    def __init__(self, scope: Scope | None) -> None:
+        self._scope: Any = _Delayed() if scope is None else scope
+        self._commits = scope is None
+        self._before: dict[Variable, Tensor] = {}
+        self._changed: list[Variable] = []
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is assigned inside the block."""
+        written = self._scope.written
+        self._before = dict(written)
+        try:
+            with using_scope(self._scope):
+                yield
+        finally:
+            self._changed = [v for v, new in written.items() if self._before.get(v) is not new]
+            for variable in self._changed:
+                if variable not in self._before:
+                    with _without(written, variable):
+                        self._before[variable] = self._scope.read(variable)
+            if self._commits:
+                self._scope.commit()
+
+    @contextlib.contextmanager
+    def back(self) -> Iterator[None]:
+        """Let variables hold what they held; what is assigned inside the block is forgotten."""
+        written = self._scope.written
+        now = dict(written)
+        written.clear()
+        with using_scope(self._scope):
+            written.update(self._before)
+            for variable in self._changed:
+                if is_traced(self._before[variable]):
+                    self._scope.write(variable, anew(self._before[variable]))
+            try:
+                yield
+            finally:
+                written.clear()
+                written.update(now)
+
+
+@contextlib.contextmanager
+def _without(written: dict[Variable, Tensor], variable: Variable) -> Iterator[None]:
+    value = written.pop(variable)
+    yield
+    written[variable] = value
+
+
+class _Delayed(Scope):
+    """Variables outside all scopes: what is assigned is assigned when the block is over."""
+
+    def __init__(self) -> None:
+        self.written: dict[Variable, Tensor] = {}
+
+    def read(self, variable: Variable) -> Tensor:
+        return self.written[variable] if variable in self.written else variable._leaf
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        leaf = wrap(value.value)
+        leaf.key, leaf.tracked = variable._key, variable._leaf.tracked
+        self.written[variable] = leaf
+
+    def commit(self) -> None:
+        """Make the assignments."""
+        for variable, value in self.written.items():
+            variable._set(value)
+        self.written.clear()
