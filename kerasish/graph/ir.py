@@ -122,6 +122,14 @@ class Graph:
             counts[v] = counts.get(v, 0) + 1
         return counts
 
+    def readers(self) -> dict[Value, list[Node]]:
+        """Return the nodes that read each value that any reads."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in node.inputs:
+                found.setdefault(v, []).append(node)
+        return found
+
     def makers(self) -> dict[Value, Node]:
         """Return the node that makes each value."""
         return {v: node for node in self.nodes for v in node.outputs}

@@ -23,11 +23,13 @@ def matrix(rng, rows, columns, turned):
     return inner.T if turned else inner
 
 
-def multiply(a, b, bias=None, relu=False, threads=1, turned=None):
+def multiply(a, b, bias=None, relu=False, threads=1, turned=None, begun=None):
     (m, k), n = a.shape, b.shape[1]
     turned = b.strides[1] != 4 if turned is None else turned
     whole = np.full((m + 2, n + MARGIN), 7, "float32")
     c = whole[1:-1, MARGIN // 2 : MARGIN // 2 + n]
+    if begun is not None:
+        c[...] = begun
     owner, scratch = aligned(gemm.scratch_size((m, n, k), threads))
     owner[...] = 255  # NaN
     kernel = gemm.Gemm(turned)
@@ -39,6 +41,7 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None):
         c=(c.ctypes.data, whole.shape[1]),
         bias=0 if bias is None else bias.ctypes.data,
         relu=relu,
+        adds=begun is not None,
         scratch=scratch,
         threads=threads,
     )
@@ -49,13 +52,15 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None):
     return result
 
 
-def check(m, k, n, turned_a, turned_b, threads=1, bias=False, relu=False):
+def check(m, k, n, turned_a, turned_b, threads=1, bias=False, relu=False, adds=False):
     rng = np.random.default_rng(m * 1000 + k * 10 + n)
     a, b = matrix(rng, m, k, turned_a), matrix(rng, k, n, turned_b)
     extra = rng.normal(size=n).astype("float32") if bias else None
-    got = multiply(a, b, extra, relu, threads, turned_b)
+    begun = rng.normal(size=(m, n)).astype("float32") if adds else None
+    got = multiply(a, b, extra, relu, threads, turned_b, begun)
     want = a.astype("float64") @ b.astype("float64")
     want = want + (0 if extra is None else extra)
+    want = want + (0 if begun is None else begun)
     want = np.maximum(want, 0) if relu else want
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * k)
 
@@ -63,10 +68,10 @@ def check(m, k, n, turned_a, turned_b, threads=1, bias=False, relu=False):
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 90), st.integers(1, 300), st.integers(1, 90), st.booleans(), st.booleans(),
-    st.integers(1, 4), st.booleans(), st.booleans(),
+    st.integers(1, 4), st.booleans(), st.booleans(), st.booleans(),
 )  # fmt: skip
-def test_every_size(m, k, n, turned_a, turned_b, threads, bias, relu):
-    check(m, k, n, turned_a, turned_b, threads, bias, relu)
+def test_every_size(m, k, n, turned_a, turned_b, threads, bias, relu, adds):
+    check(m, k, n, turned_a, turned_b, threads, bias, relu, adds)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Blueprint:
         last_read: dict[Value, int] = {}
         for i, unit in enumerate(self.units):
             for v in unit.writes:
-                maker[self.root(v)] = i
+                maker.setdefault(self.root(v), i)  # what begins it: others add to it
             for v in unit.reads:
                 last_read[self.root(v)] = i
         for old, new in self.updates:

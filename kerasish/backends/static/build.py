@@ -17,9 +17,9 @@ from kerasish.backends.static.lower_loops import LoopUnit, NotALoop, SegmentsUni
 from kerasish.backends.static.lower_moves import make_indexing, make_move
 from kerasish.backends.static.lower_recurrent import make_recurrent
 from kerasish.backends.static.lower_rows import make_rows
-from kerasish.backends.static.units import PythonUnit, Unit
+from kerasish.backends.static.units import CopyUnit, PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes.follow import Product, apart
+from kerasish.graph.passes.follow import LastReads, Product, apart
 from kerasish.graph.passes.fuse import fuse_loops
 
 POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
@@ -41,6 +41,8 @@ class Builder:
         self.aliases: dict[Value, Value] = {}
         self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
         self._pairs = self._pair_pools()
+        self._last_read = LastReads(graph)
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
 
     def _pair_pools(self) -> dict[Node, Any]:
         """Return, for maxima and their gradients, the key of the workspace that they share."""
@@ -90,24 +92,35 @@ class Builder:
         """Lower a product with bias and relu; in pieces where the library has no such whole."""
         what: Product = node.attrs["what"]
         bias = node.inputs[2] if what.bias else None
-        if bias is not None:
-            self._carry_out(bias)
+        added = node.inputs[-1] if what.sum else None
+        for v in (bias, added):
+            if v is not None:
+                self._carry_out(v)
         if what.leader.op.name == "matmul":
             a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
-            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "")
+            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added)
         else:
             for v in node.inputs:
                 self._carry_out(v)
             # oneDNN's relu turns NaN into 0: it is left to a loop.
-            unit = None if what.relu else make_convolution(what.leader, bias, node.out)
+            unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
         if unit is not None:
+            if added is not None:
+                self._begin_with(added, node)
             self.units.append(unit)
             return
         leader, *rest = apart(node)
         self._lower(leader)
-        graph = Graph([leader.out, *([] if bias is None else [bias])], {}, rest, [node.out])
-        for piece in fuse_loops(graph).nodes:
+        inputs = [leader.out, *(v for v in (bias, added) if v is not None)]
+        for piece in fuse_loops(Graph(inputs, {}, rest, [node.out])).nodes:
             self._lower(piece)
+
+    def _begin_with(self, added: Value, node: Node) -> None:
+        """Let the node's output begin as `added`: in its memory if nobody reads it later."""
+        if self._last_read(added) <= self._place[node]:
+            self.aliases[node.out] = added
+        else:
+            self.units.append(CopyUnit(added, node.out))
 
     def _unit(self, node: Node) -> Unit:
         name = node.op.name

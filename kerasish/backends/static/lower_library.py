@@ -19,6 +19,7 @@ from kerasish.backends.static.onednn_primitive import Buffer, choose_threads
 from kerasish.backends.static.units import Locate, Place, Unit
 from kerasish.graph.ir import Node, Value
 
+ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
 SMALL_FLOPS = 100_000.0  # below, a product costs less in our own loop than a library call
 
 
@@ -126,14 +127,19 @@ def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
 
 
 class MatmulUnit(LibraryUnit):
-    """A (batched) product of views, which may be transposed; a bias follows."""
+    """A (batched) product of views, which may be transposed; a bias follows.
 
-    def __init__(self, a: View, b: View, out: Value, bias: Value | None = None) -> None:
-        reads = [a.root, b.root, *([bias] if bias is not None else [])]
-        super().__init__("matmul", reads, [out])
+    Args:
+        added: what `out` holds before; the product is added to it.
+    """
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None = None, added: Value | None = None
+    ) -> None:
+        super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
         self.primitive = onednn.matmul(
             a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype,
-            bias=None if bias is None else bias.dtype,
+            bias=None if bias is None else bias.dtype, post=() if added is None else ADDING,
         )  # fmt: skip
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
@@ -187,14 +193,19 @@ class SmallMatmulUnit(Unit):
 
 
 class GemmUnit(Unit):
-    """A product of two matrices by our own packed loops, with bias and relu."""
+    """A product of two matrices by our own packed loops, with bias and relu.
+
+    Args:
+        added: what `out` holds before; the product is added to it.
+    """
 
     def __init__(
-        self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
-    ) -> None:
-        reads = [a.root, b.root, *([bias] if bias is not None else [])]
-        super().__init__("packed matmul", reads, [out])
+        self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = "",
+        added: Value | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("packed matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
         self.a, self.b, self.out, self.bias = a, b, out, bias
+        self.adds = added is not None
         self.turned = b.strides[1] != 1
         self.relu = activation == "relu"
         self.kernel = gemm.Gemm(self.turned)
@@ -217,6 +228,7 @@ class GemmUnit(Unit):
             c=(locate(self.out).address, self.sizes[1]),
             bias=0 if self.bias is None else locate(self.bias).address,
             relu=self.relu,
+            adds=self.adds,
             scratch=locate(("scratch", self)).address,
             threads=self.threads,
         )
@@ -271,9 +283,14 @@ def _flattened(a: View, b: View) -> View:
 
 
 def make_matmul(
-    a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
-) -> Unit | None:
-    """Return the unit for a product of views, or None where there is none."""
+    a: View, b: View, out: Value, bias: Value | None = None, activation: str = "",
+    added: Value | None = None,
+) -> Unit | None:  # fmt: skip
+    """Return the unit for a product of views, or None where there is none.
+
+    Args:
+        added: what `out` holds before, if the product is added to it.
+    """
     if len(a.shape) < 2 or len(b.shape) < 2 or 0 in (*a.shape, *b.shape):
         return None
     if out.dtype not in ("float32", "bfloat16", "float64"):
@@ -281,17 +298,17 @@ def make_matmul(
     a = _flattened(a, b)
     flops = 2.0 * out.size * a.shape[-1]
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
-    if plain and flops <= SMALL_FLOPS and 1 in b.strides:
+    if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
         return SmallMatmulUnit(a, b, out, bias, activation)
     if plain and activation in ("", "relu") and 1 in b.strides and _is_ours(a, b):
-        return GemmUnit(a, b, out, bias, activation)
+        return GemmUnit(a, b, out, bias, activation, added)
     if activation:
         return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
     if out.dtype != "float64" and not native.available():
         # What oneDNN refuses on this processor, BLAS below may still do.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
-            return MatmulUnit(a, b, out, bias)
-    if bias is None and out.dtype in ("float32", "float64"):
+            return MatmulUnit(a, b, out, bias, added)
+    if bias is None and added is None and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)
         except (ValueError, RuntimeError):
@@ -312,16 +329,22 @@ def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, An
 class ConvolutionUnit(LibraryUnit):
     """A convolution, or one of its two gradients."""
 
-    def __init__(self, node: Node, bias: Value | None = None, out: Value | None = None) -> None:
+    def __init__(
+        self, node: Node, bias: Value | None = None, out: Value | None = None,
+        added: Value | None = None,
+    ) -> None:  # fmt: skip
         name, attrs = node.op.name, node.attrs
         first, second = node.inputs
         out = out or node.out
-        super().__init__(name, [first, second, *([bias] if bias is not None else [])], [out])
+        super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
         dtype = out.dtype
         if name == "convolution":
             g = _geometry(first.shape, second.shape, attrs)
             self.primitive = onednn.convolution(
-                g, dtype=dtype, bias=None if bias is None else bias.dtype
+                g,
+                dtype=dtype,
+                bias=None if bias is None else bias.dtype,
+                post=() if added is None else ADDING,
             )
             self.arguments = {"x": first, "weights": second, "y": out}
             if bias is not None:
@@ -342,20 +365,21 @@ class ConvolutionUnit(LibraryUnit):
 
 
 def make_convolution(
-    node: Node, bias: Value | None = None, out: Value | None = None
+    node: Node, bias: Value | None = None, out: Value | None = None, added: Value | None = None
 ) -> Unit | None:
     """Return the unit for a convolution node, or None where oneDNN has none.
 
     Args:
         bias: added along the last axis.
         out: where the result goes; None: the node's own.
+        added: what `out` holds before, if the convolution is added to it.
     """
     if native.available() or any(v.size == 0 for v in (*node.inputs, node.out)):
         return None
     if node.out.dtype not in ("float32", "bfloat16"):
         return None
     try:
-        return ConvolutionUnit(node, bias, out)
+        return ConvolutionUnit(node, bias, out, added)
     except (onednn.OneDnnError, ValueError):
         return None
 

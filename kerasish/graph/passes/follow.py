@@ -1,18 +1,25 @@
-"""Let products and convolutions add their bias and apply their relu themselves.
+"""Let products and convolutions add their bias, apply their relu and add to another result.
 
 A node `product` stands for matmul or convolution, the bias that is added along the last axis, and
-the relu after it: what reaches memory is the finished layer.
+either the relu after it or the addition to what other nodes made before (a residual connection, or
+the gradients of a value that several products read): what reaches memory is the finished layer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.fuse import ELEMENTWISE, REDUCTIONS, VIEWS
 from kerasish.ops.op import REGISTRY, Op, Spec
 
 LEADERS = ("matmul", "convolution")
+WORTH = 1e6  # operations of a product; smaller ones are no library's, and loops add for nothing
+# What makes no memory of its own, or may make none.
+SHARING = frozenset(("reshape", "transpose", "alias", "stop_gradient"))
+IN_LOOPS = ELEMENTWISE | REDUCTIONS | VIEWS
 
 
 class Product(NamedTuple):
@@ -20,67 +27,179 @@ class Product(NamedTuple):
 
     Attributes:
         leader: the node that computes the product, without what follows.
-        bias: whether the last input is added along the last axis.
+        bias: whether the input after the leader's is added along the last axis.
         relu: whether negative numbers become 0.
+        sum: whether the last input, of the result's shape, is added.
     """
 
     leader: Node
     bias: bool
     relu: bool
+    sum: bool = False
 
 
 def follow_products(graph: Graph) -> Graph:
-    """Return the graph in which products do their own bias and relu."""
-    uses = graph.uses()
-    readers = {}
-    for node in graph.nodes:
-        for v in node.inputs:
-            readers[v] = node  # of interest where it is the only one
-    known = {*graph.inputs, *graph.constants}
-    swaps: dict[Node, Node | None] = {}
-    for node in graph.nodes:
-        if node.op.name in LEADERS and node.out.dtype == "float32" and node.out.size:
-            swaps.update(_joined(node, uses, readers, known))
-    if not swaps:
-        return graph
-    nodes = [swaps.get(node, node) for node in graph.nodes]
-    return graph.replace(nodes=[node for node in nodes if node is not None])
+    """Return the graph in which products do their own bias, relu and sum."""
+    return _Follower(graph).run()
 
 
-def _joined(
-    leader: Node, uses: dict[Value, int], readers: dict[Value, Node], known: set[Value]
-) -> dict[Node, Node | None]:
-    """Return what stands in place of the leader and of those that it takes over."""
-    taken, out, bias = [], leader.out, None
-    following = readers.get(out) if uses.get(out) == 1 else None
-    if following is not None and following.op.name == "add":
-        bias = _bias(following, out, known)
-        if bias is not None:
-            taken.append(following)
-            out = following.out
-            following = readers.get(out) if uses.get(out) == 1 else None
-    relu = False
-    if following is not None and following.op.name == "relu":
-        relu = True
-        taken.append(following)
-        out = following.out
-    if not taken:
-        return {}
-    inner = Node(leader.op, leader.inputs, leader.attrs, [Value(*leader.out.spec)])
-    what = Product(inner, bias is not None, relu)
-    inputs = [*leader.inputs, *([] if bias is None else [bias])]
-    made = _node(what, inputs, out)
-    return {leader: made, **dict.fromkeys(taken)}
+class _Follower:
+    """One walk over the graph.
+
+    Attributes:
+        swaps: node -> what stands in its place, None for nothing.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.uses = graph.uses()
+        self.makers = graph.makers()
+        self.readers = graph.readers()
+        self.last_read = LastReads(graph)
+        self.place = {node: i for i, node in enumerate(graph.nodes)}
+        self.swaps: dict[Node, list[Node]] = {}
+        self.made: set[Value] = set()  # by products
+
+    def run(self) -> Graph:
+        """Return the graph."""
+        for node in self.graph.nodes:
+            if node.op.name in LEADERS and node.out.dtype == "float32" and node.out.size:
+                self._join(node)
+        if not self.swaps:
+            return self.graph
+        nodes: list[Node] = []
+        for node in self.graph.nodes:
+            nodes += self.swaps.get(node, (node,))
+        return self.graph.replace(nodes=nodes)
+
+    def _join(self, leader: Node) -> None:
+        """Put a product in place of the leader and of those that it takes over, where any are."""
+        out, taken = leader.out, [leader]
+        bias = added = view = None
+        following = self._following(out)
+        if following is not None and _splits_last(following):
+            # The heads of an attention: the bias is added to what has been split already.
+            view, following = following, self._following(following.out)
+            if following is None or self._bias(following, view.out, leader.out) is None:
+                return
+        whole = out if view is None else view.out
+        if following is not None and following.op.name == "add":
+            bias = self._bias(following, whole, leader.out)
+            if bias is not None:
+                taken.append(following)
+                whole = following.out
+                following = self._following(whole)
+        relu = following is not None and following.op.name == "relu"
+        if relu:
+            taken.append(following)  # type: ignore[arg-type]
+            whole = following.out  # type: ignore[union-attr]
+        elif view is None and following is not None:
+            added = self._added(following, whole, leader)
+            if added is not None:
+                taken.append(following)
+                whole = following.out
+        if len(taken) == 1:
+            return
+        inner = Node(leader.op, leader.inputs, leader.attrs, [Value(*leader.out.spec)])
+        what = Product(inner, bias is not None, relu, added is not None)
+        inputs = [*leader.inputs, *(v for v in (bias, added) if v is not None)]
+        self._put(taken, view, what, inputs, whole)
+
+    def _put(
+        self, taken: list[Node], view: Node | None, what: Product, inputs: list[Value], whole: Value
+    ) -> None:
+        """Write the product where the last of those that it takes over stood."""
+        if view is None:
+            nodes = [_node(what, inputs, whole)]
+            self.made.add(whole)
+        else:
+            flat = Value(*what.leader.out.spec)
+            shape = Node(view.op, [flat], {**view.attrs, "newshape": whole.shape}, [whole])
+            nodes = [_node(what, inputs, flat), shape]
+            taken.append(view)
+        last = max(taken, key=self.place.__getitem__)
+        self.swaps.update((node, []) for node in taken)
+        self.swaps[last] = nodes
+
+    def _following(self, v: Value) -> Node | None:
+        """Return the only reader of a value, if there is one that is free."""
+        if self.uses.get(v) != 1:
+            return None
+        readers = self.readers.get(v)  # none where the value is the graph's output
+        return readers[0] if readers and readers[0] not in self.swaps else None
+
+    def _bias(self, node: Node, x: Value, product: Value) -> Value | None:
+        """Return what a node adds to x if it varies along the product's last axis alone."""
+        if node.op.name != "add" or node.out.shape != x.shape:
+            return None
+        a, b = node.inputs
+        other = b if a is x else a
+        if other is x or other.dtype != x.dtype:
+            return None
+        size, apart_axes = product.shape[-1], len(x.shape) - len(product.shape) + 1
+        if other.size != size or x.shape[-apart_axes:] != other.shape[-apart_axes:]:
+            return None
+        # Only what lies in memory: what is computed for this alone is better off in a loop.
+        maker = self.makers.get(other)
+        return other if maker is None else None
+
+    def _added(self, node: Node, x: Value, leader: Node) -> Value | None:
+        """Return what a node adds to x if the product can write over it instead."""
+        if node.op.name != "add" or node.out.shape != x.shape:
+            return None
+        a, b = node.inputs
+        other = b if a is x else a
+        if other is x or other.shape != x.shape or other.dtype != x.dtype:
+            return None
+        if 2.0 * x.size * _depth(leader) < WORTH or not self._is_free(other, self.place[node]):
+            return None
+        return other
+
+    def _is_free(self, v: Value, place: int) -> bool:
+        """Return whether v lies in memory that nobody reads after a place."""
+        maker = self.makers.get(v)
+        if maker is None or maker.op.name in SHARING:
+            return False  # a variable, an argument, a constant, or a part of something else
+        loops = maker.op.name in IN_LOOPS and v not in self.made
+        if loops and all(n.op.name in IN_LOOPS for n in self.readers[v]):
+            return False  # a loop may compute it without writing it anywhere
+        return self.last_read(v) <= place
 
 
-def _bias(node: Node, x: Value, known: set[Value]) -> Value | None:
-    """Return what a node adds to x if it varies along the last axis alone and is known before."""
-    a, b = node.inputs
-    other = b if a is x else a
-    if other is x or other not in known or other.dtype != x.dtype or node.out.shape != x.shape:
-        return None
-    size = x.shape[-1]
-    return other if other.shape[-1:] == (size,) and other.size == size else None
+class LastReads:
+    """Where in a graph a value's memory is read for the last time."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._readers, self._outputs = graph.readers(), set(graph.outputs)
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
+
+    def __call__(self, v: Value) -> float:
+        """Return the last node's number, infinity for what the graph gives out."""
+        if v in self._outputs:
+            return math.inf
+        last: float = -1
+        for node in self._readers.get(v, ()):
+            last = max(last, self._place[node])
+            if node.op.name in SHARING:
+                last = max(last, self(node.out))
+        return last
+
+
+def _splits_last(node: Node) -> bool:
+    """Return whether a node is a reshape that only splits the last axis."""
+    if node.op.name != "reshape":
+        return False
+    before, after = node.inputs[0].shape, node.out.shape
+    lead = len(before) - 1
+    return len(after) > lead + 1 and before[:lead] == after[:lead]
+
+
+def _depth(leader: Node) -> int:
+    """Return how many products a sum of the leader's result has."""
+    if leader.op.name == "matmul":
+        return leader.inputs[0].shape[-1]
+    kernel = leader.inputs[1].shape
+    return leader.inputs[1].size // kernel[-1]
 
 
 def _node(what: Product, inputs: Sequence[Value], out: Value) -> Node:
@@ -100,17 +219,35 @@ def run(xp: Any, what: Product, inputs: Sequence[Any]) -> Any:
     y = leader.op.kernel(xp, *inputs[:2], **leader.attrs)
     if what.bias:
         y = y + inputs[2].reshape(-1)
+    if what.sum:
+        y = y + inputs[-1]
     return REGISTRY["relu"].kernel(xp, y) if what.relu else y
 
 
 def apart(node: Node) -> list[Node]:
     """Return the nodes that a `product` node stands for."""
     what: Product = node.attrs["what"]
-    nodes, y = [what.leader], what.leader.out
+    steps: list[tuple[str, list[Value]]] = []
     if what.bias:
-        out = Value(*y.spec) if what.relu else node.out
-        nodes.append(Node(REGISTRY["add"], [y, node.inputs[2]], {}, [out]))
-        y = out
+        bias = node.inputs[2]
+        size = node.out.shape[-1]
+        if bias.shape != (size,):
+            steps.append(("bias", [bias]))
+        steps.append(("add", [bias]))
+    if what.sum:
+        steps.append(("add", [node.inputs[-1]]))
     if what.relu:
-        nodes.append(Node(REGISTRY["relu"], [y], {}, [node.out]))
+        steps.append(("relu", []))
+    nodes, y = [what.leader], what.leader.out
+    flat: Value | None = None
+    for i, (name, more) in enumerate(steps):
+        if name == "bias":
+            flat = Value((node.out.shape[-1],), more[0].dtype)
+            nodes.append(Node(REGISTRY["reshape"], more, {"newshape": flat.shape}, [flat]))
+            continue
+        if flat is not None and more == [node.inputs[2]]:
+            more = [flat]
+        out = node.out if i == len(steps) - 1 else Value(*y.spec)
+        nodes.append(Node(REGISTRY[name], [y, *more], {}, [out]))
+        y = out
     return nodes

@@ -20,6 +20,7 @@ def array(*shape):
 
 
 X, W, B = array(40, 30), array(30, 50), array(50)
+ROWS, SQUARE = array(200, 50), array(50, 50)
 IMAGES, KERNEL, BIAS = array(4, 9, 9, 3), array(3, 3, 3, 8), array(8)
 
 
@@ -29,6 +30,13 @@ def dense(x, w, b):
 
 def conv(x, w, b):
     return ops.relu(ops.conv(x, w, padding="same") + b)
+
+
+def sums(x, w, b):
+    """Three products added up, and a residual that nobody reads later."""
+    y = ops.matmul(x, w)
+    total = ops.matmul(x, w + 1.0) + y + (ops.matmul(x, w * 2.0) + b)
+    return total, ops.relu(total)
 
 
 CASES = {
@@ -48,6 +56,32 @@ CASES = {
         lambda x, w, b: ops.relu(ops.matmul(x, w)) * ops.sum(ops.matmul(x, w)), (X, W, B), []
     ),
     "both sides": (lambda x, w, b: (lambda y: y + y)(ops.matmul(x, w)), (X, W, B), []),
+    "added": (lambda x, w, b: sums(x, w, b)[0], (ROWS, SQUARE, B), ["product", "product"]),
+    "added to what is read later": (
+        lambda x, w, b: (lambda y: ops.matmul(x, w) + y + ops.exp(ops.matmul(y, w)))(
+            ops.matmul(x, w + 1.0)
+        ),
+        (ROWS, SQUARE, B), [],
+    ),
+    "added to an argument": (lambda x, w, b: ops.matmul(x, w) + x, (ROWS, SQUARE, B), []),
+    "added to a view": (
+        lambda x, w, b: (lambda y: ops.matmul(x, w) + ops.reshape(y, (-1, 50)) + ops.sum(y))(
+            ops.matmul(ops.reshape(x, (2, 100, 50)), w + 1.0)
+        ),
+        (ROWS, SQUARE, B), [],
+    ),
+    "convolutions added": (
+        lambda x, w, b: ops.conv(x, w, padding="same") + ops.conv(x, w * 2.0, padding="same") + b,
+        (array(8, 40, 40, 16), array(3, 3, 16, 16), array(16)), ["product"],
+    ),
+    "heads": (
+        lambda x, w, b: ops.relu(ops.reshape(ops.matmul(x, w), (4, 50, 5, 10)) + b),
+        (array(4, 50, 50), SQUARE, array(5, 10)), ["product"],
+    ),
+    "not heads": (
+        lambda x, w, b: ops.reshape(ops.matmul(x, w), (4, 25, 100)) + b,
+        (array(4, 50, 50), SQUARE, array(100)), [],
+    ),
     "float64": (dense, (X.astype("float64"), W.astype("float64"), B.astype("float64")), []),
 }  # fmt: skip
 

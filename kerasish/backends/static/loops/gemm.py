@@ -1,10 +1,10 @@
 """Matrix products of any size: packed panels and a block of registers.
 
-`Gemm()` is c = relu(a @ b + bias) of float32: a is (m, k) at any strides; b is (k, n), its columns
-side by side, or its rows if `turned` (stored as (n, k)); c's columns lie side by side. Blocks of a
-and b are copied into panels that the innermost loop reads in order, so that neither strides nor
-page boundaries slow it down; it keeps ROWS rows of two vectors of columns in registers. Threads
-share out a grid of rows and columns, and each packs what it needs.
+`Gemm()` is c = relu(a @ b + bias), or c = c + a @ b + bias, of float32: a is (m, k) at any strides;
+b is (k, n), its columns side by side, or its rows if `turned` (stored as (n, k)); c's columns lie
+side by side. Blocks of a and b are copied into panels that the innermost loop reads in order, so
+that neither strides nor page boundaries slow it down; it keeps ROWS rows of two vectors of columns
+in registers. Threads share out a grid of rows and columns, and each packs what it needs.
 
 Where the processor lacks AVX-512, this is faster than oneDNN's float32 product for most shapes
 (`benchmarks/products.py` measures both).
@@ -12,8 +12,8 @@ Where the processor lacks AVX-512, this is faster than oneDNN's float32 product 
 Argument block (int64 words): 0 table, 1 threads, 2 m, 3 n, 4 k, 5 scratch, 6 status, 7 address of
 a, 8 and 9 its row and column strides, 10 address of b, 11 the stride of its rows (of its columns
 if turned), 12 address of c, 13 its row stride, 14 address of the bias, 15 and 16 how many threads
-share the rows and the columns, 17 k's block, 18 scratch bytes a thread, 19 whether relu follows.
-An address of 0 stands for no bias.
+share the rows and the columns, 17 k's block, 18 scratch bytes a thread, 19 whether relu follows, 20
+whether the product is added to what c holds. An address of 0 stands for no bias.
 
 Source: Goto & van de Geijn, Anatomy of high-performance matrix multiplication, TOMS 2008.
 """
@@ -74,6 +74,7 @@ def pack(
     c: tuple[int, int],
     bias: int = 0,
     relu: bool = False,
+    adds: bool = False,
     scratch: int,
     threads: int = 1,
 ) -> Any:
@@ -86,7 +87,7 @@ def pack(
     """
     m, n, k = sizes
     words = [table, threads, m, n, k, scratch, 0, *a, *b, *c, bias]
-    words += [*grid(m, n, threads), depth(k), _share(sizes), int(relu)]
+    words += [*grid(m, n, threads), depth(k), _share(sizes), int(relu), int(adds)]
     return np.array(words, dtype=np.int64)
 
 
@@ -135,6 +136,7 @@ class _Product:
         self.bias = w.load_word(args, 14, "ptr")
         self.has_bias = w.compare("ne", w.load_word(args, 14), _whole(0))
         self.has_relu = w.compare("ne", w.load_word(args, 19), _whole(0))
+        self.begins = w.compare("eq", w.load_word(args, 20), _whole(0))
         self.down, self.across = w.load_word(args, 15), w.load_word(args, 16)
         self.depth = w.load_word(args, 17)
         self.tile = w.allocate("float", ROWS * self.columns)
@@ -319,7 +321,7 @@ class _Product:
         """Multiply the packed blocks into c."""
         w = self.w
         (i, height), (j, width), (p, deep) = rows, columns, block
-        first = w.compare("eq", p, _whole(0))
+        first = w.bits_and(w.compare("eq", p, _whole(0)), self.begins)
         last = w.compare("sge", w.add(p, deep), self.k)
 
         def across(c: Value, _: list[Value]) -> list[Value]:
