@@ -115,6 +115,11 @@ class ModelCheckpoint(Monitor):
         ours = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
         return super().wants_batches(mode) if ours else self.wants_updates(mode)
 
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        super().on_train_begin(logs)
+        if self._has_fields():  # else the next save clears the one name there is
+            self.model._clear_cut_off(self.filepath)
+
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch = epoch
 

@@ -444,6 +444,10 @@ class Trainer:
         """Return the training states kept in a folder."""
         return saving("state_folder")(path)
 
+    def _clear_cut_off(self, pattern: str) -> None:
+        """Remove what saves under names like `pattern` left when they were cut off."""
+        saving("clear_cut_off")(pattern)
+
     def evaluate(
         self,
         x: Any = None,

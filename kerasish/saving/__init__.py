@@ -10,6 +10,7 @@ from kerasish.registry import get_registered_object as get_registered_object
 from kerasish.registry import register_keras_serializable as register_keras_serializable
 from kerasish.registry import serialize_keras_object as serialize_keras_object
 from kerasish.saving import state_file
+from kerasish.saving.atomic import clear_cut_off
 from kerasish.saving.editor import KerasFileEditor as KerasFileEditor
 from kerasish.saving.model_file import load_model as load_model
 from kerasish.saving.model_file import load_weights as load_weights
@@ -25,4 +26,5 @@ register_saving(
     load_weights=load_weights,
     model_to_json=model_to_json,
     state_folder=state_file.StateFolder,
+    clear_cut_off=clear_cut_off,
 )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
+import string
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,6 +158,24 @@ def clear(path: str) -> None:
         shutil.rmtree(path)
     elif os.path.lexists(path):
         os.remove(path)
+
+
+def clear_cut_off(pattern: str) -> None:
+    """Remove what saves under names of one pattern have left behind when they were cut off.
+
+    Args:
+        pattern: a path whose file name has fields, as for `str.format`; the folder has none.
+    """
+    folder, name = os.path.split(pattern)
+    parts = string.Formatter().parse(temporary_name(name))
+    wanted = "".join(
+        re.escape(text) + (".+" if field is not None else "") for text, field, *_ in parts
+    )
+    if "{" in folder or not os.path.isdir(folder or "."):
+        return
+    for found in os.listdir(folder or "."):
+        if re.fullmatch(wanted, found):
+            clear(os.path.join(folder, found))
 
 
 def _clear_quietly(path: str) -> None:

@@ -199,3 +199,20 @@ def test_files_from_the_background_are_those_of_the_epoch(tmp_path, weights_only
     for a, b in zip(here, aside, strict=True):
         for x, y in zip(a, b, strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+def test_what_saves_cut_off_have_left_is_cleared_when_training_begins(tmp_path):
+    left = [".1.weights.h5.kerasish-new", ".07.weights.h5.kerasish-new"]
+    others = [".1.keras.kerasish-new", "1.weights.h5", ".other", ".-1.weights.h5.kerasish-old"]
+    for name in (*left, *others):
+        (tmp_path / name).write_bytes(b"x")
+    checkpoint = ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(np.zeros((4, 4)), np.zeros(4), epochs=1, verbose=0, callbacks=[checkpoint])
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(others)
+    checkpoint.filepath = str(tmp_path / "{epoch}" / "a.weights.h5")  # nothing to look through
+    checkpoint.on_train_begin()
+    checkpoint.filepath = str(tmp_path / "new" / "{epoch}.weights.h5")
+    checkpoint.on_train_begin()
+    assert not (tmp_path / "new").exists()
