@@ -9,10 +9,11 @@ import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu_roof, report
+from benchmarks import gpu_roof, report, stand_in
 from benchmarks.counts import count_step
 from benchmarks.gpu_workloads import GPU_WORKLOADS
 from benchmarks.machine import count_gpus, describe_machine, find_versions
@@ -34,6 +35,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=5, help="timed rounds (default: %(default)s)")
     add("--tf32", action="store_true", help="let everybody round float32 factors to TF32")
     add("--timeout", type=float, default=300.0, help="seconds for any one answer")
+    add("--seconds", type=float, default=1500.0, help="for everything (default: %(default)s)")
+    add("--sizes", default="64,256", help="MiB of what kernels are measured on")
     add("--skip", choices=("steps", "kernels"), help="leave out one half")
     add("--json", nargs="?", type=Path, const=Path(), metavar="FILE",
         help="write all numbers there (without a name: under benchmarks/results/)")  # fmt: skip
@@ -42,6 +45,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def why_not() -> str:
     """Why nothing can be measured here; empty where it can."""
+    if stand_in.is_wanted():
+        return ""
     if count_gpus() == 0:
         return "the CUDA driver offers no device here (no libcuda.so.1, or no GPU)"
     if importlib.util.find_spec("cupy") is None:
@@ -50,32 +55,61 @@ def why_not() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and print; 0, or 1 where a peer failed, or 2 where there is no GPU to measure."""
+    """Measure and print; 0, or 1 where something failed, or 2 where there is no GPU to measure."""
     parser = make_parser()
     options = parser.parse_args(arguments)
+    stop = time.monotonic() + options.seconds
     reason = why_not()
     if reason:
         print(f"python -m benchmarks --gpu: {reason}", file=sys.stderr)
         return 2
+    stand_in.take_stand_in()
     workloads = _named(parser, options.workloads, GPU_WORKLOADS)
     peers = [p for p in _named(parser, options.peers, ALL_PEERS) if is_installed(p)]
     if options.tf32:
         os.environ["KERASISH_TF32"] = "1"
     facts = describe_run(options)
+    path = None if options.json is None else result_path(facts, options.json)
+    _write(facts, path)
     print(show_gpu(facts), flush=True)
     if options.skip != "kernels":
-        facts["kernels"] = gpu_roof.measure_kernels(_cupy(), facts["copy"])
+        sizes = tuple(round(float(size) * gpu_roof.MIB) for size in options.sizes.split(","))
+        facts["kernels"] = gpu_roof.measure_kernels(_cupy(), facts["copy"], sizes)
+        _write(facts, path)
         print("\n" + show_kernels(facts["kernels"]), flush=True)
         _cupy().get_default_memory_pool().free_all_blocks()
-    for workload in workloads if options.skip != "steps" else ():
-        plan = Plan(options.rounds, device="gpu", timeout=options.timeout, measures=("step",))
+    chosen = workloads if options.skip != "steps" else []
+    for number, workload in enumerate(chosen):
+        plan = plan_of(options, stop, len(chosen) - number, len(peers))
         found = compare(workload, peers, plan, lambda text: None)
         entry = facts["workloads"][workload.name] = workload_entry(workload, found, facts)
+        _write(facts, path)
         print("\n" + show_entry(workload, entry), flush=True)
-    if options.json is not None:
-        _write(facts, options.json)
+    if path is not None:
+        print(f"\nwritten: {path}")
+    return 1 if has_failures(facts) else 0
+
+
+def plan_of(options: argparse.Namespace, stop: float, workloads: int, peers: int) -> Plan:
+    """How the next workload is measured, so that all that are left end in time.
+
+    Args:
+        stop: when (`time.monotonic`) all must be over.
+        workloads: how many are left, this one included.
+    """
+    share = max(stop - time.monotonic(), 0.0) / max(workloads, 1)
+    # Half of it for imports, compilation and first steps.
+    longest = share / 2 / max(peers, 1) / (options.rounds + 1)
+    return Plan(
+        options.rounds, device="gpu", timeout=min(options.timeout, max(share, 20.0)),
+        longest=min(max(longest, 0.1), 5.0), measures=("step",), until=time.monotonic() + share,
+    )  # fmt: skip
+
+
+def has_failures(facts: dict[str, Any]) -> bool:
+    """Whether a kernel, a peer or a measurement of the chip failed."""
     records = [r for e in facts["workloads"].values() for r in e.values()]
-    return 1 if any("failure" in r for r in records) else 0
+    return bool(facts["failures"]) or any("failure" in r for r in [*records, *facts["kernels"]])
 
 
 def _cupy() -> Any:
@@ -95,16 +129,23 @@ def _named(parser: argparse.ArgumentParser, text: str, known: dict[str, Any]) ->
 def describe_run(options: argparse.Namespace) -> dict[str, Any]:
     """The GPU, its measured roof, machine, versions, settings."""
     xp = _cupy()
-    facts = {
-        "gpu": gpu_roof.describe_gpu(xp),
-        "machine": describe_machine(),
-        "versions": find_versions(),
-        "settings": {"rounds": options.rounds, "tf32": options.tf32},
-        "copy": gpu_roof.measure_copy(xp),
-        "products": gpu_roof.measure_products(xp),
-        "kernels": [],
-        "workloads": {},
-    }
+    settings = {k: getattr(options, k) for k in ("rounds", "tf32", "seconds", "sizes")}
+    facts: dict[str, Any] = {
+        "gpu": gpu_roof.describe_gpu(xp), "machine": describe_machine(),
+        "versions": find_versions(), "settings": settings, "copy": None, "products": {},
+        "kernels": [], "workloads": {}, "failures": [],
+    }  # fmt: skip
+    most = float(max(options.sizes.split(","), key=float))
+    large = most >= 64  # a try-out on small sizes takes small ones here, too
+    size, side = (1024 * gpu_roof.MIB, 8192) if large else (1 << 12, 8)
+    for name, measure in (
+        ("copy", lambda: gpu_roof.measure_copy(xp, size)),
+        ("products", lambda: gpu_roof.measure_products(xp, side)),
+    ):
+        try:
+            facts[name] = measure()
+        except Exception as error:  # the rest is worth having all the same
+            facts["failures"].append(f"{name}: {type(error).__name__}: {error}")
     xp.get_default_memory_pool().free_all_blocks()
     return facts
 
@@ -125,9 +166,17 @@ def workload_entry(
         if step:
             best = step["best"]
             record["samples_a_second"] = workload.batch / best
-            record["share_of_products"] = work.flops / facts["products"][dtype] / best
-            record["share_of_copy"] = work.bytes / facts["copy"] / best
+            record["share_of_products"] = _share(work.flops / best, facts["products"].get(dtype))
+            record["share_of_copy"] = _share(work.bytes / best, facts["copy"])
     return entry
+
+
+def _share(rate: float, best: float | None) -> float | None:
+    return rate / best if best else None
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def show_gpu(facts: dict[str, Any]) -> str:
@@ -140,7 +189,9 @@ def show_gpu(facts: dict[str, Any]) -> str:
             f"GPU: {gpu['name']}, {gpu['processors']} processors, {gpu['memory'] / 2**30:.0f} GiB, "
             f"CUDA {gpu['runtime']}, driver {gpu['driver']}, CuPy {gpu['cupy']}",
             "versions: " + ", ".join(f"{k} {v}" for k, v in facts["versions"].items()),
-            f"copy: {facts['copy'] / 1e9:,.0f} GB/s (read + written); products: {rates} ({tf32})",
+            f"copy: {(facts['copy'] or 0) / 1e9:,.0f} GB/s (read + written); "
+            f"products: {rates} ({tf32})",
+            *(f"FAILED {what}" for what in facts["failures"]),
         ]
     )
 
@@ -154,11 +205,17 @@ def show_kernels(rows: list[dict[str, Any]]) -> str:
             row["dtype"],
             f"{row['bytes'] / gpu_roof.MIB:,.0f}",
             f"{row['rate'] / 1e9:,.0f}",
-            f"{row['share']:.0%}",
+            _percent(row["share"]),
         ]
         for row in rows
+        if "failure" not in row
     ]
-    return report.format_table(header, cells)
+    failures = [
+        f"FAILED {r['kernel']}, {r['dtype']}, {r['bytes'] / gpu_roof.MIB:,.0f} MiB: {r['failure']}"
+        for r in rows
+        if "failure" in r
+    ]
+    return "\n".join([report.format_table(header, cells), *failures])
 
 
 def show_entry(workload: Workload, entry: dict[str, dict[str, Any]]) -> str:
@@ -174,7 +231,7 @@ def show_entry(workload: Workload, entry: dict[str, dict[str, Any]]) -> str:
             cells.append(
                 [peer, report.show_time(step["best"]), report.show_time(step["median"]),
                  f"{step['spread']:.0%}", f"{record['samples_a_second']:,.0f}",
-                 f"{record['share_of_products']:.1%}", f"{record['share_of_copy']:.1%}", ratio]
+                 _percent(record["share_of_products"]), _percent(record["share_of_copy"]), ratio]
             )  # fmt: skip
     failures = [f"FAILED {p}: {r['failure']}" for p, r in entry.items() if "failure" in r]
     title = f"{workload.name}: {workload.summary}, batch {workload.batch}"
@@ -189,8 +246,8 @@ def result_path(facts: dict[str, Any], asked: Path) -> Path:
     return _RESULTS / f"gpu-{chip}-{datetime.date.today().isoformat()}.json"
 
 
-def _write(facts: dict[str, Any], asked: Path) -> None:
-    path = result_path(facts, asked)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(facts, indent=1) + "\n")
-    print(f"\nwritten: {path}")
+def _write(facts: dict[str, Any], path: Path | None) -> None:
+    """Write the numbers found so far: what comes later may be cut short."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(facts, indent=1) + "\n")

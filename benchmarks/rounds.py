@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,8 @@ class Plan:
         timeout: seconds to wait for any one answer.
         longest: seconds a round should take at most; a slower peer gets fewer steps.
         measures: of "step", "first", "predict".
+        until: when (`time.monotonic`) no peer is started and no round begun any more: every peer
+            gets one timed round if it has started.
     """
 
     rounds: int = 5
@@ -50,6 +53,7 @@ class Plan:
     timeout: float = 300.0
     longest: float = 5.0
     measures: tuple[str, ...] = ("step", "first", "predict")
+    until: float = math.inf
 
 
 @dataclass
@@ -169,6 +173,9 @@ def _start(
 ) -> list[Worker]:
     workers: list[Worker] = []
     for peer in peers:
+        if time.monotonic() > plan.until:
+            results[peer.name].failure = "not started: the time was up"
+            continue
         say(f"{workload.name}: starting {peer.name}")
         worker = Worker(peer, workload, steps, plan, f"{caches}/{peer.name}")
         workers.append(worker)
@@ -204,6 +211,8 @@ def _run_rounds(
     say: Callable[[str], None],
 ) -> None:
     for number in range(plan.rounds + 1):
+        if number > 1 and time.monotonic() > plan.until:
+            return
         say(f"round {number} of {plan.rounds}" if number else "round that is not counted")
         for worker in _rotate(workers, number):
             time.sleep(_PAUSE)

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 from benchmarks.gpu_workloads import GPU_WORKLOADS
 from benchmarks.machine import peak_memory, resident_memory
 from benchmarks.peers import ALL_PEERS, Peer
+from benchmarks.stand_in import take_stand_in
 from benchmarks.workloads import make_data
 
 _RUNNERS = {
@@ -111,6 +112,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     peer, workload, steps, method, device = sys.argv[1:]
+    if device == "gpu":
+        take_stand_in()
     serve(sys.stdin, replies, Session(ALL_PEERS[peer], workload, int(steps), method, device))
     replies.flush()
     os._exit(0)  # some libraries take seconds to leave, or complain while at it

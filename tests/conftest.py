@@ -20,6 +20,11 @@ os.environ["MPLCONFIGDIR"] = _cache.name
 import hypothesis  # noqa: E402 (the environment above comes first)
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from gpu_session import (  # noqa: E402, F401 - hooks of pytest's
+    pytest_collection_modifyitems,
+    pytest_runtest_logreport,
+    pytest_runtest_setup,
+)
 
 from kerasish import config  # noqa: E402
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +19,7 @@ from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
 
+CUDA = "kerasish.backends.eager.cuda"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -170,6 +174,7 @@ def _facts():
     return {
         "gpu": GPU, "versions": {"numpy": "2"}, "settings": {"tf32": False, "rounds": 2},
         "copy": 4e12, "products": {"float32": 5e13, "bfloat16": 8e14}, "workloads": {},
+        "kernels": [], "failures": [],
     }  # fmt: skip
 
 
@@ -199,8 +204,78 @@ def test_results_are_named_after_the_gpu(load, tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "_RESULTS", tmp_path / "results")
     path = gpu.result_path(_facts(), Path())
     assert path.name.startswith("gpu-nvidia-h0-80gb-2")
-    gpu._write(_facts(), Path())
+    gpu._write(_facts(), path)
     assert json.loads(path.read_text())["gpu"] == GPU
+
+
+def test_a_kernel_that_fails_leaves_the_others_their_numbers(load, cupy, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    monkeypatch.setattr(importlib.import_module(f"{CUDA}.random"), "dropout", broken)
+    with kerasish.device("gpu"):
+        rows = load("gpu_roof").measure_kernels(cupy, None, (1 << 12,), 0.0)
+    failed = [r for r in rows if "failure" in r]
+    assert len(rows) == 32
+    assert {r["kernel"] for r in failed} == {"dropout"}
+    text = load("gpu").show_kernels(rows)
+    assert "FAILED dropout, float32, 0 MiB: RuntimeError: cudaErrorIllegalAddress" in text
+    assert load("gpu").has_failures(_facts() | {"kernels": rows})
+    assert not load("gpu").has_failures(_facts())
+
+
+def test_what_the_chip_does_not_tell_is_left_out(load, cupy, monkeypatch):
+    gpu = load("gpu")
+
+    def broken(*args):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(load("gpu_roof"), "measure_copy", broken)
+    facts = gpu.describe_run(gpu.make_parser().parse_args(["--sizes", "0.001"]))
+    assert facts["failures"] == ["copy: RuntimeError: no room"]
+    assert facts["products"]["float32"] > 0
+    assert "FAILED copy: RuntimeError: no room" in gpu.show_gpu(facts)
+    found = {"kerasish-eager": load("rounds").Measured(step=[1e-3], start={"parameters": 3})}
+    workload = load("workloads").WORKLOADS["tiny"]
+    assert gpu.workload_entry(workload, found, facts)["kerasish-eager"]["share_of_copy"] is None
+
+
+def test_the_time_that_is_left_is_shared_among_workloads(load):
+    gpu = load("gpu")
+    options = gpu.make_parser().parse_args([])
+    early = gpu.plan_of(options, time.monotonic() + 900, 9, 4)
+    assert 99 < early.until - time.monotonic() <= 100
+    assert early.longest == pytest.approx(100 / 2 / 4 / 6, rel=0.01)
+    assert early.timeout <= 100
+    late = gpu.plan_of(options, time.monotonic() - 5, 2, 4)
+    assert (late.longest, late.timeout) == (0.1, 20.0)
+    found = load("rounds").compare(
+        load("workloads").WORKLOADS["tiny"],
+        [load("peers").ALL_PEERS["kerasish-eager"]],
+        late,
+        lambda text: None,
+    )
+    # The time was up before the workload's turn came.
+    assert late.until <= time.monotonic()
+    assert found["kerasish-eager"].failure == "not started: the time was up"
+
+
+@pytest.mark.slow
+def test_the_whole_command_on_the_stand_in(tmp_path):
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    path = tmp_path / "found.json"
+    words = "--workloads tiny --peers kerasish-eager --rounds 1 --seconds 60 --sizes 0.001 --json"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--gpu", *words.split(), str(path)],
+        cwd=ROOT, env={**os.environ, "KERASISH_GPU": "stand-in"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(path.read_text())
+    assert found["gpu"]["name"] == "stand-in"
+    assert len(found["kernels"]) == 32
+    assert found["workloads"]["tiny"]["kerasish-eager"]["step"]["best"] > 0
+    assert f"written: {path}" in done.stdout
 
 
 def test_everybody_rounds_to_tf32_or_nobody(load, monkeypatch):

@@ -64,6 +64,9 @@ class _Pool:
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         self.limit = int(fraction * TOTAL) if fraction is not None else int(size or 0)
 
+    def free_all_blocks(self) -> None:
+        log.append("blocks freed")
+
     def used_bytes(self) -> int:
         return self.used
 
@@ -337,8 +340,16 @@ def make(devices: int = 1) -> types.ModuleType:
         getDeviceCount=lambda: devices,
         memGetInfo=lambda: (TOTAL - pool.used, TOTAL),
         runtimeGetVersion=lambda: 0,  # of no library there is
+        driverGetVersion=lambda: 0,
+        getDeviceProperties=lambda index: {
+            "name": b"stand-in",
+            "multiProcessorCount": 1,
+            "totalGlobalMem": TOTAL,
+        },
     )
     own = {
+        "is_stand_in": True,
+        "__version__": "stand-in",
         "ndarray": ndarray,
         "RawModule": functools.partial(RawModule, launches),
         "asarray": _put,
