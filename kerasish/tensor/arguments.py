@@ -12,6 +12,7 @@ from kerasish.tensor.handle import (
     _FLOATS,
     _REALS,
     _SCALARS,
+    Holder,
     Record,
     Tensor,
     convert,
@@ -96,6 +97,12 @@ def _is_ready(args: Sequence[Any]) -> bool:
 
 def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     first = op.promoted
+    for a in args:
+        if isinstance(a, Holder):  # variables, most often beside tensors that fit
+            args = [a.value if isinstance(a, Holder) else a for a in args]
+            if not first and _is_ready(args):
+                return args
+            break
     if len(args) == 2 and not first:
         a, b = args
         if type(a) is Tensor and type(b) in _REALS and a.value.dtype in _FLOATS:
