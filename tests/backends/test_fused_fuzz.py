@@ -85,7 +85,8 @@ def _apply(kind, x, y, exact, axis, keep, frame):
         return ops.add(x, y)
     rank = len(frame)
     first, last = sorted((axis % rank, axis // 7 % rank))
-    reduce = getattr(ops, SUMS[axis % (5 if kind == 9 else 2)])
+    sums = ("all", "any", "sum") if str(x.dtype) == "bool" else SUMS
+    reduce = getattr(ops, sums[axis % (len(sums) if kind == 9 else 2)])
     result = reduce(x, tuple(range(first, last + 1)), keepdims=keep)
     return ops.tanh(result) if floats else ops.minimum(result, 3)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.blueprint import Blueprint
+from kerasish.backends.static.onednn_library import slow_halves
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.units import aligned_array
 from kerasish.graph.control import ControlOp, graphs_of
@@ -16,6 +17,7 @@ from kerasish.graph.passes import optimize
 from kerasish.graph.passes.drop import drop_dead
 from kerasish.graph.passes.follow import follow_products
 from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.widen import widen_halves
 
 KernelOf = Callable[[Any], Callable[..., Any]]
 
@@ -44,7 +46,8 @@ class Runner:
             return [executable.output(v) for v in executable.blueprint.graph.outputs]
 
     def _compile(self) -> Executable:
-        graph = drop_dead(fuse_loops(follow_products(optimize(self._graph))))
+        graph = optimize(widen_halves(self._graph, slow_halves()))
+        graph = drop_dead(fuse_loops(follow_products(graph)))
         # What is taken from around a loop is the same in every round: inputs lie outside the arena,
         # as variables do, so that they need no copy where nothing is new.
         blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)

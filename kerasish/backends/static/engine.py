@@ -19,6 +19,7 @@ from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprint, Blueprints, structure_of
 from kerasish.backends.static.control import kernels
 from kerasish.backends.static.interpreted import Interpreted, Unlowered
+from kerasish.backends.static.onednn_library import slow_halves
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
 from kerasish.backends.static.units import aligned_array
@@ -29,6 +30,7 @@ from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.drop import drop_dead
 from kerasish.graph.passes.follow import follow_products
 from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
@@ -315,11 +317,13 @@ class CompiledCall:
                 self.threads,
                 missing,
                 native.forked(),
+                slow_halves(),
             )
         return BLUEPRINTS.find(key, lambda: self._plan(eager, level, updated, watch))
 
     def _plan(self, eager: Eager, level: str, updated: Sequence[int], watch: Any) -> Any:
-        unfused = graph = run_passes(self.traced.graph, level, watch)
+        widened = widen_halves(self.traced.graph, slow_halves())
+        unfused = graph = run_passes(widened, level, watch)
         if level == "fast_run":
             graph = drop_dead(fuse_loops(follow_products(graph)))
         variables = list(graph.inputs[self.traced.arguments :])

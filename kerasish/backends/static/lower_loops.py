@@ -145,6 +145,10 @@ def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
             return k.op("random_bits", args[0], zero, args[1], zero, aligned=name != "bits")
         if name in ("argmax", "argmin"):
             return k.op(f"row_{name}", args[0])
+        if name.endswith(("_all", "_any")):
+            kind = name.replace("_all", "_min").replace("_any", "_max")
+            true = args[0] if args[0].dtype == "bool" else k.op("not_equal", args[0], 0)
+            return k.op("not_equal", k.op(kind, _cast(k, true, "int32")), 0)
         if name.startswith(("row_", "column_", "all_")):
             return k.op(name, _cast(k, args[0], dtype))
         if name.startswith("logical_"):

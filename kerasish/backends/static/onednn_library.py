@@ -104,6 +104,31 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 }
 
 
+_BFLOAT16_INSTRUCTIONS = 0x80  # of AVX-512; a bit of oneDNN's numbers of instruction sets
+
+
+@functools.cache
+def has_bfloat16() -> bool:
+    """Return whether oneDNN multiplies bfloat16 by instructions made for it (AVX-512 or AMX)."""
+    if native.available():
+        return False
+    isa = native.library().dnnl_get_effective_cpu_isa
+    isa.restype = ctypes.c_int
+    return bool(isa() & _BFLOAT16_INSTRUCTIONS)
+
+
+def slow_halves() -> tuple[str, ...]:
+    """Return the dtypes of 16 bits that are computed in float32: this processor is faster so.
+
+    `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16.
+    """
+    wish = os.environ.get("KERASISH_BFLOAT16", "")
+    if wish not in ("", "float32", "native"):
+        raise ValueError(f"KERASISH_BFLOAT16: expected 'float32' or 'native', got {wish!r}.")
+    keep = wish == "native" or (not wish and has_bfloat16())
+    return ("float16",) if keep else ("float16", "bfloat16")
+
+
 class OneDnnError(RuntimeError):
     """oneDNN refused; the message says which primitive of which shapes, and why."""
 

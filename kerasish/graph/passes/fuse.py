@@ -30,7 +30,9 @@ ELEMENTWISE = frozenset(
         "bitwise_or bitwise_xor bitwise_not left_shift right_shift cast"
     ).split()
 )
-REDUCTIONS = frozenset(("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"))
+REDUCTIONS = frozenset((
+    "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_all", "reduce_any",
+))  # fmt: skip
 RANDOM = "random_bits"  # a number of its own for each place of the loop
 POSITIONS = frozenset(("argmax", "argmin"))  # along the last axis
 VIEWS = frozenset(("reshape", "broadcast_to"))
