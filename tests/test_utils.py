@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import re
+import sys
 import weakref
 
 import numpy as np
@@ -362,12 +363,19 @@ def two_branches():
     return keras.Model(x, keras.layers.Add(name="sum")([left, right]))
 
 
+@pytest.fixture(params=["pydot", "alone"])
+def with_pydot(request, monkeypatch):
+    if request.param == "alone":
+        monkeypatch.setitem(sys.modules, "pydot", None)
+    return request.param == "pydot"
+
+
 def edges(dot):
     names = dict(re.findall(r"(\d+) \[label=<.*?<b>(\w+)", dot.to_string()))
     return {(names[a], names[b]) for a, b in re.findall(r"(\d+) -> (\d+);", dot.to_string())}
 
 
-def test_a_model_becomes_a_graph():
+def test_a_model_becomes_a_graph(with_pydot):
     dot = utils.model_to_dot(two_branches(), show_shapes=True, show_layer_activations=True)
     assert edges(dot) == {("x", "inner"), ("x", "right"), ("inner", "sum"), ("right", "sum")}
     assert "Output shape: <b>(None, 3)" in dot.to_string()
@@ -375,13 +383,13 @@ def test_a_model_becomes_a_graph():
     assert dot.to_string().count("{") == dot.to_string().count("}")
 
 
-def test_nested_models_are_expanded():
+def test_nested_models_are_expanded(with_pydot):
     dot = utils.model_to_dot(two_branches(), expand_nested=True, show_trainable=True)
     assert 'subgraph "cluster_inner"' in dot.to_string()
     assert edges(dot) == {("x", "deep"), ("x", "right"), ("deep", "sum"), ("right", "sum")}
 
 
-def test_a_part_of_a_sequential_model():
+def test_a_part_of_a_sequential_model(with_pydot):
     layers = [keras.layers.Dense(2, name=f"d{i}") for i in range(4)]
     model = keras.Sequential([keras.Input((2,)), *layers])
     assert edges(utils.model_to_dot(model)) == {("d0", "d1"), ("d1", "d2"), ("d2", "d3")}
@@ -390,7 +398,7 @@ def test_a_part_of_a_sequential_model():
         utils.model_to_dot(model, layer_range=["d1", "d9"])
 
 
-def test_drawings_need_graphviz_for_pictures_only(tmp_path, monkeypatch):
+def test_drawings_need_graphviz_for_pictures_only(tmp_path, monkeypatch, with_pydot):
     model = two_branches()
     utils.plot_model(model, tmp_path / "model.dot")
     assert (tmp_path / "model.dot").read_text().startswith('digraph "model" {')
@@ -398,10 +406,28 @@ def test_drawings_need_graphviz_for_pictures_only(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="apt install graphviz"):
         utils.plot_model(model, tmp_path / "model.png")
     program = tmp_path / "dot"
-    program.write_text('#!/bin/sh\necho "$@" > "$3"\n')
+    program.write_text('#!/bin/sh\necho "$@"\n')
     program.chmod(0o755)
     utils.plot_model(model, tmp_path / "model.png")
-    assert (tmp_path / "model.png").read_text().startswith("-Tpng -o")
+    assert (tmp_path / "model.png").read_text().startswith("-Tpng")
+
+
+def test_graphs_are_pydots_where_it_is_installed():
+    pydot = pytest.importorskip("pydot")
+    dot = utils.model_to_dot(two_branches(), rankdir="LR", expand_nested=True)
+    assert type(dot) is pydot.Dot and len(dot.get_nodes()) >= 3 and len(dot.get_edges()) == 4
+    whole = two_branches()
+    part = utils.model_to_dot(keras.Model(whole.inputs, whole.outputs, name="a b"), subgraph=True)
+    assert type(part) is pydot.Cluster and part.get_name() == '"cluster_a b"'
+    assert len([n for n in part.get_nodes() if n.get_name().isdigit()]) == 4
+
+
+def test_a_graph_shows_itself_in_notebooks_without_graphviz(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydot", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    dot = utils.model_to_dot(two_branches())
+    assert b"</svg>" in dot.create(prog="dot", format="svg") and "</svg>" in dot._repr_svg_()
+    assert dot.create(format="dot").startswith(b"digraph")
 
 
 def test_only_built_models_are_drawn():

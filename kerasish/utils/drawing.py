@@ -3,36 +3,81 @@
 from __future__ import annotations
 
 import html
+import importlib
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerasish import tree
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
 from kerasish.utils.layout import Box, to_svg
 
 
+class Part(NamedTuple):
+    """A box, an arrow or a cluster of a graph.
+
+    Attributes:
+        name: of the box or cluster, or where the arrow starts.
+        target: where the arrow ends; "" for boxes and clusters.
+        label: HTML for boxes, plain text for clusters.
+        inside: the parts of a cluster; None for boxes and arrows.
+    """
+
+    name: str
+    target: str = ""
+    label: str = ""
+    inside: list[Part] | None = None
+
+    def lines(self) -> list[str]:
+        """Return its statements in Graphviz's language."""
+        if self.target:
+            return [f"{self.name} -> {self.target};"]
+        if self.inside is None:
+            return [f"{self.name} [label=<{self.label}>];"]
+        inner = [f"  {line}" for part in self.inside for line in part.lines()]
+        head = f"subgraph {_quoted(f'cluster_{self.name}')} {{"
+        return [head, f"  label={_quoted(self.label)};", *inner, "}"]
+
+    def add_to(self, graph: Any, pydot: Any) -> None:
+        """Add it to a graph of pydot's."""
+        if self.target:
+            graph.add_edge(pydot.Edge(self.name, self.target))
+        elif self.inside is None:
+            graph.add_node(pydot.Node(self.name, label=f"<{self.label}>"))
+        else:
+            cluster = _cluster(pydot, self.name)
+            for part in self.inside:
+                part.add_to(cluster, pydot)
+            graph.add_subgraph(cluster)
+
+
 class Dot:
     """A graph in Graphviz's language.
 
     Args:
-        lines: its statements, without the braces around them.
-        kind: "digraph", or "subgraph" inside another graph.
+        parts: its boxes, arrows and clusters.
+        settings: attributes of the whole graph; None: it is a cluster for another graph.
         name: the graph's name.
         picture: the same as SVG, for machines without Graphviz.
     """
 
     def __init__(
-        self, lines: list[str], kind: str = "digraph", name: str = "model", picture: str = ""
+        self, parts: list[Part], settings: dict[str, Any] | None, name: str, picture: str = ""
     ) -> None:
-        self.lines, self.kind, self.name, self.picture = lines, kind, name, picture
+        self.parts, self.settings, self.name, self.picture = parts, settings, name, picture
 
     def to_string(self) -> str:
         """Return the text."""
-        inside = "\n".join(f"  {line}" for line in self.lines)
-        return f"{self.kind} {_quoted(self.name)} {{\n{inside}\n}}\n"
+        if self.settings is None:
+            return "\n".join(Part(self.name, label=self.name, inside=self.parts).lines()) + "\n"
+        settings = ", ".join(f"{k}={v}" for k, v in self.settings.items())
+        boxes = ", ".join(f"{k}={v}" for k, v in _BOXES.items())
+        lines = [f"graph [{settings}];", f"node [{boxes}];"]
+        lines += [line for part in self.parts for line in part.lines()]
+        inside = "\n".join(f"  {line}" for line in lines)
+        return f"digraph {_quoted(self.name)} {{\n{inside}\n}}\n"
 
     def write(self, path: Any, format: str | None = None) -> None:
         """Write the text (.dot, .gv), or the picture that Graphviz's program `dot` makes of it.
@@ -42,23 +87,64 @@ class Dot:
         Raises:
             ImportError: another picture is wanted and Graphviz is not installed.
         """
-        ending = format or os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
-        if ending in ("dot", "gv", "raw"):
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self.to_string())
-            return
-        program = shutil.which("dot")
-        if program is None and ending == "svg" and self.picture:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self.picture)
-            return
+        made = self.create(format=format or _ending(path))
+        with open(path, "wb") as file:
+            file.write(made)
+
+    def create(self, prog: str | None = None, format: str = "svg") -> bytes:
+        """Return what `write` would write, as bytes.
+
+        Args:
+            prog: the Graphviz program that lays it out.
+        """
+        if format in _TEXT:
+            return self.to_string().encode()
+        program = shutil.which(prog or "dot")
+        if program is None and format == "svg" and self.picture:
+            return self.picture.encode()
         if program is None:
             raise ImportError(
-                f"A .{ending} file needs Graphviz's program `dot` (Debian, Ubuntu: apt install "
-                "graphviz); .svg and .dot files need nothing."
+                f"A .{format} file needs Graphviz's program `{prog or 'dot'}` (Debian, Ubuntu: apt "
+                "install graphviz); .svg and .dot files need nothing."
             )
-        command = [program, f"-T{ending}", "-o", os.fspath(path)]
-        subprocess.run(command, input=self.to_string().encode(), check=True)
+        command = [program, f"-T{format}"]
+        done = subprocess.run(command, input=self.to_string().encode(), check=True, stdout=-1)
+        return done.stdout
+
+    def _repr_svg_(self) -> str:
+        return self.create().decode()
+
+
+_TEXT = ("dot", "gv", "raw")
+
+
+def _ending(path: Any) -> str:
+    return os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
+
+
+_BOXES = {"shape": "plaintext", "fontname": '"Helvetica"'}
+
+
+def _with_pydot(made: Dot) -> Any:
+    """Return the graph as one of pydot's, or as it is where pydot is not installed."""
+    try:
+        pydot = importlib.import_module("pydot")
+    except ImportError:
+        return made
+    if made.settings is None:
+        graph = _cluster(pydot, made.name)
+    else:
+        graph = pydot.Dot(_quoted(made.name), graph_type="digraph", **made.settings)
+        graph.set_node_defaults(**_BOXES)
+    for part in made.parts:
+        part.add_to(graph, pydot)
+    return graph
+
+
+def _cluster(pydot: Any, name: str) -> Any:
+    made = pydot.Cluster(name, label=_quoted(name))
+    made.set_name(_quoted(f"cluster_{name}"))  # names of models may hold what words may not
+    return made
 
 
 def model_to_dot(
@@ -74,8 +160,10 @@ def model_to_dot(
     show_trainable: bool = False,
     splines: str = "ortho",
     **kwargs: Any,
-) -> Dot:
-    """Return a model's layers and their connections as a graph.
+) -> Any:
+    """Return a model's layers and their connections as a graph: pydot's, where it is installed.
+
+    Else one that has the same `to_string`, `write` and `create`.
 
     Args:
         model: a built model.
@@ -93,6 +181,19 @@ def model_to_dot(
     Raises:
         ValueError: the model is not built yet, or layer_range names no layer.
     """
+    return _with_pydot(
+        _dot(
+            model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi, subgraph,
+            show_layer_activations, show_trainable, splines, **kwargs,
+        )
+    )  # fmt: skip
+
+
+def _dot(
+    model: Any, show_shapes: bool, show_dtype: bool, show_layer_names: bool, rankdir: str,
+    expand_nested: bool, dpi: int, subgraph: bool, show_layer_activations: bool,
+    show_trainable: bool, splines: str, **kwargs: Any,
+) -> Dot:  # fmt: skip
     layer_range = kwargs.pop("layer_range", None)
     if kwargs:
         raise TypeError(f"model_to_dot: unknown arguments {sorted(kwargs)}.")
@@ -104,16 +205,12 @@ def model_to_dot(
         "trainable": show_trainable,
     }  # fmt: skip
     chosen = _chosen(model, layer_range)
-    lines = [
-        f"graph [rankdir={rankdir}, dpi={dpi}, splines={splines}];",
-        'node [shape=plaintext, fontname="Helvetica"];',
-        *_lines(model, options, chosen),
-    ]
+    parts = _parts_of(model, options, chosen)
     if subgraph:
-        lines[0] = f"label={_quoted(model.name)};"
-        return Dot(lines, "subgraph", f"cluster_{model.name}")
+        return Dot(parts, None, model.name)
     boxes, arrows = _boxes(model, options, chosen)
-    return Dot(lines, picture=to_svg(boxes, arrows, rankdir == "LR"))
+    settings = {"rankdir": rankdir, "dpi": dpi, "splines": splines}
+    return Dot(parts, settings, "model", to_svg(boxes, arrows, rankdir == "LR"))
 
 
 def plot_model(
@@ -138,11 +235,14 @@ def plot_model(
         show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi: as there.
         show_layer_activations, show_trainable, splines, kwargs: as there.
     """
-    drawn = model_to_dot(
+    drawn = _dot(
         model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi, False,
         show_layer_activations, show_trainable, splines, **kwargs,
     )  # fmt: skip
-    drawn.write(to_file)
+    graph = (
+        drawn if _ending(to_file) in _TEXT or shutil.which("dot") is None else _with_pydot(drawn)
+    )
+    graph.write(os.fspath(to_file), format=_ending(to_file))
 
 
 def _chosen(model: Any, layer_range: Any) -> set[int]:
@@ -168,20 +268,17 @@ def _is_graph(model: Any) -> bool:
     )
 
 
-def _lines(model: Any, options: dict[str, Any], chosen: set[int]) -> list[str]:
-    lines = []
+def _parts_of(model: Any, options: dict[str, Any], chosen: set[int]) -> list[Part]:
+    found = []
     for part in _parts(model):
         if id(part) not in chosen:
             continue
         if options["nested"] and isinstance(part, Model):
-            inner = _lines(part, options, {id(p) for p in _parts(part)})
-            lines.append(f"subgraph {_quoted(f'cluster_{part.name}')} {{")
-            lines += [f"  label={_quoted(part.name)};", *(f"  {line}" for line in inner), "}"]
+            inner = _parts_of(part, options, {id(p) for p in _parts(part)})
+            found.append(Part(part.name, label=part.name, inside=inner))
         else:
-            lines.append(f"{_id(part)} [label=<{_table(part, options)}>];")
-    for source, target in _ends(model, options, chosen):
-        lines.append(f"{_id(source)} -> {_id(target)};")
-    return lines
+            found.append(Part(_id(part), label=_table(part, options)))
+    return found + [Part(_id(a), _id(b)) for a, b in _ends(model, options, chosen)]
 
 
 def _ends(model: Any, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
