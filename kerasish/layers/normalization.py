@@ -8,6 +8,7 @@ from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import normalize_axes
 
@@ -51,15 +52,13 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if renorm or renorm_clipping:
-            raise ValueError(f"{self._who()}: kerasish has no batch renormalisation.")
         axis = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
         if not isinstance(axis, int):
             raise ValueError(f"{self._who()}: axis is one number, got {axis!r}.")
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
         self.center, self.scale, self.synchronized = center, scale, synchronized
-        self.renorm, self.renorm_clipping = renorm, renorm_clipping
-        self.renorm_momentum = renorm_momentum
+        self.renorm, self.renorm_momentum = renorm, float(renorm_momentum)
+        self.renorm_clipping = check_clipping(renorm_clipping, self._who()) if renorm else None
         self.beta_initializer = initializers.get(beta_initializer)
         self.gamma_initializer = initializers.get(gamma_initializer)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
@@ -95,22 +94,42 @@ class BatchNormalization(Layer):
             shape=size, name="moving_variance", initializer=self.moving_variance_initializer,
             trainable=False, autocast=False,
         )  # fmt: skip
+        if self.renorm:
+            self._build_renorm(size)
         self.input_spec = InputSpec(
             ndim=len(input_shape), axes={self.axis % len(input_shape): input_shape[self.axis]}
         )
+
+    def _build_renorm(self, size: tuple[int, ...]) -> None:
+        def roots(shape: Any, dtype: Any = None) -> Any:
+            return ops.sqrt(self.moving_variance_initializer(shape, dtype=dtype))
+
+        self.moving_stddev, self.renorm_mean, self.renorm_stddev = (
+            self.add_weight(
+                shape=size, name=name, initializer=first, trainable=False, autocast=False
+            )
+            for name, first in (
+                ("moving_stddev", roots), ("renorm_mean", self.moving_mean_initializer),
+                ("renorm_stddev", roots),
+            )
+        )  # fmt: skip
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         rank = len(x.shape)
         axis = self.axis % rank
+        gamma, beta = self.gamma, self.beta
         if training and self.trainable:
             mean, variance = self._moments(x, axis, mask)
-            self._move(self.moving_mean, mean)
-            self._move(self.moving_variance, variance)
+            if self.renorm:
+                gamma, beta = self._renormalize(mean, variance)
+            else:
+                self._move(self.moving_variance, variance, self.momentum)
+            self._move(self.moving_mean, mean, self.momentum)
         else:
             mean, variance = self.moving_mean.value, self.moving_variance.value
-        y = standardize(x, mean, variance, self.gamma, self.beta, axis, self.epsilon)
+        y = standardize(x, mean, variance, gamma, beta, axis, self.epsilon)
         return ops.cast(y, inputs.dtype)
 
     def _moments(self, x: Any, axis: int, mask: Any) -> tuple[Any, Any]:
@@ -128,10 +147,27 @@ class BatchNormalization(Layer):
         size = (x.shape[axis],)
         return ops.reshape(mean, size), ops.reshape(variance, size)
 
-    def _move(self, moving: Any, batch: Any) -> None:
+    def _renormalize(self, mean: Any, variance: Any) -> tuple[Any, Any]:
+        """Return gamma and beta with the corrections in them; move the running moments."""
+        stddev = ops.sqrt(ops.add(variance, self.epsilon))
+        running = (self.renorm_mean.value, self.renorm_stddev.value)
+        r, d = corrections(mean, stddev, running, self.epsilon, self.renorm_clipping or {})
+        gamma = r if self.gamma is None else ops.multiply(r, self.gamma)
+        beta = d if self.gamma is None else ops.multiply(d, self.gamma)
+        if self.beta is not None:
+            beta = ops.add(beta, self.beta)
+        self._move(self.renorm_mean, mean, self.renorm_momentum)
+        self._move(self.renorm_stddev, stddev, self.renorm_momentum)
+        moved = self._move(self.moving_stddev, stddev, self.momentum)
+        self.moving_variance.assign(ops.subtract(ops.square(moved), self.epsilon))
+        return gamma, beta
+
+    def _move(self, moving: Any, batch: Any, momentum: float) -> Any:
+        """Let a running number come nearer to the batch's; return what it becomes."""
         fixed = ops.stop_gradient(batch)
-        kept = ops.multiply(moving, self.momentum)
-        moving.assign(ops.add(kept, ops.multiply(fixed, 1.0 - self.momentum)))
+        moved = ops.add(ops.multiply(moving, momentum), ops.multiply(fixed, 1.0 - momentum))
+        moving.assign(moved)
+        return moved
 
 
 class LayerNormalization(Layer):
@@ -141,7 +177,8 @@ class LayerNormalization(Layer):
         axis: the axis or axes over which the moments are taken.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
-        rms_scaling: of older files: no mean is taken off and no beta added.
+        rms_scaling: of older files: no mean is taken off x (though off x for its variance), and
+            no beta is added.
 
     Source: Ba, Kiros & Hinton, arXiv 1607.06450.
     """
@@ -164,6 +201,8 @@ class LayerNormalization(Layer):
     ) -> None:
         self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
         super().__init__(**kwargs)
+        if not isinstance(axis, (int, list, tuple)):
+            raise TypeError(f"{self._who()}: axis is a number or a list of them, got {axis!r}.")
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.epsilon, self.center, self.scale = float(epsilon), center, scale
         self.beta_initializer = initializers.get(beta_initializer)
@@ -198,7 +237,7 @@ class LayerNormalization(Layer):
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self._who())
         if self.rms_scaling:
-            y = ops.rms_normalization(x, self.gamma, axes, self.epsilon)
+            y = ops.layer_normalization(x, self.gamma, None, axes, self.epsilon, rms_scaling=True)
         else:
             y = ops.layer_normalization(x, self.gamma, self.beta, axes, self.epsilon)
         return ops.cast(y, inputs.dtype)
@@ -234,6 +273,11 @@ class GroupNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1 and groups != -1:
+            raise ValueError(
+                f"{self._who()}: groups is a whole number >= 1, or -1 for a group of each feature; "
+                f"got {groups!r}."
+            )
         self.groups, self.axis, self.epsilon = groups, axis, float(epsilon)
         self.center, self.scale = center, scale
         self.beta_initializer = initializers.get(beta_initializer)
@@ -243,6 +287,7 @@ class GroupNormalization(Layer):
         self.beta_constraint = constraints.get(beta_constraint)
         self.gamma_constraint = constraints.get(gamma_constraint)
         self.supports_masking = True
+        self.autocast = False  # what overflows float16 may still be normalised
         self.gamma: Any = None
         self.beta: Any = None
 
@@ -277,7 +322,7 @@ class GroupNormalization(Layer):
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
-        return ops.cast(y, inputs.dtype)
+        return ops.cast(y, self.compute_dtype)
 
 
 class UnitNormalization(Layer):

@@ -171,12 +171,12 @@ def layer_normalization(
 ) -> Any:  # fmt: skip
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over `axis`.
 
-    An epsilon of None is `config.epsilon()`.
+    An epsilon of None is `config.epsilon()`. With `rms_scaling=True`, of older code, the mean
+    stays on, and beta off: x / sqrt(variance + epsilon) * gamma.
 
     Source: Ba, Kiros & Hinton, 2016.
     """
-    if kwargs.pop("rms_scaling", False):
-        return rms_normalization(x, gamma, axis, epsilon)
+    rms_scaling = kwargs.pop("rms_scaling", False)
     if kwargs:
         raise TypeError(f"layer_normalization got an unexpected argument {next(iter(kwargs))!r}.")
     x = as_float(x)
@@ -184,10 +184,10 @@ def layer_normalization(
     axes = normalize_axes(axis, len(x.shape), "layer_normalization")
     centered = subtract(wide, mean(wide, axes, True))
     variance = mean(square(centered), axes, True)
-    y = multiply(centered, rsqrt(add(variance, _epsilon(epsilon))))
+    y = multiply(wide if rms_scaling else centered, rsqrt(add(variance, _epsilon(epsilon))))
     if gamma is not None:
         y = multiply(y, cast(_along(gamma, x.shape, axes), y.dtype))
-    if beta is not None:
+    if beta is not None and not rms_scaling:
         y = add(y, cast(_along(beta, x.shape, axes), y.dtype))
     return cast(y, x.dtype) if y.dtype != x.dtype else y
 
