@@ -39,13 +39,15 @@ class _Merge(Layer):
                     "them), or use Concatenate."
                 )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Any, mask: Any = None) -> Any:
         """Merge."""
         if not isinstance(inputs, (list, tuple)):
             raise ValueError(f"{self._who()}: give a list of inputs.")
         rank = max(len(x.shape) for x in inputs)
         aligned = [self._align(x, rank) for x in inputs]
-        return self._merge(aligned)
+        if mask is None or not self._minds_masks:
+            return self._merge(aligned)
+        return self._merge_masked(aligned, [_fit_mask(m, x) for m, x in zip(mask, inputs)])
 
     def _align(self, x: Any, rank: int) -> Any:
         missing = rank - len(x.shape)
@@ -56,12 +58,42 @@ class _Merge(Layer):
     def _merge(self, inputs: list[Any]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no merge.")
 
+    _minds_masks = False  # whether what a mask leaves out must not count
+
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} defines no merge of masked inputs.")
+
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the places at which any input is real; None if one has no mask."""
-        masks = mask or [None]
-        if any(m is None for m in masks):
+        if mask is None:
             return None
-        return _folded(ops.logical_or, masks)
+        if not isinstance(mask, (list, tuple)) or len(mask) != len(inputs):
+            raise ValueError(
+                f"{self._who()}: give a list of masks, one for each of {len(inputs)} inputs (None "
+                f"for none), got {mask}."
+            )
+        if any(m is None for m in mask):
+            return None
+        return _folded(ops.logical_or, list(mask))
+
+
+def _fit_mask(mask: Any, x: Any) -> Any:
+    """Return a mask of steps with axes of size 1 for all further axes of x."""
+    if mask is None:
+        return None
+    return ops.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
+
+
+def _extreme(choose: Any, inputs: list[Any], masks: list[Any]) -> Any:
+    """Return the extreme of what the masks keep; where they keep nothing, of all."""
+    result, kept = inputs[0], masks[0]
+    for x, mask in zip(inputs[1:], masks[1:]):
+        own = x if mask is None else ops.where(mask, x, result)
+        if kept is not None:
+            result = ops.where(kept, result, own)
+        kept = None if None in (kept, mask) else ops.logical_or(kept, mask)
+        result = choose(result, own)
+    return result
 
 
 def _folded(meet: Any, inputs: list[Any]) -> Any:
@@ -97,6 +129,15 @@ class Multiply(_Merge):
     def _merge(self, inputs: list[Any]) -> Any:
         return _folded(ops.multiply, inputs)
 
+    _minds_masks = True
+
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+        kept = [x if m is None else ops.where(m, x, 1) for x, m in zip(inputs, masks)]
+        product = _folded(ops.multiply, kept)
+        if any(m is None for m in masks):
+            return product
+        return ops.where(_folded(ops.logical_or, masks), product, 0)
+
 
 class Average(_Merge):
     """The mean of the inputs."""
@@ -111,12 +152,22 @@ class Maximum(_Merge):
     def _merge(self, inputs: list[Any]) -> Any:
         return _folded(ops.maximum, inputs)
 
+    _minds_masks = True
+
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+        return _extreme(ops.maximum, inputs, masks)
+
 
 class Minimum(_Merge):
     """The smallest of the inputs."""
 
     def _merge(self, inputs: list[Any]) -> Any:
         return _folded(ops.minimum, inputs)
+
+    _minds_masks = True
+
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+        return _extreme(ops.minimum, inputs, masks)
 
 
 class Concatenate(_Merge):
