@@ -49,10 +49,14 @@ class InputLayer(Layer):
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         if kwargs:
             raise TypeError(f"{self._who()}: unexpected argument(s) {sorted(kwargs)}.")
-        if shape is not None and batch_shape is not None:
-            raise ValueError(f"{self._who()}: give shape or batch_shape, not both.")
+        if batch_shape is not None and (shape is not None or batch_size is not None):
+            raise ValueError(
+                f"{self._who()}: give shape and batch_size, or batch_shape, not both kinds."
+            )
         if input_tensor is not None:
-            batch_shape, dtype = input_tensor.shape, dtype or input_tensor.dtype
+            wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self._who()))
+            batch_shape = _shape_of_input(input_tensor, wanted, self._who())
+            dtype = dtype or input_tensor.dtype
         elif shape is not None:
             batch_shape = (batch_size, *_as_shape(shape, self._who()))
         elif batch_shape is None:
@@ -61,7 +65,9 @@ class InputLayer(Layer):
         self._input_dtype = dtypes.name_of(dtype)
         self.sparse, self.ragged, self.optional = False, False, optional
         self.built = True
-        output = KerasTensor(self.batch_shape, self._input_dtype, name=self.name)
+        output = input_tensor
+        if output is None:
+            output = KerasTensor(self.batch_shape, self._input_dtype, name=self.name)
         Node(self, (), {}, output)
 
     @property
@@ -79,6 +85,15 @@ class InputLayer(Layer):
             "batch_shape": self.batch_shape, "dtype": self._input_dtype, "sparse": False,
             "ragged": False, "name": self.name, "optional": self.optional,
         }  # fmt: skip
+
+
+def _shape_of_input(tensor: Any, wanted: Any, who: str) -> Any:
+    """Return the shape of a tensor given as input, if it is symbolic and is of the wanted one."""
+    if not isinstance(tensor, KerasTensor):
+        raise ValueError(f"{who}: input_tensor must be a KerasTensor, got {tensor!r}.")
+    if wanted and not (len(wanted) == len(tensor.shape) and _agree(wanted, tensor.shape)):
+        raise ShapeError(f"{who}: input_tensor has shape {tensor.shape}, not {tuple(wanted)}.")
+    return tensor.shape
 
 
 def _as_shape(shape: Any, who: str) -> tuple[Any, ...]:
@@ -323,10 +338,11 @@ class Function(Operation):
         return tree.pack_sequence_as(self._outputs_struct, results)
 
 
-def arrange_inputs(inputs: Any, struct: Any, who: str, optional: list[bool]) -> list[Any]:
+def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) -> list[Any]:
     """Return the values for a model's inputs, flat, from what the user gave.
 
     Dicts are matched by the inputs' names; extra keys are ignored, missing ones are errors.
+    `any_sizes`: whether sizes may differ from those of the symbolic inputs.
     """
     wanted = tree.flatten(struct)
     if isinstance(inputs, dict) and not isinstance(struct, dict):
@@ -350,12 +366,10 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, optional: list[bool]) -> 
         values = tree.flatten(inputs)
     if len(values) != len(wanted):
         raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
-    return [
-        v if v is None else _fit(v, t, who, free) for v, t, free in zip(values, wanted, optional)
-    ]
+    return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
 
 
-def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
+def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
     """Return an input's value with the rank of its symbolic tensor; check the sizes."""
     if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
         value = _as_text(value, wanted, who)
@@ -367,8 +381,10 @@ def _fit(value: Any, wanted: KerasTensor, who: str, optional: bool) -> Any:
     elif len(shape) == len(target) - 1 and target and target[-1] == 1:
         value = value.reshape((*(-1 if s is None else s for s in shape), 1))
     shape = tuple(value.shape)
-    if len(shape) != len(target) or any(
-        None not in (a, b) and a != b for a, b in zip(shape, target)
+    if (
+        len(shape) != len(target)
+        or not any_sizes
+        and any(None not in (a, b) and a != b for a, b in zip(shape, target))
     ):
         raise ShapeError(
             f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."

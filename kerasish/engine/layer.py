@@ -84,7 +84,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._building = False
         self._build_shapes = _named_shapes(build, args, kwargs)
-        self.built = True
+        self.built = self._complete = True
         return result
 
     built_once._wrapped = True  # type: ignore[attr-defined]
@@ -121,6 +121,7 @@ class Layer(Masked, Weighted, Operation):
 
     _parts_of_call: CallParts
     _building = False
+    _complete = False  # whether `build` is over: no weights come after it
     built = False
     weightless = False  # whether the class has nothing to build: then it is built from the start
 
@@ -166,7 +167,9 @@ class Layer(Masked, Weighted, Operation):
         self._weights: list[Variable] = []
         self._losses: list[Any] = []
         self._losses_of = 0
-        self._trainable = bool(trainable)
+        if not isinstance(trainable, bool):
+            raise ValueError(f"{self._who()}: trainable is True or False, got {trainable!r}.")
+        self._trainable = trainable
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.autocast = autocast
         self._remat_mode = current_remat()
@@ -197,7 +200,11 @@ class Layer(Masked, Weighted, Operation):
 
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
-        self._set_policy(value)
+        if isinstance(self._policy, dtype_policies.DTypePolicyMap):
+            self._policy[self._path] = dtype_policies.get(value)
+            self._read_policy()
+        else:
+            self._set_policy(value)
 
     @property
     def dtype(self) -> str:
@@ -353,14 +360,25 @@ class Layer(Masked, Weighted, Operation):
             if self._layers:
                 self._build_by_call(args, kwargs)
             self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
-            self.built = True
+            self.built = self._complete = True
             return
-        wanted = [n for n in inspect.signature(type(self).build).parameters if n != "self"]
+        taken = inspect.signature(type(self).build).parameters
+        wanted = [n for n in taken if n != "self"]
+        needed = {
+            n
+            for n, p in taken.items()
+            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        }
         shapes = {}
         for name in wanted:
             source = name[:-6] if name.endswith("_shape") else name
             if source in arguments and len(wanted) > 1:
                 shapes[name] = _shapes_of(arguments[source])
+            elif len(wanted) > 1 and source not in names and name in needed:
+                raise ValueError(
+                    f"{self._who()}: build takes {name!r}, the shape of an argument {source!r}, "
+                    f"but call takes {list(names)}."
+                )
         if len(wanted) == 1 or not shapes:
             first = next(iter(arguments.values()), None)
             self.build(_shapes_of(first))
@@ -382,11 +400,12 @@ class Layer(Masked, Weighted, Operation):
         if self._parts_of_call.training and kwargs.get("training") is None:
             kwargs["training"] = bool(context.training or self._parts_of_call.training_default)
         before, self._losses = self._losses, []
+        root, context.root = context.root, NOWHERE
         try:
             with autocast(self.compute_dtype if self._casts else None):
                 return self.call(*args, **kwargs)
         finally:
-            self._losses = before
+            self._losses, context.root = before, root
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Return the shapes from which the layer was built, or None."""
@@ -462,8 +481,9 @@ class Layer(Masked, Weighted, Operation):
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
         first = args[0] if args else self._first_named(kwargs)
-        if first is not None and not _is_plain_tensor(outputs):
-            self._set_masks(first, outputs)
+        given = kwargs.get("mask")
+        if first is not None and (given is not None or not _is_plain_tensor(outputs)):
+            self._set_masks(first, outputs, given)
         elif first is not None:
             self._set_mask(first, outputs)
         return outputs
@@ -482,7 +502,7 @@ class Layer(Masked, Weighted, Operation):
         outputs = self.symbolic_call(*args, **kwargs)
         first = args[0] if args else self._first_named(kwargs)
         if first is not None:
-            self._set_masks(first, outputs)
+            self._set_masks(first, outputs, kwargs.get("mask"))
         return outputs
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
@@ -641,7 +661,7 @@ class Layer(Masked, Weighted, Operation):
         found: dict[str, Any] = {
             "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
-        if self.activity_regularizer is not None or "activity_regularizer" in self._arguments:
+        if self.activity_regularizer is not None:
             found["activity_regularizer"] = _described(self.activity_regularizer)
         own = type(self).__init__.__module__.split(".")[0] == "kerasish"  # type: ignore[misc]
         for name, value in self._arguments.items():
@@ -655,6 +675,8 @@ class Layer(Masked, Weighted, Operation):
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Return the layer that `get_config` describes."""
         made = {name: _revived(value) for name, value in config.items()}
+        if type(made.get("dtype")) is dtype_policies.DTypePolicy:
+            made["dtype"] = made["dtype"].name
         try:
             return cls(**made)
         except TypeError as error:

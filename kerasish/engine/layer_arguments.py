@@ -126,7 +126,9 @@ def _tuples(shape: Any) -> Any:
 def _masks_of(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         masks = [_masks_of(part) for part in x]
-        return None if all(m is None for m in masks) else masks
+        if all(m is None for m in masks):
+            return None
+        return tuple(masks) if isinstance(x, tuple) else masks
     if isinstance(x, dict):
         found = {k: _masks_of(part) for k, part in x.items()}
         return None if all(m is None for m in found.values()) else found

@@ -122,9 +122,10 @@ class Masked:
             return
         self._set_masks(first, output)
 
-    def _set_masks(self, first: Any, outputs: Any) -> None:
+    def _set_masks(self, first: Any, outputs: Any, given: Any = None) -> None:
         own_rule = _overrides(self, "compute_mask", Masked)
-        masks, loss = _masks_of(first), lost_mask_of(first)
+        masks = _masks_of(first) if given is None else given
+        loss = lost_mask_of(first)
         if not (self.supports_masking or own_rule):
             if masks is not None and not self._parts_of_call.masks:
                 advise(
@@ -137,7 +138,7 @@ class Masked:
         elif masks is not None or own_rule:
             found = self.compute_mask(first, masks)
             if found is not None:
-                self._mark(first, outputs, found)
+                self._mark(None if given is not None else first, outputs, found)
             elif masks is not None and self._merges_masks and loss is None:
                 loss = LostMask(self._who(), _rank_of(masks), False)  # type: ignore[attr-defined]
         if loss is not None and getattr(self, "return_sequences", True):

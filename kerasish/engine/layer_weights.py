@@ -51,6 +51,7 @@ class Weighted:
 
     def add_weight(
         self: Any,
+        *args: Any,
         shape: Any = None,
         initializer: Any = None,
         dtype: Any = None,
@@ -65,6 +66,7 @@ class Weighted:
         """Return a new variable of this layer.
 
         Args:
+            args: shape, initializer and dtype, where they are given without their names.
             shape: its shape, sizes all known; None: ().
             initializer: name, config, object or function (shape, dtype); None: Glorot uniform for
                 floats, zeros for the rest.
@@ -75,10 +77,12 @@ class Weighted:
             constraint: what is applied after each update.
             name: the last part of its path.
         """
-        if isinstance(shape, str):
-            raise TypeError(
-                f"add_weight: the first argument is the shape, got the name {shape!r}; "
-                "write add_weight(shape=..., name=...)."
+        if args:
+            shape, initializer, dtype = _by_place(args, (shape, initializer, dtype), self._who())
+        if self._complete and not self._building:
+            raise ValueError(
+                f"{self._who()}: it is built, so weight {name!r} would be missed by models and "
+                "files that know it already. Call add_weight in __init__ or in build."
             )
         shape = () if shape is None else tuple(shape) if not isinstance(shape, int) else (shape,)
         if any(s is None for s in shape):
@@ -157,3 +161,19 @@ class Weighted:
             )
         for i, v in enumerate(own):
             v.assign(store[str(i)])
+
+
+def _by_place(args: tuple[Any, ...], named: tuple[Any, ...], who: str) -> tuple[Any, ...]:
+    """Return shape, initializer and dtype of a weight, some of them given without their names."""
+    names = ("shape", "initializer", "dtype")
+    if isinstance(args[0], str):
+        raise ValueError(
+            f"{who}: the first argument of add_weight is the shape, got {args[0]!r}; give the "
+            "name as a keyword argument, add_weight(shape=..., name=...)."
+        )
+    if len(args) > len(names):
+        raise TypeError(f"{who}: add_weight takes at most {names} by place, got {args}.")
+    twice = [name for name, _, value in zip(names, args, named) if value is not None]
+    if twice:
+        raise ValueError(f"{who}: add_weight is given {twice} by place and by name.")
+    return (*args, *named[len(args) :])

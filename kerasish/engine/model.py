@@ -77,15 +77,13 @@ class Model(Trainer, Layer):
     # --- functional graph ---------------------------------------------------------------------
 
     _graph: Graph | None = None
+    _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
     reads_mask = False  # its layers do
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
         self._inputs_struct, self._outputs_struct = inputs, outputs
         self._graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
         self._graph_layers = [o for o in self._graph.operations if isinstance(o, Layer)]
-        self._optional = [
-            getattr(t._keras_history.operation, "optional", False) for t in self._graph.inputs
-        ]
         self._casts = False  # each layer casts for itself
         self.built = True
 
@@ -100,7 +98,7 @@ class Model(Trainer, Layer):
         if type(inputs) is Prepared:  # in a step: the front has run on the host already
             results = front_of(graph).finish(inputs)  # type: ignore[union-attr]
         else:
-            values = arrange_inputs(inputs, self._inputs_struct, self._who(), self._optional)
+            values = arrange_inputs(inputs, self._inputs_struct, self._who(), self._any_sizes)
             if mask is not None:
                 for value, m in zip(values, tree.flatten(mask)):
                     if m is not None and getattr(value, "_keras_mask", None) is None:
@@ -115,10 +113,7 @@ class Model(Trainer, Layer):
         front = front_of(self._graph)
         if front is None or type(x) is Prepared:
             return x
-        return front(arrange_inputs(x, self._inputs_struct, self._who(), self._input_options()))
-
-    def _input_options(self) -> list[bool]:
-        return self._optional
+        return front(arrange_inputs(x, self._inputs_struct, self._who(), self._any_sizes))
 
     def _waits_for_host_layers(self) -> bool:
         return False

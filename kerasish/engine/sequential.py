@@ -124,6 +124,7 @@ class Sequential(Model):
         for layer in rest:
             x = layer(x)
         self._functional = Functional(inputs, x, name=self.name)
+        self._any_sizes = self._functional._any_sizes = rest is self._stack
         self._build_shapes = {"input_shape": input_shape}
         self._casts = False
         self.built = True
@@ -137,9 +138,6 @@ class Sequential(Model):
             if not isinstance(layer, InputLayer):
                 x = layer(x)
         return x
-
-    def _input_options(self) -> list[bool]:
-        return self._functional._optional if self._functional is not None else []
 
     def _waits_for_host_layers(self) -> bool:
         return any(map(runs_on_host, self._stack))

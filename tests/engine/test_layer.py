@@ -117,3 +117,109 @@ def test_what_has_nothing_to_build_is_built(cls):
             self.shift = self.add_weight(shape=(), initializer="zeros")
 
     assert cls().built and not Builds().built and not Doubled().built
+
+
+class Penal(layers.Layer):
+    def call(self, x):
+        self.add_loss(kerasish.ops.sum(x))
+        return x
+
+
+def test_building_leaves_no_losses_behind():
+    model = kerasish.Sequential([kerasish.Sequential([Penal()])])
+    model(np.ones(3))
+    assert [float(v) for v in model.losses] == [3.0]
+
+
+def test_a_built_layer_takes_no_weights():
+    class Late(layers.Layer):
+        def call(self, x):
+            self.w = self.add_weight(shape=(), name="late")
+            return x
+
+    with pytest.raises(ValueError, match='Late "late": it is built.*in __init__ or in build'):
+        Late()(np.ones(2))
+
+
+@pytest.mark.parametrize(("args", "named", "error", "match"), [
+    (("kernel",), {"shape": (2,)}, ValueError, "keyword argument"),
+    (((2,),), {"shape": (2,)}, ValueError, "by place and by name"),
+    (((2,), "zeros", "float32", "kernel"), {}, TypeError, "at most"),
+])  # fmt: skip
+def test_add_weight_takes_three_arguments_by_place(args, named, error, match):
+    with pytest.raises(error, match=match):
+        Doubled().add_weight(*args, **named)
+    made = Doubled().add_weight((2, 3), "ones", "int32")
+    assert made.shape == (2, 3) and made.dtype == "int32" and made.numpy().min() == 1
+
+
+def test_build_takes_shapes_of_arguments_that_call_has():
+    class Two(layers.Layer):
+        def build(self, x_shape, z_shape):
+            self.sizes = (x_shape, z_shape)
+
+        def call(self, x, y):
+            return x + y
+
+    with pytest.raises(ValueError, match="Two .*'z_shape'.*call takes"):
+        Two()(np.ones(2), np.ones(2))
+
+
+def test_policies_come_to_constructors_by_name():
+    class Plain(layers.Dense):
+        def __init__(self, *args, dtype=None, **kwargs):
+            assert dtype is None or isinstance(dtype, str)
+            super().__init__(*args, dtype=dtype, **kwargs)
+
+    config = layers.Dense(2, dtype="mixed_bfloat16").get_config()
+    assert Plain.from_config(config).compute_dtype == "bfloat16"
+
+
+def test_the_policy_of_a_map_is_set_at_its_path():
+    layer = layers.Dense(2, dtype=kerasish.dtype_policies.DTypePolicyMap())
+    layer.build((None, 3))
+    layer.dtype_policy = "mixed_bfloat16"
+    assert isinstance(layer.dtype_policy, kerasish.dtype_policies.DTypePolicyMap)
+    assert layer.dtype_policy[layer.path].name == "mixed_bfloat16"
+    assert layer.compute_dtype == "bfloat16"
+
+
+class Same(layers.Layer):
+    supports_masking = True
+
+    def call(self, x, mask=None):
+        return x
+
+
+@pytest.mark.parametrize("made", [Same, lambda: layers.LSTM(2, return_sequences=True)])
+def test_a_mask_given_by_hand_goes_on(made):
+    mask = np.array([[True, False]])
+    found = made()(np.ones((1, 2, 3)), mask=mask)
+    np.testing.assert_array_equal(np.asarray(found._keras_mask), mask)
+
+
+def test_masks_of_tuples_are_tuples():
+    class Sees(layers.Layer):
+        supports_masking = True
+
+        def call(self, x, x_mask=None, mask=None):
+            self.seen = type(mask)
+            return x[0]
+
+    x = layers.Masking()(np.ones((1, 2, 3)))
+    for kind in (list, tuple):
+        layer = Sees()
+        layer(kind([x, x]))
+        assert layer.seen is kind
+
+
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_a_sequential_model_without_input_takes_other_sizes(eagerly):
+    model = kerasish.Sequential([layers.Conv1D(2, 2), layers.GlobalMaxPooling1D()])
+    model.compile("sgd", "mse", run_eagerly=eagerly)
+    for steps in (5, 3, 8):
+        x = np.ones((2, steps, 1))
+        assert model(x).shape == (2, 2) and model.predict(x, verbose=0).shape == (2, 2)
+        model.fit(x, np.ones((2, 2)), verbose=0)
+    with pytest.raises(ValueError, match="Conv1D|axes|channels|shape"):
+        model(np.ones((2, 3, 4)))

@@ -172,7 +172,6 @@ def test_half_numbers_keep_their_dtype(gpu):
     ("layer", "kernel"),
     [
         (lambda: layers.LayerNormalization(), "normalize_gradient"),
-        (lambda: layers.LayerNormalization(rms_scaling=True), "normalize_gradient"),
         (lambda: layers.RMSNormalization(), "normalize_gradient"),
         (lambda: layers.GroupNormalization(2), "normalize_gradient"),
         (lambda: layers.BatchNormalization(), "batch_gradient"),
