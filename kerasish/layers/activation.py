@@ -7,6 +7,7 @@ from typing import Any
 from kerasish import activations, constraints, initializers, ops, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
+from kerasish.errors import ShapeError
 
 
 class Activation(Layer):
@@ -174,9 +175,17 @@ class Softmax(Layer):
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
         """Apply it."""
-        if mask is not None:
-            low = -3e4 if inputs.dtype == "float16" else -1e9
-            inputs = ops.add(
-                inputs, ops.multiply(ops.subtract(1.0, ops.cast(mask, inputs.dtype)), low)
+        if mask is None:
+            return ops.softmax(inputs, axis=self.axis)
+        if len(mask.shape) > len(inputs.shape) or any(
+            None not in (m, s) and m not in (1, s)
+            for m, s in zip(reversed(mask.shape), reversed(inputs.shape))
+        ):
+            raise ShapeError(
+                f"{self._who()}: a mask of shape {tuple(mask.shape)} cannot be broadcast to "
+                f"inputs of shape {tuple(inputs.shape)}."
             )
-        return ops.softmax(inputs, axis=self.axis)
+        kept = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
+        low = -3e4 if inputs.dtype == "float16" else -1e9
+        shares = ops.softmax(ops.where(kept, inputs, low), axis=self.axis)
+        return ops.where(kept, shares, 0.0)  # all 0 where nothing is kept

@@ -113,7 +113,7 @@ class ConvolutionLayer(Layer):
         if self.bias is not None:
             y = ops.add(y, self.bias)
         y = channels_back(y, self.data_format)
-        return y if self.activation is activations.linear else self.activation(y)
+        return y if self.activation in (None, activations.linear) else self.activation(y)
 
     def _results(self, channels: int) -> int:
         """Return the channels of the result."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from kerasish import activations, constraints, initializers, ops, regularizers
+import numpy as np
+
+from kerasish import activations, constraints, initializers, ops, registry, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
@@ -96,7 +98,7 @@ class Dense(Layer):
         if activation is activations.relu:
             return affine(inputs, self.kernel, self.bias, True)
         x = affine(inputs, self.kernel, self.bias)
-        return x if activation is activations.linear else activation(x)
+        return x if activation in (None, activations.linear) else activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -144,6 +146,9 @@ class Embedding(Layer):
         super().__init__(**kwargs)
         if lora_rank or quantization_config:
             raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+        for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
+            if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+                raise ValueError(f"{self._who()}: {what} is a whole number >= 1, got {size!r}.")
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
@@ -233,12 +238,24 @@ class Lambda(Layer):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(
+        cls,
+        config: dict[str, Any],
+        custom_objects: Any = None,
+        safe_mode: bool | None = None,
+    ) -> Any:
         """Return the layer that `get_config` describes.
+
+        Args:
+            custom_objects: name -> function, beside what was registered.
+            safe_mode: kept for Keras's sake: code inside files is run in no mode.
 
         Raises:
             ValueError: a function is unknown, or is a lambda: files hold no code.
         """
+        if custom_objects:
+            with registry.CustomObjectScope(custom_objects):
+                return cls.from_config(config)
         config = dict(config)
         kinds = {name: config.pop(f"{name}_type", None) for name in ("function", "output_shape")}
         module = config.pop("module", None)

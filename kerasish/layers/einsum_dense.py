@@ -108,8 +108,12 @@ class EinsumDense(Layer):
                 raise ValueError(
                     f"{self._who()}: bias_axes {self.bias_axes!r} are not all in {result!r}."
                 )
-            first_bias = min(out.index(c) for c in self.bias_axes)
-            bias = tuple(size[c] if c in self.bias_axes else 1 for c in out[first_bias:])
+            first_bias = min(result.index(c) for c in self.bias_axes)
+            unnamed = "." * (len(input_shape) - len(letters))  # what '...' stands for
+            bias = tuple(
+                size[c] if c in self.bias_axes else 1
+                for c in result[first_bias:].replace("...", unnamed)
+            )
         return tuple(size[c] for c in second), bias
 
     def call(self, inputs: Any, training: Any = None) -> Any:
@@ -117,7 +121,7 @@ class EinsumDense(Layer):
         x = ops.einsum(self.equation, inputs, self.kernel)
         if self.bias is not None:
             x = ops.add(x, self.bias)
-        return self.activation(x)
+        return x if self.activation is None else self.activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

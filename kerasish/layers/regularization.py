@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from kerasish import ops, random, regularizers
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
@@ -39,7 +41,9 @@ class Dropout(Layer):
         self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
+        self.rate, self.seed, self.noise_shape = (
+            _share(rate, self._who()), seed, _as_noise_shape(noise_shape, self._who()),
+        )  # fmt: skip
         self.supports_masking = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
@@ -54,6 +58,21 @@ class Dropout(Layer):
 
     def _noise_shape(self, inputs: Any) -> Any:
         return self.noise_shape
+
+
+def _as_noise_shape(shape: Any, who: str) -> tuple[int | None, ...] | None:
+    """Return the shape of Dropout's masks, checked."""
+    if shape is None:
+        return None
+    if not isinstance(shape, (list, tuple)) or any(
+        s is not None and (not isinstance(s, (int, np.integer)) or isinstance(s, bool) or s < 1)
+        for s in shape
+    ):
+        raise ValueError(
+            f"{who}: noise_shape is a tuple of sizes >= 1, or None for the inputs' own; "
+            f"got {shape!r}."
+        )
+    return tuple(shape)
 
 
 class _SpatialDropout(Dropout):

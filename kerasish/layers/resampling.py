@@ -12,13 +12,25 @@ from kerasish.errors import ShapeError
 
 def pairs(value: Any, count: int, who: str) -> tuple[tuple[int, int], ...]:
     """Return (before, after) for each of `count` axes from a number, one or two numbers an axis."""
-    many = (value,) * count if isinstance(value, int) else tuple(value)
-    if count == 1 and len(many) == 2 and all(isinstance(v, int) for v in many):
-        many = (many,)
-    found = tuple((v, v) if isinstance(v, int) else tuple(v) for v in many)
-    if len(found) != count or any(len(p) != 2 or min(p) < 0 for p in found):
-        raise ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
-    return found  # type: ignore[return-value]
+    wrong = ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
+    if isinstance(value, int):
+        value = (value,) * count
+    elif not isinstance(value, (list, tuple)) or count == 1 and len(value) != 2:
+        raise wrong
+    elif count == 1:
+        value = (value,)
+    found = tuple((v, v) if isinstance(v, int) else v for v in value)
+    if len(found) != count or not all(map(_is_pair, found)):
+        raise wrong
+    return tuple((before, after) for before, after in found)
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(isinstance(v, int) and v >= 0 for v in value)
+    )
 
 
 class _Spatial(Layer):
@@ -144,7 +156,11 @@ class UpSampling1D(Layer):
 
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.size = int(size)
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise TypeError(f"{self._who()}: size is a whole number, got {size!r}.")
+        if size < 1:
+            raise ValueError(f"{self._who()}: size is a whole number >= 1, got {size}.")
+        self.size = size
         self.input_spec = InputSpec(ndim=3)
 
     def call(self, inputs: Any) -> Any:

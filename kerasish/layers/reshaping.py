@@ -8,6 +8,7 @@ from typing import Any
 from kerasish import config, ops
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
+from kerasish.engine.operation import KerasTensor, to_specs
 from kerasish.errors import ShapeError
 
 
@@ -51,6 +52,18 @@ class Reshape(Layer):
         super().__init__(**kwargs)
         many = target_shape if isinstance(target_shape, (tuple, list)) else (target_shape,)
         self.target_shape = tuple(int(s) for s in many)
+        if min(self.target_shape, default=0) < -1 or self.target_shape.count(-1) > 1:
+            raise ValueError(
+                f"{self._who()}: target_shape is made of sizes >= 0, one of which may be -1; got "
+                f"{self.target_shape}."
+            )
+
+    def compute_output_spec(self, inputs: Any) -> Any:
+        """Return a symbolic tensor of the result's shape."""
+        if -1 in self.target_shape or None not in inputs.shape[1:]:
+            return super().compute_output_spec(inputs)
+        spec = self._cast_specs(to_specs(inputs))  # sizes that are not known yet will fit
+        return KerasTensor((spec.shape[0], *self.target_shape), spec.dtype)
 
     def call(self, inputs: Any) -> Any:
         """Reshape."""
@@ -104,6 +117,8 @@ class RepeatVector(Layer):
         super().__init__(**kwargs)
         if not isinstance(n, int):
             raise TypeError(f"{self._who()}: n is a whole number, got {n!r}.")
+        if n < 1:
+            raise ValueError(f"{self._who()}: n is a whole number >= 1, got {n}.")
         self.n = n
         self.input_spec = InputSpec(ndim=2)
 

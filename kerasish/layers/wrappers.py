@@ -7,6 +7,7 @@ from typing import Any
 from kerasish import ops
 from kerasish.engine.layer import Layer
 from kerasish.engine.lost_masks import LostMask
+from kerasish.errors import ShapeError
 
 
 class Wrapper(Layer):
@@ -51,6 +52,11 @@ class TimeDistributed(Wrapper):
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Apply the layer to all steps at once, as one larger batch."""
         n, steps = inputs.shape[:2]
+        if mask is not None and tuple(mask.shape[:2]) != (n, steps):
+            raise ShapeError(
+                f"{self._who()}: the mask has shape {tuple(mask.shape)}, the inputs "
+                f"{tuple(inputs.shape)}: it needs a value for each of {n} x {steps} steps."
+            )
         x = ops.reshape(inputs, (n * steps, *inputs.shape[2:]))
         options: dict[str, Any] = {}
         if self.layer._parts_of_call.training:

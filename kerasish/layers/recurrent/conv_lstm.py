@@ -59,6 +59,10 @@ class ConvLSTMCell(Layer):
         self.kernel_size = as_sizes(kernel_size, rank, "kernel_size", who)
         self.strides = as_sizes(strides, rank, "strides", who)
         self.dilation_rate = as_sizes(dilation_rate, rank, "dilation_rate", who)
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                f"{who}: strides {self.strides} or dilation_rate {self.dilation_rate} must be 1."
+            )
         self.padding = padding.lower()
         if self.padding not in ("valid", "same"):
             raise ValueError(f"{who}: padding is 'valid' or 'same', got {padding!r}.")

@@ -155,3 +155,4 @@ class GRU(CellLayer):
             go_backwards=go_backwards, stateful=stateful,
             activity_regularizer=activity_regularizer, **kwargs,
         )  # fmt: skip
+        self.use_cudnn = use_cudnn

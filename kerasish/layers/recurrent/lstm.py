@@ -148,3 +148,4 @@ class LSTM(CellLayer):
             go_backwards=go_backwards, stateful=stateful,
             activity_regularizer=activity_regularizer, **kwargs,
         )  # fmt: skip
+        self.use_cudnn = use_cudnn

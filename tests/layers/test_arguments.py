@@ -1,0 +1,113 @@
+"""What layers refuse when they are made, and what they take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers
+from kerasish.errors import ShapeError
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Embedding", {"input_dim": 2.0, "output_dim": 3}),
+        ("Embedding", {"input_dim": 4, "output_dim": True}),
+        ("Embedding", {"input_dim": -4, "output_dim": 3}),
+        ("GroupNormalization", {"groups": 0}),
+        ("GroupNormalization", {"groups": 2.5}),
+        ("Dropout", {"rate": 0.5, "noise_shape": "all"}),
+        ("Dropout", {"rate": 0.5, "noise_shape": (None, 1.5)}),
+        ("Dropout", {"rate": 0.5, "noise_shape": (2, 0)}),
+        ("Cropping1D", {"cropping": (2,)}),
+        ("Cropping1D", {"cropping": "2"}),
+        ("ZeroPadding1D", {"padding": (1, 1, 1)}),
+        ("ZeroPadding2D", {"padding": ((1, 1), (1, 1, 1))}),
+        ("UpSampling1D", {"size": 0}),
+        ("RepeatVector", {"n": -1}),
+        ("Reshape", {"target_shape": (3, -4)}),
+        ("Reshape", {"target_shape": (-1, 2, -1)}),
+        ("ConvLSTM2D", {"filters": 1, "kernel_size": 2, "strides": 2, "dilation_rate": (1, 2)}),
+        ("Dense", {"units": 2, "trainable": "no"}),
+    ],
+)
+def test_wrong_values_are_refused(name, arguments):
+    with pytest.raises(ValueError, match=f"{name[:8]}.* "):
+        getattr(layers, name)(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("UpSampling1D", {"size": 1.5}), ("LayerNormalization", {"axis": {"axis": 1}})],
+)
+def test_wrong_types_are_refused(name, arguments):
+    with pytest.raises(TypeError, match=f"{name} "):
+        getattr(layers, name)(**arguments)
+
+
+def test_an_activation_may_be_taken_away():
+    x = np.array([[-1.0, 2.0]])
+    for layer, data in (
+        (layers.Dense(3, activation="relu"), x),
+        (layers.EinsumDense("ab,bc->ac", 3, activation="relu"), x),
+        (layers.Conv1D(2, 1, activation="relu"), x[..., None]),
+    ):
+        layer.build(data.shape)
+        layer.set_weights([-np.ones(w.shape) for w in layer.weights])
+        assert layer(data).numpy().min() == 0
+        layer.activation = None
+        assert layer(data).numpy().min() < 0
+        assert type(layer).from_config(layer.get_config())(data).shape == layer(data).shape
+
+
+def test_einsum_bias_before_unnamed_axes():
+    layer = layers.EinsumDense("ab...,bcd->acd...", (2, 3), bias_axes="c")
+    layer.build((4, 5, 6, 7))
+    assert layer.bias.shape == (2, 1, 1, 1)
+    assert layer(np.ones((4, 5, 6, 7))).shape == (4, 2, 3, 6, 7)
+
+
+def test_reshape_takes_sizes_that_are_not_known_yet():
+    inputs = layers.Input((None,), dtype="int32")
+    outputs = layers.Reshape((3, 2))(inputs)
+    assert outputs.shape == (None, 3, 2) and outputs.dtype == "int32"
+    model = kerasish.Model(inputs, outputs)
+    assert model(np.arange(12).reshape(2, 6)).shape == (2, 3, 2)
+    with pytest.raises(ShapeError, match="do not fit"):
+        model(np.arange(10).reshape(2, 5))
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (2, 5), (3, 4, 1)])
+def test_time_distributed_looks_at_the_mask(sizes):
+    layer = layers.TimeDistributed(layers.Dense(2))
+    mask = np.ones(sizes, bool)
+    if sizes[:2] == (3, 4):
+        assert layer(np.ones((3, 4, 5)), mask=mask).shape == (3, 4, 2)
+        return
+    with pytest.raises(ShapeError, match="mask"):
+        layer(np.ones((3, 4, 5)), mask=mask)
+
+
+def test_softmax_keeps_to_its_mask():
+    x = np.array([[1.0, 1.0, 5.0], [2.0, 3.0, 4.0]])
+    kept = np.array([[True, True, False], [False, False, False]])
+    expected = [[0.5, 0.5, 0], [0, 0, 0]]
+    for mask in (kept, kept.astype("float32")):
+        np.testing.assert_allclose(layers.Softmax()(x, mask=mask).numpy(), expected)
+    for wrong in (np.ones((1, 2, 3)), np.ones((3, 3))):
+        with pytest.raises(ShapeError, match="mask"):
+            layers.Softmax()(x, mask=wrong)
+
+
+def test_inputs_from_tensors():
+    tensor = kerasish.KerasTensor((2, 3), "int32")
+    layer = layers.InputLayer(input_tensor=tensor)
+    assert layer.output is tensor and layer.batch_shape == (2, 3) and layer.dtype == "int32"
+    for wrong in (
+        {"input_tensor": np.ones(3)}, {"input_tensor": tensor, "shape": (4,)},
+        {"batch_shape": (2, 3), "batch_size": 2}, {"batch_shape": (2, 3), "shape": (3,)},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="InputLayer "):
+            layers.InputLayer(**wrong)
