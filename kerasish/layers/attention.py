@@ -12,6 +12,7 @@ from kerasish.errors import ShapeError
 from kerasish.layers.activation import Softmax
 from kerasish.layers.einsum_dense import EinsumDense
 from kerasish.layers.regularization import Dropout
+from kerasish.ops.attention import attend
 
 
 class MultiHeadAttention(Layer):
@@ -169,11 +170,28 @@ class MultiHeadAttention(Layer):
         with without_masks(query, key, value):  # they are in the joint one
             gate = self._gate_dense(query) if self.use_gate else None
             q, k, v = self.query_dense(query), self.key_dense(key), self.value_dense(value)
-        result, weights = self._attend(q, k, v, mask, training)
+        if return_attention_scores or self.dropout or len(q.shape) != 4 or self._axes != (1,):
+            result, weights = self._attend(q, k, v, mask, training)
+        else:
+            masks = (query_mask, value_mask, key_mask, attention_mask, self.sliding_window)
+            causal = use_causal_mask and not any(m is not None for m in masks)
+            result, weights = self._attend_plainly(q, k, v, mask, causal), None
         if gate is not None:
             result = ops.multiply(result, gate)
         result = self.output_dense(result)
         return (result, weights) if return_attention_scores else result
+
+    def _attend_plainly(self, q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+        """Return the result (n, targets, heads, size); `causal`: the mask says that and no more."""
+        q = ops.multiply(q, 1.0 / math.sqrt(self.key_dim))
+        if mask is not None:
+            targets, sources = [q.shape[1]], [k.shape[1]]
+            mask = ops.reshape(mask, _mask_shape(mask.shape, targets, sources, 2))
+
+        def weigh(logits: Any, mask: Any) -> Any:
+            return self._softmax(logits, mask=mask)
+
+        return attend(q, k, v, mask, weigh, causal, self.flash_attention)
 
     def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
         """Return (result (n, ..., heads, size), weights (n, ..., heads, targets, sources))."""
@@ -192,7 +210,7 @@ class MultiHeadAttention(Layer):
         q = ops.multiply(q, 1.0 / math.sqrt(self.key_dim))
         scores = ops.matmul(flat(q), ops.swapaxes(flat(k), -1, -2))
         if mask is not None:
-            mask = ops.reshape(mask, _mask_shape(mask.shape, scores.shape, targets, sources, lead))
+            mask = ops.reshape(mask, _mask_shape(mask.shape, targets, sources, lead))
         weights = self._softmax(scores, mask=mask)
         used = self._dropout_layer(weights, training=training) if self.dropout else weights
         result = ops.matmul(used, flat(v))
@@ -302,10 +320,16 @@ class GroupQueryAttention(MultiHeadAttention):
     def _key_heads(self) -> int:
         return self.num_key_value_heads
 
-    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+    def _spread(self, k: Any, v: Any) -> tuple[Any, Any]:
+        """Return keys and values, those of a group repeated for each of its queries' heads."""
         times = self.num_query_heads // self.num_key_value_heads
-        k, v = (ops.repeat(x, times, axis=-2) for x in (k, v))
-        return super()._attend(q, k, v, mask, training)
+        return ops.repeat(k, times, axis=-2), ops.repeat(v, times, axis=-2)
+
+    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+        return super()._attend(q, *self._spread(k, v), mask, training)
+
+    def _attend_plainly(self, q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+        return super()._attend_plainly(q, *self._spread(k, v), mask, causal)
 
 
 def _check_sizes(who: str, sizes: dict[str, Any], window: Any, output_shape: Any) -> None:
@@ -326,9 +350,7 @@ def _check_flash(who: str, flash_attention: Any, dropout: float) -> None:
         )
 
 
-def _mask_shape(
-    shape: Any, scores: Any, targets: list[int], sources: list[int], lead: int
-) -> tuple[int, ...]:
+def _mask_shape(shape: Any, targets: list[int], sources: list[int], lead: int) -> tuple[int, ...]:
     """Return a mask's shape with the heads' axis put in and the attended axes made flat."""
     tail = len(targets) + len(sources)
     before = list(shape[: len(shape) - tail]) if len(shape) > tail else []

@@ -117,8 +117,8 @@ class Frontend:
         self.stream = stream
 
     def pygraph(
-        self, name: str = "test_graph", io_data_type: Any = None, intermediate_data_type: Any = None,
-        compute_data_type: Any = None, handle: Any = None,
+        self, name: str = "test_graph", io_data_type: Any = None,
+        intermediate_data_type: Any = None, compute_data_type: Any = None, handle: Any = None,
     ) -> Graph:  # fmt: skip
         assert handle[0] == "handle"
         return Graph(self, compute_data_type)

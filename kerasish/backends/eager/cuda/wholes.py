@@ -15,6 +15,7 @@ from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.whole_affine import whole_affine
+from kerasish.backends.eager.cuda.whole_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.whole_norm import (
     GROUP_NORM,
     LAYER_NORM,
@@ -35,7 +36,7 @@ from kerasish.backends.eager.cuda.whole_softmax import (
     whole_target_loss,
 )
 from kerasish.ops import activation as activations
-from kerasish.ops import contraction, crossentropy, normalization
+from kerasish.ops import attention, contraction, crossentropy, normalization
 from kerasish.ops import random as randoms
 from kerasish.ops.elementwise import as_tensor
 from kerasish.optimizers import clipping
@@ -120,6 +121,8 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     activations.silu: _silu,
     crossentropy.sparse_categorical_crossentropy: whole_class_loss,
     crossentropy.categorical_crossentropy: whole_target_loss,
+    attention.attend: whole_attend,
+    normalization.dot_product_attention: whole_attention,
     normalization.group_normalization: whole_group_norm,
     normalization.layer_normalization: whole_layer_norm,
     normalization.rms_normalization: whole_rms_norm,
@@ -129,4 +132,12 @@ WHOLES: dict[Any, Callable[..., Call | None]] = {
     clipping.norm_factor: _norm_factor,
 }
 # What a whole gives beside its result is for its gradient; moments are two results.
-FIRST_OF_SEVERAL = (CLASS_LOSS, TARGET_LOSS, LAYER_NORM, RMS_NORM, GROUP_NORM, STANDARDIZE)
+FIRST_OF_SEVERAL = (
+    CLASS_LOSS,
+    TARGET_LOSS,
+    LAYER_NORM,
+    RMS_NORM,
+    GROUP_NORM,
+    STANDARDIZE,
+    ATTENTION,
+)
