@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.op_watch import Birth, find_birth
 from kerasish.callbacks.values import plain
 
-_SHARE = 0.02  # of the training's time that keeping states may take
+_SHARE = 0.005  # of the training's time that keeping states may take
 _SECONDS_BETWEEN_LOOKS = 0.05
 # Batches are kept for a replay until they weigh so much more than a state; then it is renewed.
 _LEAST_BYTES, _TIMES_A_STATE = 32 << 20, 8
@@ -76,7 +77,7 @@ class NaNAutopsy(Callback):
     """Ends training at the first NaN or Inf, and says which layer, op and rows it came from.
 
     While all is well it looks at the running loss a few times a second and keeps a recent state of
-    all variables, for at most 2 % of the time. When the loss (or, at the end, a weight) is no
+    all variables, for about a hundredth of the time. When the loss (or, at the end, a weight) is no
     longer finite, it goes back to that state, finds the step, runs it op by op, prints what it
     found and writes a file with which `NaNAutopsy.replay` repeats the step. The model is left as it
     was before that step.
@@ -131,6 +132,7 @@ class NaNAutopsy(Callback):
         self._epoch = epoch
         self._put_in()
         if self._state is None or self._may_keep():
+            self._state = None  # the model may have other variables by now
             self._keep()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
@@ -195,7 +197,8 @@ class NaNAutopsy(Callback):
         """Note what was done; look at the loss now and then."""
         if self.finding is not None:
             return
-        self._batches.append(done)
+        if not (self._batches and self._batches[-1].goes_on(done)):
+            self._batches.append(done)
         self._kept_bytes += done.size
         full = self._kept_bytes > self._most_bytes
         now = time.perf_counter()
@@ -278,9 +281,32 @@ class _Batches:
         self.size = size  # bytes held only for the autopsy's sake
 
     def __iter__(self) -> Any:
-        for i in range(self.count):
-            batch, rows = self.items(i)
-            yield batch, self.first + i, rows
+        for number in range(self.first, self.first + self.count):
+            batch, rows = self.items(number)
+            yield batch, number, rows
+
+    def goes_on(self, more: _Batches) -> bool:
+        """Take in the batches that follow, if they come from the same place."""
+        if self.items is not more.items or more.first != self.first + self.count:
+            return False
+        self.count += more.count
+        return True
+
+
+class _Rows:
+    """The batches of an epoch over arrays in memory: number -> (batch, its rows)."""
+
+    def __init__(self, data: Any, epoch: int) -> None:
+        self._data, self._epoch = data, epoch
+
+    @functools.cached_property
+    def _order(self) -> Any:
+        return self._data.order(self._epoch)
+
+    def __call__(self, number: int) -> Any:
+        data, size = self._data, self._data.batch_size
+        rows = self._order[number * size : (number + 1) * size]
+        return data.pack([a[rows] for a in data.arrays]), rows
 
 
 class _WatchedStep:
@@ -290,6 +316,11 @@ class _WatchedStep:
         self.inner, self._autopsy = inner, autopsy
         self._epoch, self._count = -1, 0
         self._last: Any = None
+        self._rows: _Rows | None = None
+
+    def note_data(self, data: Any, epoch: int) -> None:
+        """Be told by the loop what the epoch's batches are taken from."""
+        self._rows = _Rows(data, epoch) if data.in_memory else None
 
     def _next(self, count: int) -> int:
         """Return the number of the next batch of the epoch."""
@@ -300,6 +331,11 @@ class _WatchedStep:
         return first
 
     def __call__(self, x: Any, y: Any, w: Any) -> Any:
+        if self._rows is not None:  # nothing to keep: they can be taken once more
+            logs = self.inner(x, y, w)
+            first = self._next(1)
+            self._autopsy._after(_Batches(self._epoch, first, self._rows, 1, 0), logs)
+            return logs
         arrays = _arrays((x, y, w))
         batch = (x, y, w)
         if self._lends_again(arrays):
@@ -307,7 +343,8 @@ class _WatchedStep:
         logs = self.inner(x, y, w)
         size = sum(a.nbytes for a in arrays)
         first = self._next(1)
-        self._autopsy._after(_Batches(self._epoch, first, lambda i: (batch, None), 1, size), logs)
+        done = _Batches(self._epoch, first, lambda number: (batch, None), 1, size)
+        self._autopsy._after(done, logs)
         return logs
 
     def _lends_again(self, arrays: list[Any]) -> bool:
@@ -324,30 +361,21 @@ class _WatchedStep:
 
     def _over_rows(self, arrays: Any, pack: Any, order: Any, batch_size: int) -> Any:
         steps = self.inner.over_rows(arrays, pack, order, batch_size)
-        if steps is None:
-            return None
-
-        def item(i: int) -> Any:
-            rows = order[i * batch_size : (i + 1) * batch_size]
-            return pack([a[rows] for a in arrays]), rows
-
-        return _WatchedRows(steps, self, self._autopsy, item)
+        return None if steps is None else _WatchedRows(steps, self, self._autopsy)
 
 
 class _WatchedRows:
     """Steps over the rows of an epoch that tell the autopsy how far they have come."""
 
-    def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy, item: Any) -> None:
-        self.inner, self._step, self._autopsy, self._item = inner, step, autopsy, item
+    def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy) -> None:
+        self.inner, self._step, self._autopsy = inner, step, autopsy
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         before = self.inner.done
         found = self.inner.run(*args, **kwargs)
         count = self.inner.done - before
         first = self._step._next(count)
-        epoch, item = self._step._epoch, self._item
-        done = _Batches(epoch, first, lambda i: item(before + i), count, 0)
-        self._autopsy._after(done, None)
+        self._autopsy._after(_Batches(self._step._epoch, first, self._step._rows, count, 0), None)
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -377,14 +405,14 @@ def _variables(model: Any) -> list[Any]:
 
 def _take_state(model: Any, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return copies of all variables, in the memory of an old state where there is one."""
-    variables = _variables(model)
-    kept = old["values"] if old is not None else []
-    if len(kept) == len(variables) and all(v is w for v, (w, _) in zip(variables, kept)):
+    made = len(model.optimizer.variables)  # more of them may come with the first step
+    if old is not None and old["made"] == made:
+        kept = old["values"]
         for v, value in kept:
             np.copyto(value, v.numpy())
     else:
-        kept = [(v, np.array(v.numpy())) for v in variables]
-    return {"values": kept, "shared": random.shared_state()}
+        kept = [(v, np.array(v.numpy())) for v in _variables(model)]
+    return {"values": kept, "made": made, "shared": random.shared_state()}
 
 
 def _give_state(model: Any, state: dict[str, Any]) -> None:

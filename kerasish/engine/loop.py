@@ -220,6 +220,9 @@ def _train_epoch(
     run = model._function("train")
     updates = _Updates(calls, "train")
     tell = calls.on_train_batch_end
+    note = getattr(run, "note_data", None)
+    if note is not None:
+        note(data, epoch)
     last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
     if not model.stop_training:
         first = last + 1
