@@ -15,12 +15,12 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kerasish.errors import DeviceError
+from kerasish.errors import DeviceError, DeviceMemoryError
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def array_module(wanted: Device) -> Any:
         return importlib.import_module("numpy")
     try:
         cupy = importlib.import_module("cupy")
-    except ImportError as error:
+    except Exception as error:  # a damaged installation raises what it likes
         raise DeviceError(
             f"{wanted} needs CuPy, which cannot be imported ({error}): install the extra gpu13 or "
             "gpu12, for CUDA 13 or 12."
@@ -186,7 +186,10 @@ def _try_out(cupy: Any, wanted: Device) -> None:
         if wanted.index >= count:
             raise DeviceError(f"{wanted} does not exist: {count} GPUs are visible to CUDA.")
         with cupy.cuda.Device(wanted.index):
-            cupy.zeros(1, "float32")
+            # A sum has to be compiled: that, too, fails where CUDA is there in part only.
+            found = (cupy.zeros(1, "float32") + 1).get()[0]
+        if found != 1:
+            raise DeviceError(f"{wanted} cannot be used: it says that 0 + 1 is {found}.")
     except DeviceError:
         raise
     except Exception as error:
@@ -213,7 +216,8 @@ def place(array: Any, wanted: Device) -> Any:
         return array.get()
     cupy = array_module(wanted)
     _State.accelerated = True
-    with cupy.cuda.Device(wanted.index):
+    said = telling_of_room(lambda: f"{array.dtype}{list(array.shape)}", wanted)
+    with said, cupy.cuda.Device(wanted.index):
         return cupy.asarray(array)
 
 
@@ -254,6 +258,34 @@ def set_memory_limit(limit: Any, name: Any = None) -> None:
             pool.set_limit(size=limit)
         else:
             pool.set_limit(fraction=float(limit))
+
+
+@contextmanager
+def telling_of_room(what: Callable[[], str], wanted: Device) -> Iterator[None]:
+    """Turn CuPy's error for want of memory into one that says what is used and free.
+
+    Args:
+        what: names what was to be done.
+
+    Raises:
+        DeviceMemoryError: there was no room; all is as it was.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        if type(error).__name__ != "OutOfMemoryError":
+            raise
+        raise DeviceMemoryError(no_room(what(), wanted, error)) from error
+
+
+def no_room(what: str, wanted: Device, error: Exception) -> str:
+    """Return what is said when a GPU's memory did not do: asked, used, free."""
+    known = memory(wanted)
+    numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
+    return (
+        f"{what}: no room on {wanted} ({numbers}): {error} Use smaller batches, free models and "
+        "tensors, or raise kerasish.config.set_memory_limit."
+    )
 
 
 def memory(wanted: Device) -> dict[str, int]:

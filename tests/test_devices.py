@@ -1,7 +1,9 @@
 """Devices: choice, movement, and the eager engine on a stand-in for CuPy."""
 
 import gc
+import importlib
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -79,8 +81,18 @@ def test_a_gpu_that_works_is_found(cupy, monkeypatch):
     assert _found_automatically(monkeypatch) == Device("gpu")
 
 
-def test_hidden_gpus_are_left_alone(cupy, monkeypatch):
-    assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES="") == CPU
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_hidden_gpus_are_left_alone(cupy, monkeypatch, hidden):
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
+    assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES=hidden) == CPU
+
+
+def test_the_gpus_that_cuda_is_shown_are_numbered_anew(monkeypatch):
+    # CUDA itself hides the others, and counts the visible ones from 0.
+    with stand_in.installed(monkeypatch, devices=2):
+        assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES="3,1") == Device("gpu", 0)
+        with pytest.raises(DeviceError, match="gpu:3 does not exist: 2 GPUs are visible"):
+            kerasish.Tensor(1.0).to("gpu:3")
 
 
 def test_a_broken_driver_is_named_once(cupy, monkeypatch):
@@ -91,6 +103,37 @@ def test_a_broken_driver_is_named_once(cupy, monkeypatch):
     with pytest.warns(UserWarning, match=r"cudaErrorInsufficientDriver The CPU is used"):
         assert _found_automatically(monkeypatch) == CPU
     assert devices.current() == CPU  # said once: a second warning would be an error
+
+
+@pytest.mark.parametrize(
+    ("breaks", "why"),
+    [
+        ("zeros", "cannot be used: no kernel image is available"),
+        ("import", "cannot be imported .libcudart.so.13: damaged"),
+        ("numbers", "says that 0 . 1 is 0"),
+    ],
+)
+def test_whatever_is_broken_the_cpu_serves(cupy, monkeypatch, breaks, why):
+    def broken(*args, **kwargs):
+        raise OSError("no kernel image is available")
+
+    if breaks == "zeros":
+        monkeypatch.setattr(cupy, "zeros", broken)
+    elif breaks == "numbers":
+        monkeypatch.setattr(cupy, "zeros", lambda *args: cupy.asarray([-1.0]))
+    else:
+        load = importlib.import_module
+
+        def failing(name):
+            if name == "cupy":
+                raise OSError("libcudart.so.13: damaged")
+            return load(name)
+
+        monkeypatch.setattr(devices.importlib, "import_module", failing)
+    with pytest.warns(UserWarning, match=rf"{why}.* The CPU is used instead") as said:
+        assert _found_automatically(monkeypatch) == CPU
+    assert len(said) == 1
+    assert kerasish.Tensor([1.0]).device == "cpu"
 
 
 def test_conformance(gpu, monkeypatch):
@@ -243,13 +286,33 @@ def test_checkpoints_move_between_devices(cupy, tmp_path, ending):
         np.testing.assert_allclose(again.predict(x, verbose=0), want, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("saved", "read"), [("cpu", "gpu"), ("gpu", "cpu"), ("gpu", "gpu")])
+def test_a_training_goes_on_on_another_device(cupy, tmp_path, saved, read):
+    path = str(tmp_path / "model.keras")
+    with kerasish.device(saved):
+        model, x, y = _model("lstm")
+        model.fit(x, y, batch_size=10, verbose=0)
+        model.save(path)
+    with kerasish.device(read):
+        again = kerasish.models.load_model(path)
+        for a, b in zip(model.optimizer.variables, again.optimizer.variables):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+        again.compile(again.optimizer, again.loss, run_eagerly=True)
+        found = [again.train_on_batch(x[:20], y[:20]) for _ in range(3)]
+        assert {v.value.device for v in again.optimizer.variables} == {str(devices.current())}
+    with kerasish.device("cpu"):
+        expected = [model.train_on_batch(x[:20], y[:20])[0] for _ in range(3)]
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-5)
+
+
 def test_out_of_memory_leaves_the_model_usable(gpu):
     model, x, y = _model("mlp")
     model.fit(x, y, batch_size=10, verbose=0)
     before = model.get_weights()
     kerasish.config.set_memory_limit(stand_in.pool.used + 20_000)
     big = np.zeros((4000, 5), "float32")
-    with pytest.raises(MemoryError, match="20000|Out of memory|no room") as caught:
+    said = r"batch: no room on gpu:0 \(used .* free .* total .*Out of memory allocating 80000 bytes"
+    with pytest.raises(DeviceMemoryError, match=said) as caught:
         model.fit(big, np.zeros(4000), batch_size=4000, verbose=0)
     caught.value.__traceback__ = None
     kerasish.config.set_memory_limit(None)
@@ -265,12 +328,40 @@ def test_out_of_memory_in_an_op_says_what_is_used(gpu):
         x + x
 
 
+def test_out_of_memory_on_the_way_says_what_is_used(gpu):
+    kerasish.config.set_memory_limit(stand_in.pool.used + 1000)
+    with pytest.raises(DeviceMemoryError, match=r"float32\[400\]: no room on gpu:0 .*used.*free"):
+        kerasish.Tensor(np.ones(400, "float32"))
+    assert kerasish.Tensor(np.ones(40, "float32")).device == "gpu:0"
+
+
+def test_out_of_memory_in_an_update_leaves_the_variables(gpu, monkeypatch):
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    before = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
+
+    def full(*args):
+        raise stand_in.OutOfMemoryError("Out of memory allocating 9 bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["kerasish.backends.eager.gpu"], "update_by_rule", full)
+        with pytest.raises(DeviceMemoryError, match=r"update of 4 variables: no room on gpu:0"):
+            model.train_on_batch(x[:10], y[:10])
+    seeds = {v.path for v in model.variables if "seed" in v.path}
+    for v, old in zip((*model.variables, *model.optimizer.variables), before):
+        if v.path not in seeds:
+            np.testing.assert_array_equal(v.numpy(), old)
+    model.fit(x, y, batch_size=10, verbose=0)
+
+
 def test_memory_limits(cupy):
     with pytest.raises(ValueError, match="name a GPU"):
         kerasish.config.set_memory_limit(1000)
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="bytes as an int"):
             kerasish.config.set_memory_limit(wrong, "gpu")
+    kerasish.config.set_memory_limit(12345, "gpu")
+    assert stand_in.pool.limit == 12345
     kerasish.config.set_memory_limit(0.5, "gpu")
     assert stand_in.pool.limit == stand_in.TOTAL // 2
     assert devices.memory(Device("gpu"))["total"] == stand_in.TOTAL

@@ -203,7 +203,7 @@ def pinv(xp, x, *, rcond=None):
     u, s, vh = xp.linalg.svd(x, full_matrices=False)
     if rcond is None:
         rcond = max(x.shape[-2:]) * float(xp.finfo(x.dtype).eps)
-    kept = s > rcond * xp.max(s, axis=-1, keepdims=True, initial=0)
+    kept = s > rcond * s[..., :1]  # the largest comes first
     inverse = xp.where(kept, 1 / xp.where(kept, s, 1), 0).astype(x.dtype)
     return xp.matmul(xp.swapaxes(vh, -1, -2), inverse[..., None] * xp.swapaxes(u, -1, -2))
 

@@ -107,7 +107,10 @@ class EagerOnGPU(Eager):
 
         Gradients count `factor` times. None where no kernel knows the rule, or takes the dtypes.
         """
-        with self.xp.cuda.Device(self.device.index):
+        said = devices.telling_of_room(
+            lambda: f"the update of {len(values)} variables", self.device
+        )
+        with said, self.xp.cuda.Device(self.device.index):
             here = [[self._brought(t).value for t in some] for some in (values, gradients, *slots)]
             own_rate, own_steps = self._brought(rate).value, self._brought(steps).value
             scale = None if factor is None else self._brought(factor).value
@@ -118,18 +121,10 @@ class EagerOnGPU(Eager):
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
     ) -> None:
         if type(error).__name__ == "OutOfMemoryError":
-            raise DeviceMemoryError(self._no_room(op, tensors, error)) from error
+            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+            said = devices.no_room(f"{op.name}({shapes})", self.device, error)
+            raise DeviceMemoryError(said) from error
         super()._explain(op, tensors, attrs, error)
-
-    def _no_room(self, op: Op, tensors: Sequence[Tensor], error: Exception) -> str:
-        known = devices.memory(self.device)
-        shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-        numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
-        return (
-            f"{op.name}({shapes}): no room on {self.device} ({numbers}): {error} "
-            "Use smaller batches, free models and tensors, or raise "
-            "kerasish.config.set_memory_limit."
-        )
 
     def array(self, value: Any) -> Any:
         """Return the numbers as an array on this device."""
@@ -142,7 +137,8 @@ class EagerOnGPU(Eager):
 
         def on_device(*args: Any, **kwargs: Any) -> Any:
             with devices.device(self.device):
-                args, kwargs = tree.map_structure(feeder.feed, (args, kwargs))
+                with devices.telling_of_room(lambda: "a batch", self.device):
+                    args, kwargs = tree.map_structure(feeder.feed, (args, kwargs))
                 return step(*args, **kwargs)
 
         return on_device

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import pathlib
+import re
 import subprocess
 
 import cuda_on_cpu
@@ -200,6 +202,53 @@ def test_an_unknown_activation_is_refused(lib):
 
 def test_a_library_that_is_not_there_is_none():
     assert blas.library(0) is None
+
+
+# What cuBLASLt's headers call the numbers that calls are made of.
+FACTS = {
+    "CUBLASLT_MATMUL_DESC_TRANSA": blas.TRANSPOSE_A,
+    "CUBLASLT_MATMUL_DESC_TRANSB": blas.TRANSPOSE_B,
+    "CUBLASLT_MATMUL_DESC_EPILOGUE": blas.EPILOGUE,
+    "CUBLASLT_MATMUL_DESC_BIAS_POINTER": blas.BIAS_POINTER,
+    "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT": blas.BATCH_COUNT,
+    "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET": blas.BATCH_STRIDE,
+    "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES": blas.WORKSPACE_BYTES,
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES": blas.ALIGNMENTS[0],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES": blas.ALIGNMENTS[1],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES": blas.ALIGNMENTS[2],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES": blas.ALIGNMENTS[3],
+    "CUBLASLT_EPILOGUE_DEFAULT": blas.PLAIN,
+    "CUBLASLT_EPILOGUE_BIAS": blas.WITH_BIAS,
+    "CUBLASLT_EPILOGUE_RELU": blas.EPILOGUES["relu"],
+    "CUBLASLT_EPILOGUE_GELU": blas.EPILOGUES["gelu"],
+    "CUBLASLT_EPILOGUE_BGRADA": blas.WITH_SUMS,
+    "CUBLAS_COMPUTE_32F": blas.COMPUTE_FLOAT,
+    "CUBLAS_COMPUTE_32F_FAST_TF32": blas.COMPUTE_TF32,
+    "CUBLAS_OP_T": blas.TRANSPOSED,
+    "CUDA_R_32F": blas.TYPES["float32"],
+    "CUDA_R_16F": blas.TYPES["float16"],
+    "CUDA_R_16BF": blas.TYPES["bfloat16"],
+}
+HEADERS = ("cublasLt.h", "cublas_api.h", "library_types.h")
+
+
+def test_numbers_are_those_of_the_headers():
+    spec = importlib.util.find_spec("nvidia")
+    folders = [pathlib.Path(p) for p in spec.submodule_search_locations] if spec else []
+    found = [h for f in folders for name in HEADERS for h in sorted(f.glob(f"*/include/{name}"))]
+    if not any(h.name == "cublasLt.h" for h in found):
+        pytest.skip("cuBLASLt's header is not installed: extras gpu13 or gpu12")
+    text = "\n".join(h.read_text() for h in found)
+    seen = {n: int(v) for n, v in re.findall(r"\b(CU[A-Z]+_\w+)\s*=\s*(\d+)\s*,", text)}
+    known = set(FACTS) & set(seen)
+    assert {n: seen[n] for n in known} == {n: FACTS[n] for n in known}
+    lt = {n for n in FACTS if n.startswith("CUBLASLT")}
+    assert lt <= known
+    algorithm = re.search(
+        r"typedef struct \{\s*uint64_t data\[(\d+)\];\s*\} cublasLtMatmulAlgo_t", text
+    )
+    assert int(algorithm[1]) == 8
+    assert ctypes.sizeof(blas.Choice) == 64 + 8 + 4 + 4 + 16
 
 
 def test_the_real_library_takes_the_descriptions():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import functools
 import importlib.util
+import inspect
 import pathlib
 import re
 import sys
@@ -13,6 +16,7 @@ import pytest
 from cuda_on_cpu import (
     COMPILER,
     DTYPES,
+    KERNEL,
     NO_COMPILER,
     SCALARS,
     TOLERANCES,
@@ -27,8 +31,19 @@ from cuda_on_cpu import (
 )
 from kernel_calls import CALLS
 
+import kerasish
 from kerasish import ops
-from kerasish.backends.eager.cuda import KERNELS, embedding, kernels, random, softmax
+from kerasish.backends.eager.cuda import (
+    KERNELS,
+    activation,
+    embedding,
+    kernels,
+    norm,
+    random,
+    softmax,
+    update,
+)
+from kerasish.backends.eager.cuda.entry import ENTRIES, flat
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.random import philox
 
@@ -81,6 +96,111 @@ def test_dropout_of_more_than_2_to_the_32_elements(cuda):
     )
     far = _philox_at(state, (count - 8) // 4, 2)
     assert y[-8:].tolist() == [0 if b < 2**31 else 2 for b in far]
+
+
+# Elements: an index of 32 bits does not reach the last ones; the grid's last block does them, the
+# first block the first ones, also by packs of 8.
+MANY = 2**31 + 8 * kernels.MOST_BLOCKS * kernels.THREADS
+
+
+def _row(values, count, dtype="float16"):
+    """Return zeros that no memory backs, but for the first and the last numbers."""
+    made = _sparse(count, dtype)
+    made[: len(values)] = made[-len(values) :] = values
+    return made
+
+
+LARGE = {
+    "bias_activation": lambda x, y: activation.bias_activation(x, None, "relu", out=y),
+    "bias_activation_gradient": lambda x, y: activation.bias_activation_gradient(x, x, out=y),
+    "dropout": lambda x, y: random.dropout(put(np.array([1, 2], "uint32")), x, 0.0, out=y),
+    "sgd_update": lambda x, y: update.sgd_update([x], [x], None, put(np.float32(0)), out=y),
+}
+
+
+@pytest.mark.parametrize("kernel", LARGE)
+def test_all_of_more_than_2_to_the_31_elements(cuda, kernel):
+    x, y = _row([1.0, 2.0, 3.0], MANY), _sparse(MANY, "float16")
+    y[:3] = y[-3:] = -1
+    Function.most = 2  # the first block and the last one
+    LARGE[kernel](x, y)
+    assert y[:3].tolist() == [1, 2, 3]
+    assert y[-3:].tolist() == [1, 2, 3]
+
+
+def test_pictures_of_more_than_2_to_the_31_elements(cuda):
+    count, side = MANY // 4096, 64
+    x = _sparse((count, side, side, 1), "float16")
+    x[0, 0, 0, 0] = x[-1, -1, -1, 0] = 5
+    y = _sparse((count, side, side, 1), "float16")
+    Function.most = 2
+    attrs = {"size": (3, 3), "strides": (1, 1), "padding": ((1, 1), (1, 1))}
+    KERNELS["pool_max"](x, **attrs, out=y)
+    assert [y[0, 0, 0, 0], y[-1, -1, -1, 0], y[-1, -2, -2, 0]] == [5, 5, 5]
+
+
+def test_columns_of_more_than_2_to_the_31_elements(cuda):
+    x = _sparse((2**26 + 8, 32), "float16")
+    x[-1] = np.arange(32)
+    Function.most = 2
+    rows, columns, chunk, chunks = x.shape[0], 32, 2**19, 129
+    parts = _sparse((1, chunks, columns), "float32")
+    sizes = [np.int64(k) for k in (rows, columns, 1, 1, 1, chunk, chunks)]
+    args = (x, *[kernels.NOTHING] * 3, parts, *sizes, np.int32(0))
+    kernels.launch("norm", "column_parts", x.dtype, chunks, (32, 8), *args)
+    np.testing.assert_array_equal(parts[0, -1], np.arange(32))
+
+
+def test_places_beyond_2_to_the_31(cuda):
+    places = put(np.array([2**31 + 5, 2**33, -1, 2**31 + 5]))
+    order, keys = embedding._sorted(places, np.dtype("float32"))
+    assert order.tolist() == [2, 0, 3, 1]
+    assert keys.tolist() == [-1, 2**31 + 5, 2**31 + 5, 2**33]
+
+
+@pytest.mark.parametrize("count", [1, 2, 1023, 1024, 1025, 3000, 5000])
+def test_sorting_keeps_the_order_of_equals(cuda, count):
+    places = np.random.default_rng(0).integers(-1, 9, count)
+    order, keys = embedding._sorted(put(places), np.dtype("float32"))
+    np.testing.assert_array_equal(order, np.argsort(places, kind="stable"))
+    np.testing.assert_array_equal(keys, np.sort(places))
+
+
+# --- nothing at all -------------------------------------------------------------------------------
+
+EMPTY = {
+    "softmax": ((0, 4),), "softmax_gradient": ((0, 4), (0, 4)), "layer_norm": ((0, 4),),
+    "bias_activation": ((0, 4), (4,)), "bias_activation_gradient": ((0, 4), (0, 4), (4,)),
+    "column_sums": ((0, 4),), "column_moments": ((0, 4),), "target_loss": ((0, 4), (0, 4)),
+    "batch_norm": ((0, 4), (4,), (4,)), "batch_norm_gradient": ((0, 4), (0, 4), (4,), (4,)),
+    "matmul": ((0, 4), (4, 3)), "sigmoid": ((0,),), "softplus": ((0, 3),),
+    "matrix_product": ((0, 4), (4, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EMPTY)
+def test_entries_take_nothing(cuda, name, dtype):
+    found = ENTRIES[name](*(put(np.ones(s), dtype_of(dtype)) for s in EMPTY[name]))
+    for array in flat(found):
+        rest = np.array(array).astype("float64")
+        # Of no rows: sums are 0, means NaN, and there is nothing else.
+        assert not rest.size or np.isnan(rest).all() or (rest == 0).all() or name == "batch_norm"
+
+
+def test_groups_and_lists_of_nothing(cuda):
+    x = put(np.ones((0, 5, 4)), "float32")
+    assert [a.shape for a in norm.group_norm(x, 2)] == [(0, 5, 4), (0,), (0,)]
+    none = put(np.ones((0, 3)), "float32")
+    assert update.global_norm([none], 1.0)[0] == 0
+    rate = put(np.float32(1))
+    assert update.sgd_update([none], [none], None, rate)[0][0].shape == (0, 3)
+    assert random.dropout(put(np.array([1, 2], "uint32")), none, 0.5).shape == (0, 3)
+    pooled = KERNELS["pool_max"](
+        put(np.ones((0, 4, 4, 2)), "float32"), size=(2, 2), strides=(2, 2), padding=((0, 0),) * 2
+    )
+    assert pooled.shape == (0, 2, 2, 2)
+    assert not cuda.launches.keys() - {"norm_of_parts"}
 
 
 def _philox_at(state, block, blocks):
@@ -176,15 +296,88 @@ def test_every_source_compiles_for_gpus(source, scalar, architecture):
     _check_compiles(source, scalar, architecture)
 
 
-SCRIPTS = sorted(kernels.FOLDER.glob("*.py"))
+PACKAGE = pathlib.Path(kerasish.__file__).parent
+SCRIPTS = sorted(p for p in PACKAGE.rglob("*.py") if re.search(r"\bxp\.|\bcupy\b", p.read_text()))
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)
+def _names(node):
+    """Return ["linalg", "svd"] for xp.linalg.svd, cupy.linalg.svd, cupy().linalg.svd; else []."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    node = node.func if isinstance(node, ast.Call) and not node.args else node
+    known = isinstance(node, ast.Name) and node.id in ("xp", "cupy")
+    return names[::-1] if known or (names[-1:] == ["xp"] and names.pop()) else []
+
+
+def _lacking(cupy, text):
+    """Yield what a script asks of CuPy that it lacks: names, and arguments of functions by name."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute) and _names(node):
+            found = cupy
+            for name in _names(node):
+                if not hasattr(found, name):
+                    yield f"{'.'.join(_names(node))}, line {node.lineno}"
+                    break
+                found = getattr(found, name)
+        if isinstance(node, ast.Call) and _names(node.func):
+            found = functools.reduce(lambda f, n: getattr(f, n, None), _names(node.func), cupy)
+            takes = _parameters(cupy, found)
+            for word in node.keywords:
+                if takes is not None and word.arg is not None and word.arg not in takes:
+                    yield f"{'.'.join(_names(node.func))}({word.arg}=), line {node.lineno}"
+
+
+def _parameters(cupy, function):
+    """Return the names of a function's parameters; None where they cannot be known."""
+    if isinstance(function, cupy.ufunc):
+        return {"out", "dtype", "casting"}
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in found.values())
+    return None if open_ended else set(found)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_cupy_has_what_is_asked_of_it(path):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed: extras gpu13 or gpu12")
-    used = set(re.findall(r"\b(?:xp|cupy\(\))\.([a-zA-Z_]\w*)", path.read_text()))
-    for name in sorted(used):
-        assert hasattr(cupy, name), f"{path.name} uses {name}, which CuPy lacks"
+    assert not list(_lacking(cupy, path.read_text()))
+
+
+def test_what_cupy_lacks_is_found():
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: extras gpu13 or gpu12")
+    text = "xp.nothing\ncupy().linalg.none(x)\nxp.max(x, initial=0)\nxp.add(x, y, out=z)\nxp.sum(x)"
+    found = ["nothing, line 1", "linalg.none, line 2", "max(initial=), line 3"]
+    assert sorted(_lacking(cupy, text)) == sorted(found)
+
+
+# --- what the sources say -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", kernels.SOURCES)
+def test_no_source_adds_floats_in_an_order_of_chance(source):
+    assert not re.findall(r"\batomic\w*|\bred\.", kernels.source(source))
+
+
+# What kernels take as `int`: yes or no, and which one of a few.
+FLAGS = {
+    "biased", "centered", "has_beta", "has_factor", "has_gamma", "has_past", "has_slot", "kind",
+    "logarithm", "masked", "nesterov", "packed", "values", "places", "with_x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", kernels.SOURCES)
+def test_counts_and_places_have_64_bits(source):
+    text = kernels.source(source)
+    for name, parameters in KERNEL.findall(text):
+        for kind, parameter in (p.rsplit(maxsplit=1) for p in parameters.split(",")):
+            assert kind != "int" or parameter in FLAGS, f"{name}: int {parameter}"
+    # Products of the grid's and the block's numbers are wide from their first factor on.
+    for line in text.splitlines():
+        assert not re.search(r"(?<!\(i64\))\b(blockIdx|gridDim)\.x \*", line), line
 
 
 @pytest.mark.gpu

@@ -303,20 +303,35 @@ extern "C" __global__ void scale_shift(
     else scale_columns<1>(x, mean, factor, shift, y, count, columns);
 }
 
+template <int N>
+__device__ void batch_back(
+    IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,
+    OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma) {
+    i64 at = first_element() * N, step = element_step() * N, count = rows * columns;
+    i64 column = at % columns, column_step = step % columns;
+    float share = 1.0f / (float)rows;
+    for (; at < count; at += step) {
+        Numbers<N> a = load<N>(g + at), v = load<N>(x + at), center = load<N>(mean + column);
+        Numbers<N> by = load<N>(scale + column), plain = load<N>(sums + column);
+        Numbers<N> along = load<N>(sums + columns + column), factor = by;
+        if (has_gamma) factor = load<N>(gamma + column);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            float h = (v.at[k] - center.at[k]) * by.at[k];
+            float away = (plain.at[k] + h * along.at[k]) * share;
+            v.at[k] = by.at[k] * (has_gamma ? factor.at[k] : 1.0f) * (a.at[k] - away);
+        }
+        store<N>(dx + at, v);
+        column += column_step;
+        if (column >= columns) column -= columns;
+    }
+}
+
 // dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows); sums: (2,
 // columns).
 extern "C" __global__ void batch_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,
-    OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma) {
-    i64 at = first_element(), step = element_step(), count = rows * columns;
-    i64 column = at % columns, column_step = step % columns;
-    float share = 1.0f / (float)rows;
-    for (; at < count; at += step) {
-        float h = (get(x + at) - mean[column]) * scale[column];
-        float factor = scale[column] * (has_gamma ? gamma[column] : 1.0f);
-        float away = (sums[column] + h * sums[columns + column]) * share;
-        put(dx + at, factor * (get(g + at) - away));
-        column += column_step;
-        if (column >= columns) column -= columns;
-    }
+    OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma, int packed) {
+    if (packed) batch_back<PACK>(g, x, mean, scale, gamma, sums, dx, rows, columns, has_gamma);
+    else batch_back<1>(g, x, mean, scale, gamma, sums, dx, rows, columns, has_gamma);
 }

@@ -243,7 +243,10 @@ def batch_norm_gradient(
     rows = x.size // columns if columns else 0
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
     dx = result(x.shape, x.dtype)
-    sizes = (np.int64(rows), np.int64(columns))
-    args = (g, x, mean, scale, _factors(gamma), sums, dx, *sizes, np.int32(gamma is not None))
-    launch_elements(SOURCE, "batch_gradient", x.dtype, x.size, *args)
+    by, sizes = _factors(gamma), (np.int64(rows), np.int64(columns))
+    aligned = all(v.data.ptr % 16 == 0 for v in _given(mean, scale, sums, by))
+    together = np.int32(packed(columns, g, x, dx) and aligned)
+    args = (g, x, mean, scale, by, sums, dx, *sizes, np.int32(gamma is not None), together)
+    pieces = x.size // (16 // x.dtype.itemsize) if together else x.size
+    launch_elements(SOURCE, "batch_gradient", x.dtype, pieces, *args)
     return dx, sums[1], sums[0]
