@@ -19,10 +19,6 @@ _MESH = (
     "kerasish trains on one device, and knows no meshes; for several models at once use processes "
     "(joblib, scikit-learn's n_jobs)"
 )
-_EXPORT = (
-    "kerasish writes no formats for serving; save('model.keras') is read by Keras, which exports "
-    "from there"
-)
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 _LORA = (
     "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch beside "
@@ -39,7 +35,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "'.keras'"
         ),
         "distribution": _MESH,
-        "export": _EXPORT,
         "SymbolicScope": (
             "shapes without numbers come from Input(), layer.compute_output_spec() and "
             "layer.compute_output_shape()"
@@ -64,7 +59,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         ),
         _QUANTISE,
     ),
-    "export": {"ExportArchive": _EXPORT},
     "distribution": dict.fromkeys(
         (
             "DataParallel", "DeviceMesh", "LayoutMap", "ModelParallel", "TensorLayout",

@@ -286,12 +286,28 @@ class Model(Trainer, Layer):
         """Return the architecture as JSON."""
         return saving("model_to_json")(self, **kwargs)  # type: ignore[no-any-return]
 
-    def export(self, filepath: Any, format: str = "tf_saved_model", **kwargs: Any) -> Any:
-        """Not there: raises, and says what to use instead."""
-        raise RuntimeError(
-            f"export: kerasish writes no {format!r}; use save('model.keras'), which Keras reads, "
-            "and export from there."
-        )
+    def export(
+        self,
+        filepath: Any,
+        format: str = "kerasish",
+        verbose: bool | None = None,
+        input_signature: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write the model's inference to a file: `saving.load_archive(filepath).serve(x)`.
+
+        The file needs none of the model's classes and runs on either engine.
+
+        Args:
+            filepath: the file, of any name.
+            format: "kerasish". Other formats are written by Keras, from `save('model.keras')`.
+            verbose: False says nothing.
+            input_signature: a list with an InputSpec for each argument; None: the model's inputs.
+
+        Raises:
+            ValueError: another format; or the model cannot be written (`ExportArchive` says when).
+        """
+        saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
 
     # --- config ---------------------------------------------------------------------------------
 

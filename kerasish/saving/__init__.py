@@ -12,6 +12,9 @@ from kerasish.registry import serialize_keras_object as serialize_keras_object
 from kerasish.saving import state_file
 from kerasish.saving.atomic import clear_cut_off
 from kerasish.saving.editor import KerasFileEditor as KerasFileEditor
+from kerasish.saving.export_archive import ExportArchive as ExportArchive
+from kerasish.saving.export_archive import export_model
+from kerasish.saving.export_archive import load_archive as load_archive
 from kerasish.saving.model_file import load_model as load_model
 from kerasish.saving.model_file import load_weights as load_weights
 from kerasish.saving.model_file import model_from_json as model_from_json
@@ -27,4 +30,5 @@ register_saving(
     model_to_json=model_to_json,
     state_folder=state_file.StateFolder,
     clear_cut_off=clear_cut_off,
+    export_model=export_model,
 )
