@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,9 @@ class InputLayer(Layer):
         if sparse or ragged:
             raise ValueError(f"{self._who()}: sparse and ragged inputs are not supported.")
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
+        if "input_shape" in kwargs:
+            warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
+            shape = kwargs.pop("input_shape")
         if kwargs:
             raise TypeError(f"{self._who()}: unexpected argument(s) {sorted(kwargs)}.")
         if batch_shape is not None and (shape is not None or batch_size is not None):
@@ -55,8 +59,9 @@ class InputLayer(Layer):
             )
         if input_tensor is not None:
             wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self._who()))
-            batch_shape = _shape_of_input(input_tensor, wanted, self._who())
-            dtype = dtype or input_tensor.dtype
+            wanted = wanted or batch_size and (batch_size, *input_tensor.shape[1:])
+            batch_shape = _shape_of_input(input_tensor, wanted, dtype, self._who())
+            dtype = input_tensor.dtype
         elif shape is not None:
             batch_shape = (batch_size, *_as_shape(shape, self._who()))
         elif batch_shape is None:
@@ -87,12 +92,14 @@ class InputLayer(Layer):
         }  # fmt: skip
 
 
-def _shape_of_input(tensor: Any, wanted: Any, who: str) -> Any:
+def _shape_of_input(tensor: Any, wanted: Any, dtype: Any, who: str) -> Any:
     """Return the shape of a tensor given as input, if it is symbolic and is of the wanted one."""
     if not isinstance(tensor, KerasTensor):
         raise ValueError(f"{who}: input_tensor must be a KerasTensor, got {tensor!r}.")
     if wanted and not (len(wanted) == len(tensor.shape) and _agree(wanted, tensor.shape)):
         raise ShapeError(f"{who}: input_tensor has shape {tensor.shape}, not {tuple(wanted)}.")
+    if dtype is not None and dtypes.name_of(dtype) != tensor.dtype:
+        raise DTypeError(f"{who}: input_tensor is of dtype {tensor.dtype}, not {dtype}.")
     return tensor.shape
 
 

@@ -89,9 +89,14 @@ class Attention(Layer):
         """Attend."""
         query, value = inputs[:2]
         key = inputs[2] if len(inputs) > 2 else value
-        masks = mask if isinstance(mask, (list, tuple)) else [mask]
+        masks = [None, None] if mask is None else mask
+        if not isinstance(masks, (list, tuple)) or len(masks) not in (2, 3):
+            raise ValueError(
+                f"{self._who()}: takes the masks [query, value] or [query, value, key] (None for "
+                f"none), got {mask}."
+            )
         scores = self._scores(query, key)
-        real = self._real(scores, masks[1] if len(masks) > 1 else None, use_causal_mask)
+        real = self._real(scores, masks[1], use_causal_mask)
         if real is not None:
             low = -65504.0 if scores.dtype == "float16" else -1e9
             missing = ops.subtract(1.0, ops.cast(real, scores.dtype))

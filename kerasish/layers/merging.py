@@ -58,6 +58,14 @@ class _Merge(Layer):
     def _merge(self, inputs: list[Any]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no merge.")
 
+    def _check_masks(self, inputs: Any, mask: Any) -> None:
+        listed = isinstance(mask, (list, tuple)) and isinstance(inputs, (list, tuple))
+        if not listed or len(mask) != len(inputs):
+            raise ValueError(
+                f"{self._who()}: give a list of inputs, and a list of as many masks (None for "
+                f"none), got {inputs} and {mask}."
+            )
+
     _minds_masks = False  # whether what a mask leaves out must not count
 
     def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -67,11 +75,7 @@ class _Merge(Layer):
         """Return the places at which any input is real; None if one has no mask."""
         if mask is None:
             return None
-        if not isinstance(mask, (list, tuple)) or len(mask) != len(inputs):
-            raise ValueError(
-                f"{self._who()}: give a list of masks, one for each of {len(inputs)} inputs (None "
-                f"for none), got {mask}."
-            )
+        self._check_masks(inputs, mask)
         if any(m is None for m in mask):
             return None
         return _folded(ops.logical_or, list(mask))
@@ -203,7 +207,10 @@ class Concatenate(_Merge):
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the masks joined likewise."""
-        if mask is None or all(m is None for m in mask):
+        if mask is None:
+            return None
+        self._check_masks(inputs, mask)
+        if all(m is None for m in mask):
             return None
         full = []
         for x, m in zip(inputs, mask):

@@ -108,6 +108,17 @@ def test_inputs_from_tensors():
     for wrong in (
         {"input_tensor": np.ones(3)}, {"input_tensor": tensor, "shape": (4,)},
         {"batch_shape": (2, 3), "batch_size": 2}, {"batch_shape": (2, 3), "shape": (3,)},
+        {"input_tensor": tensor, "dtype": "float32"}, {"input_tensor": tensor, "batch_size": 4},
     ):  # fmt: skip
         with pytest.raises(ValueError, match="InputLayer "):
             layers.InputLayer(**wrong)
+    with pytest.warns(UserWarning, match="old name of `shape`"):
+        assert layers.InputLayer(input_shape=(3,)).batch_shape == (None, 3)
+
+
+@pytest.mark.parametrize("mask", [np.ones((1, 2)), [np.ones((1, 2))]])
+@pytest.mark.parametrize("name", ["Attention", "AdditiveAttention"])
+def test_attention_takes_masks_of_query_and_value(name, mask):
+    x = np.ones((1, 2, 3))
+    with pytest.raises(ValueError, match="takes the masks"):
+        getattr(layers, name)()([x, x], mask=mask)

@@ -45,7 +45,7 @@ def test_one_mask_leaves_the_other_input_as_it_is():
 
 
 def test_masks_come_one_for_each_input():
-    with pytest.raises(ValueError, match="give a list of masks"):
-        layers.Add().compute_mask([X, Y], ONE)
-    with pytest.raises(ValueError, match="give a list of masks"):
-        layers.Add().compute_mask([X, Y], [ONE])
+    for merge in (layers.Add(), layers.Concatenate()):
+        for inputs, mask in (([X, Y], ONE), ([X, Y], [ONE]), (X, [ONE])):
+            with pytest.raises(ValueError, match="a list of as many masks"):
+                merge.compute_mask(inputs, mask)

@@ -28,8 +28,8 @@ def renormalised(x, gamma, beta, at, width, limits, epsilon):
 def test_renorm_ties_batches_to_the_running_moments(limits, scaled):
     layer = layers.BatchNormalization(
         momentum=0.7, renorm=True, renorm_momentum=0.6, renorm_clipping=limits,
-        moving_mean_initializer="ones", moving_variance_initializer=kerasish.initializers.Constant(4.0),
-        scale=scaled, center=scaled,
+        moving_mean_initializer="ones", scale=scaled, center=scaled,
+        moving_variance_initializer=kerasish.initializers.Constant(4.0),
     )  # fmt: skip
     x = wide((6, 3))
     layer.build(x.shape)
