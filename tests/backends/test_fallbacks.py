@@ -60,6 +60,75 @@ def test_without_llvmlite(expected):
     assert sum("llvmlite" in w for w in warned) == 1
 
 
+ZOO = """
+import json, sys
+import numpy as np
+if "no-llvmlite" in sys.argv:
+    sys.modules["llvmlite"] = None
+import kerasish
+from kerasish.layers import *
+kerasish.config.set_backend("eager" if "eager" in sys.argv else "static")
+kerasish.utils.set_random_seed(0)
+sequence = Input((6, 8))
+attended = LayerNormalization()(sequence + MultiHeadAttention(2, 4)(sequence, sequence))
+makes = {
+    "pictures": ((8, 8, 2), lambda: [
+        Conv2D(4, 3, strides=2, padding="same"), DepthwiseConv2D(3), BatchNormalization(), ReLU(),
+        GlobalAveragePooling2D()]),
+    "transposed": ((5, 5, 2), lambda: [Conv2DTranspose(3, 3, strides=2), AveragePooling2D(2),
+        Flatten()]),
+    "lstm": ((5, 4), lambda: [LSTM(8)]),
+    "gru": ((5, 4), lambda: [GRU(8, return_sequences=True), SimpleRNN(4)]),
+    "half": ((9,), lambda: [Dense(40, "relu", dtype="mixed_bfloat16")]),
+    "table": ((6,), lambda: [Embedding(900, 8), Flatten()]),
+    "attention": ((6, 8), lambda: [kerasish.Model(sequence, GlobalAveragePooling1D()(attended))]),
+}
+found = {}
+for name, (shape, make) in makes.items():
+    kerasish.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 900, (32, *shape)) if name == "table" else rng.normal(size=(32, *shape))
+    model = kerasish.Sequential([*make(), Dense(3)])
+    loss = kerasish.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(kerasish.optimizers.SGD(0.1), loss)
+    y = rng.integers(0, 3, 32)
+    found[name] = [float(model.train_on_batch(x, y)) for _ in range(4)]
+print(json.dumps(found))
+"""
+
+
+def _zoo(*flags, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ZOO, *flags],
+        capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "KERASISH_CACHE_DIR": "", **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def zoo():
+    return _zoo("eager")
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        ((), {"KERASISH_ONEDNN": "off"}),
+        (("no-llvmlite",), {}),
+        (("no-llvmlite",), {"KERASISH_ONEDNN": "off"}),
+        ((), {"KERASISH_CPU": "sse"}),
+    ],
+    ids=["no onednn", "no llvmlite", "neither", "an old processor"],
+)
+def test_every_kind_of_layer_trains_without(zoo, flags, environment):
+    losses = _zoo(*flags, **environment)
+    for name, expected in zoo.items():
+        rough = 1e-2 if name == "half" else 1e-5
+        assert losses[name] == pytest.approx(expected, rel=rough), name
+
+
 INTERRUPT = """
 import sys
 import numpy as np

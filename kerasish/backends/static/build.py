@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.backends.static import native
+from kerasish.backends.static.lower_columns import make_columns
 from kerasish.backends.static.lower_library import (
     View,
     make_convolution,
@@ -131,7 +132,7 @@ class Builder:
             except NotALoop:
                 return self._python(node)
         if name.startswith("convolution"):
-            unit = make_convolution(node)
+            unit = make_convolution(node) or make_columns(node)
         elif name in POOLINGS:
             unit = make_pool(node, self._pairs.get(node))
         elif node.op.kind == "recurrent":

@@ -303,7 +303,7 @@ class CompiledCall:
             watch = show_pass
         missing = native.available()
         if missing:
-            warn_once(f"The static engine multiplies by BLAS and convolves by NumPy: {missing}")
+            warn_once(f"The static engine multiplies and convolves by BLAS: {missing}")
         number = {v: i for i, v in enumerate(traced.variables)}
         updated = tuple([number.get(v, -1) for v in traced.updated])
         structure = structure_of(traced.graph) if watch is None else None

@@ -55,8 +55,8 @@ class MoveUnit(Unit):
 class _Loop:
     """A block as a loop over collapsed axes."""
 
-    def __init__(self, piece: Piece, out: Value) -> None:
-        self.piece = piece
+    def __init__(self, piece: Piece, out: Value, adds: bool = False) -> None:
+        self.piece, self.combine = piece, "add" if adds else "set"
         sizes, steps, _ = _collapse(piece.shape, [piece.read, piece.write], set())
         read, write = steps
         if not sizes:
@@ -84,7 +84,7 @@ class _Loop:
             level = "column"
         x = k.input(dtype, level, strided=self.read_step not in (0, 1))
         symbol = k.op("stop_gradient", x) if level == "element" else _spread(k, x, level, several)
-        k.output(symbol, out.dtype, strided=strided)
+        k.output(symbol, out.dtype, strided=strided, combine=self.combine)
         return k.build()
 
     def record(self, locate: Locate, out: Value, name: str) -> Record:
