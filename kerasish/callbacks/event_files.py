@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,31 @@ def open_writer(folder: str) -> Any:
             "TensorBoard's event files are written by the package tensorboardX: "
             "pip install tensorboardX (or kerasish[tensorboard])"
         ) from error
-    return SummaryWriter(folder)
+    # Writers opened in one second would otherwise share a name, and the later wipe the earlier.
+    return SummaryWriter(folder, filename_suffix=f".{secrets.token_hex(4)}")
+
+
+def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:
+    """Return "run/name" -> bytes of each event file of some runs in a folder."""
+    found = {}
+    for run in runs:
+        for path in Path(folder, run).glob("events.out.tfevents.*"):
+            found[f"{run}/{path.name}"] = path.stat().st_size
+    return found
+
+
+def cut_back(folder: str, runs: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
+    """Make the event files of some runs what `event_sizes` saw; return those that are shorter.
+
+    What came later is cut off, files that came later are removed.
+    """
+    now = event_sizes(folder, runs)
+    for name, size in now.items():
+        if name not in sizes:
+            os.remove(Path(folder, name))
+        elif size > sizes[name]:
+            os.truncate(Path(folder, name), sizes[name])
+    return [name for name, size in sizes.items() if now.get(name, 0) < size]
 
 
 def add_graph(writer: Any, nodes: Iterable[LayerNode]) -> None:

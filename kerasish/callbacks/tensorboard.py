@@ -16,13 +16,16 @@ from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.layer_graph import list_nodes
 from kerasish.callbacks.values import plain, rates
 
+_RUNS = ("train", "validation")
+
 
 class TensorBoard(Callback):
     """Writes losses, metrics, weights and the model's graph for `tensorboard --logdir=log_dir`.
 
     Training goes to `log_dir/train`, validation and `evaluate` to `log_dir/validation`: curves
     `epoch_<name>` over epochs, `batch_<name>` over batches, `evaluation_<name>_vs_iterations` over
-    the optimizer's updates. Needs the package tensorboardX (`pip install kerasish[tensorboard]`).
+    the optimizer's updates. A training that was cut off and resumes drops the events of batches
+    that run again. Needs the package tensorboardX (`pip install kerasish[tensorboard]`).
 
     Args:
         log_dir: the folder; one run each, so that runs can be compared.
@@ -86,6 +89,24 @@ class TensorBoard(Callback):
         self._training = False
 
     _state = ("_batches",)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the number of batches, and how long each event file is now."""
+        for writer in self._writers.values():
+            writer.flush()
+        return {**super().get_state(), "files": event_files.event_sizes(self.log_dir, _RUNS)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on behind what the files held then: events of batches that run again are dropped."""
+        super().set_state({name: value for name, value in state.items() if name != "files"})
+        self._release()
+        shorter = event_files.cut_back(self.log_dir, _RUNS, state["files"])
+        if shorter:
+            warnings.warn(
+                f"TensorBoard: {', '.join(shorter)} in {self.log_dir!r} held more when the state "
+                "was taken; the curves have a gap",
+                stacklevel=2,
+            )
 
     def _idle(self) -> tuple[str, ...]:
         return ("on_train_batch_end",) if self.update_freq == "epoch" else ()

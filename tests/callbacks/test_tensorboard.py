@@ -219,3 +219,51 @@ def test_layers_called_twice_and_subclassed_models():
             return self.first(x)
 
     assert [(n.name, n.kind, n.inputs) for n in list_nodes(Own())] == [("own/first", "Dense", ())]
+
+
+@needs_packages
+@pytest.mark.parametrize("moment", [("on_train_batch_end", 1, 2), ("on_epoch_end", 1)])
+def test_a_resumed_training_writes_no_event_twice(tmp_path, moment):
+    class Cut(keras.callbacks.Callback):
+        epoch = 0
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+        def on_train_batch_end(self, batch, logs=None):
+            if moment == ("on_train_batch_end", self.epoch, batch):
+                raise KeyboardInterrupt
+
+        def on_epoch_end(self, epoch, logs=None):
+            if moment == ("on_epoch_end", epoch):
+                raise KeyboardInterrupt
+
+    def run(folder, *more, resume=None):
+        board = TensorBoard(folder, update_freq=1, histogram_freq=1)
+        make().fit(
+            X, Y, batch_size=8, epochs=3, verbose=0, validation_data=(X[:8], Y[:8]),
+            callbacks=[board, *more], resume=resume,
+        )  # fmt: skip
+
+    run(tmp_path / "whole")
+    states = keras.callbacks.Resume(tmp_path / "states", every=3, background=False)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "cut", Cut(), resume=states)
+    (tmp_path / "cut" / "train" / "notes.txt").write_text("stays")
+    run(tmp_path / "cut", resume=tmp_path / "states")
+    assert (tmp_path / "cut" / "train" / "notes.txt").exists()
+    for part in ("train", "validation"):
+        wanted, found = (read(tmp_path / kind / part) for kind in ("whole", "cut"))
+        assert found.Tags() == wanted.Tags()
+        for tag in wanted.Tags()["scalars"]:
+            assert curve(found, tag) == curve(wanted, tag), tag
+        for tag in wanted.Tags()["histograms"]:
+            assert len(found.Histograms(tag)) == len(wanted.Histograms(tag)) == 3
+    before = read(tmp_path / "cut" / "train")
+    run(tmp_path / "cut", resume=tmp_path / "states")  # it had ended: nothing is added
+    after = read(tmp_path / "cut" / "train")
+    assert curve(after, "epoch_loss") == curve(before, "epoch_loss")
+    for path in (tmp_path / "cut" / "train").glob("events*"):
+        path.unlink()
+    with pytest.warns(UserWarning, match="the curves have a gap"):
+        run(tmp_path / "cut", resume=tmp_path / "states")
