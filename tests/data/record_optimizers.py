@@ -84,6 +84,18 @@ CASES = {
     ),
 }  # fmt: skip
 
+# Every optimizer with averages and with gradients of two batches at a time.
+_RATES = {
+    "SGD": 0.1, "RMSprop": 0.05, "Adagrad": 0.1, "Adadelta": 1.0, "Adam": 0.05, "AdamW": 0.05,
+    "Adamax": 0.05, "Nadam": 0.05, "Ftrl": 0.1, "Lion": 0.05, "Lamb": 0.05, "Adafactor": 0.5,
+    "Muon": 0.05, "ScheduleFreeAdamW": 0.05,
+}  # fmt: skip
+for _name, _rate in _RATES.items():
+    _averages = {"use_ema": True, "ema_momentum": 0.8, "ema_overwrite_frequency": 3}
+    CASES[f"{_name}, averages"] = (_name, {"learning_rate": _rate, **_averages})
+    _twos = {"gradient_accumulation_steps": 2, "global_clipnorm": 2.0}
+    CASES[f"{_name}, two batches"] = (_name, {"learning_rate": _rate, **_twos})
+
 SCHEDULES = {
     "exponential": ("ExponentialDecay", [0.1, 7, 0.5], {}),
     "exponential_staircase": ("ExponentialDecay", [0.1, 7, 0.5], {"staircase": True}),

@@ -31,10 +31,24 @@ def weights():
     return [Variable(record.start(s, i), name=n) for i, (n, s) in enumerate(shapes)]
 
 
-def close(got, expected, rel=2e-5, abs_=2e-6):
+def close(got, expected, rel=1e-5, abs_=2e-6):
     assert len(got) == len(expected)
     for a, b in zip(got, expected):
         assert np.allclose(record.flat(a), b, rtol=rel, atol=abs_)
+
+
+def test_every_optimizer_has_cases():
+    """Alone, with averages, with several batches an update; those around others in test_wrapping."""
+    around = {"LossScaleOptimizer", "MultiOptimizer"}
+    known = {
+        name
+        for name, made in vars(optimizers).items()
+        if isinstance(made, type) and issubclass(made, optimizers.Optimizer)
+    }
+    ours = {"Optimizer", "Eve"}  # Keras has none of this name, or it is the base
+    for ending in ("", ", averages", ", two batches"):
+        cased = {n for c, (n, _) in record.CASES.items() if not ending or c == n + ending}
+        assert cased == known - around - ours
 
 
 @pytest.mark.parametrize("case", record.CASES)
