@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import registry, tree
+from kerasish import ops, registry, tree
 from kerasish.engine.layer import Layer
 from kerasish.engine.operation import KerasTensor, Node, OpCall, Operation
-from kerasish.errors import DTypeError, ShapeError
+from kerasish.engine.user_line import levels_to_user
+from kerasish.errors import AdviceWarning, DTypeError, ShapeError
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor, convert
@@ -368,12 +369,32 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
                 f"{who}: the inputs {missing} are missing; the model takes {sorted(struct)}, got "
                 f"the keys {sorted(inputs)}."
             )
+        extra = sorted(map(str, set(inputs) - set(struct)))
+        if extra and not any(isinstance(v, KerasTensor) for v in inputs.values()):
+            _warn(f"{who}: it takes the inputs {sorted(struct)}; {extra} are not used.")
         values = tree.flatten({k: inputs[k] for k in struct})
     else:
+        if isinstance(struct, dict) and len(struct) > 1:
+            _check_order(inputs, struct, who)
         values = tree.flatten(inputs)
     if len(values) != len(wanted):
         raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
+    for value, t in zip(values, wanted):
+        if value is None and not t._keras_history.operation.optional:
+            raise ValueError(f"{who}: input {t.name!r} is not optional, got None.")
     return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
+
+
+def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
+    """Raise where a list for inputs that have names may be meant in another order; else warn."""
+    told = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
+    if list(struct) != sorted(struct):
+        raise ValueError(f"{told}; give a dict.")
+    _warn(f"{told}, read in the order {sorted(struct)}; give a dict.")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, AdviceWarning, stacklevel=levels_to_user())
 
 
 def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
@@ -382,6 +403,8 @@ def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
         value = _as_text(value, wanted, who)
     elif not isinstance(value, (Tensor, KerasTensor)):
         value = _as_numbers(value, wanted, who)
+    if isinstance(value, Tensor) and value.dtype != wanted.dtype:
+        value = _as_declared(value, wanted.dtype)
     shape, target = tuple(value.shape), wanted.shape
     if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
         value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
@@ -398,6 +421,11 @@ def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
             f"{_likely_cause(target, shape)}"
         )
     return value
+
+
+def _as_declared(value: Tensor, dtype: str) -> Tensor:
+    """Return numbers in the dtype of their input; whole numbers may stay whole, and exact."""
+    return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
 
 
 def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
@@ -429,6 +457,27 @@ def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
 
 def _agree(wanted: Any, sizes: Any) -> bool:
     return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
+
+
+def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:
+    """Return the structures of inputs and outputs with an Input for each input inside a graph.
+
+    The operations are the same, called anew.
+    """
+    flat = tree.flatten(inputs)
+    if not all(isinstance(t, KerasTensor) for t in [*flat, *tree.flatten(outputs)]):
+        return inputs, outputs  # which Graph refuses, in its own words
+    if all(map(_starts, flat)):
+        return inputs, outputs
+    graph = Graph(inputs, outputs)
+    new = [t if _starts(t) else Input(batch_shape=t.shape, dtype=t.dtype) for t in flat]
+    made = graph.run(new, call_operation)
+    return tree.pack_sequence_as(inputs, new), tree.pack_sequence_as(outputs, made)
+
+
+def _starts(t: KerasTensor) -> bool:
+    node = _node_of(t)
+    return node is not None and isinstance(node.operation, InputLayer)
 
 
 def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:

@@ -14,6 +14,7 @@ from kerasish.engine.functional import (
     arrange_inputs,
     clone_graph,
     renew_operation,
+    start_at_inputs,
 )
 from kerasish.engine.layer import Layer
 from kerasish.engine.layer_masks import accept_lost_masks
@@ -81,6 +82,7 @@ class Model(Trainer, Layer):
     reads_mask = False  # its layers do
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
+        inputs, outputs = start_at_inputs(inputs, outputs)
         self._inputs_struct, self._outputs_struct = inputs, outputs
         self._graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
         self._graph_layers = [o for o in self._graph.operations if isinstance(o, Layer)]
@@ -407,7 +409,8 @@ def _map_points(point: Any, structure: Any) -> Any:
     if isinstance(structure, dict):
         return {k: _map_points(point, v) for k, v in structure.items()}
     if isinstance(structure, (list, tuple)):
-        return [_map_points(point, v) for v in structure]
+        parts = [_map_points(point, v) for v in structure]
+        return tuple(parts) if isinstance(structure, tuple) else parts
     return point(structure)
 
 
@@ -493,8 +496,7 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
     trainable = options.pop("trainable", True)
     target = Functional if cls in (Model, Functional) else cls
     model = target(inputs, outputs, **options)
-    if not trainable:
-        model.trainable = False
+    model._trainable = trainable  # each layer's config says whether it is
     return model
 
 
@@ -570,7 +572,8 @@ def _map_places(find: Any, places: Any) -> Any:
         return {k: _map_places(find, v) for k, v in places.items()}
     if len(places) == 3 and isinstance(places[0], str) and isinstance(places[1], int):
         return find(places)
-    return [_map_places(find, p) for p in places]
+    parts = [_map_places(find, p) for p in places]
+    return tuple(parts) if isinstance(places, tuple) else parts
 
 
 def clone_model(
@@ -592,7 +595,10 @@ def clone_model(
 
     def make(operation: Any) -> Any:
         if recursive and isinstance(operation, Model):
-            return clone_model(operation, clone_function=clone_function, recursive=True)
+            inner = None if getattr(operation, "_is_sequential", False) else call_function
+            return clone_model(
+                operation, clone_function=clone_function, call_function=inner, recursive=True
+            )
         if isinstance(operation, Layer) and clone_function is not None:
             return clone_function(operation)
         made = renew_operation(operation)
@@ -602,11 +608,13 @@ def clone_model(
 
     if getattr(model, "_is_sequential", False):
         parts = [make(layer) for layer in model._all_layers()]
-        return type(model)(parts, name=model.name)
+        if input_tensors is not None:
+            parts = _begin_with(input_tensors, parts)
+        return _compiled_alike(model, type(model)(parts, name=model.name))
     if not isinstance(model, Model) or model._graph is None:
         if clone_function is not None or input_tensors is not None:
             raise ValueError("clone_model: a subclassed model takes no clone_function or inputs.")
-        return type(model).from_config(model.get_config())
+        return _compiled_alike(model, type(model).from_config(model.get_config()))
 
     def call(operation: Any, args: Any, call_kwargs: Any) -> Any:
         if call_function is not None:
@@ -617,13 +625,32 @@ def clone_model(
         fresh = [renew_operation(t._keras_history.operation) for t in model.inputs]
         new_inputs = [layer._inbound_nodes[0].outputs for layer in fresh]
     else:
+        tree.assert_same_structure(*map(tree.lists_to_tuples, (model.input, input_tensors)))
         new_inputs = tree.flatten(input_tensors)
     outputs, _ = clone_graph(model._graph, make, new_inputs, call)
-    return type(model)(
+    new = type(model)(
         tree.pack_sequence_as(model._inputs_struct, new_inputs),
         tree.pack_sequence_as(model._outputs_struct, outputs),
         name=model.name,
     )
+    return _compiled_alike(model, new)
+
+
+def _begin_with(tensors: Any, layers: list[Any]) -> list[Any]:
+    """Return the layers of a Sequential that starts from the given symbolic tensor."""
+    flat = tree.flatten(tensors)
+    if len(flat) != 1 or not is_keras_tensor(flat[0]):
+        raise ValueError(f"clone_model: a Sequential takes one symbolic tensor, got {tensors!r}.")
+    maker = flat[0]._keras_history.operation if flat[0]._keras_history is not None else None
+    start = maker if isinstance(maker, InputLayer) else InputLayer(input_tensor=flat[0])
+    return [start, *(layer for layer in layers if not isinstance(layer, InputLayer))]
+
+
+def _compiled_alike(model: Any, new: Any) -> Any:
+    """Return the new model, compiled as the model is."""
+    if getattr(model, "compiled", False):
+        new.compile(**model._copy_compile_arguments())
+    return new
 
 
 registry.add_builtins("keras", {"Model": Model, "Functional": Functional})

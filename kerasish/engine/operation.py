@@ -231,19 +231,19 @@ class Operation:
 
     @property
     def input(self) -> Any:
-        """The symbolic input of the only call."""
-        return _single(self._one_node().inputs)
+        """The symbolic input of the first call."""
+        return _single(self._first_node().inputs)
 
     @property
     def output(self) -> Any:
-        """The symbolic result of the only call."""
-        return self._one_node().outputs
+        """The symbolic result of the first call."""
+        return self._first_node().outputs
 
-    def _one_node(self) -> Node:
-        if len(self._inbound_nodes) != 1:
+    def _first_node(self) -> Node:
+        if not self._inbound_nodes:
             raise ValueError(
-                f"{type(self).__name__} {self.name!r} was called on symbolic tensors "
-                f"{len(self._inbound_nodes)} times, so it has no single input and output."
+                f"{type(self).__name__} {self.name!r} was never called on symbolic tensors, so it "
+                "has no input and output."
             )
         return self._inbound_nodes[0]
 

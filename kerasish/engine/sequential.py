@@ -32,6 +32,7 @@ class Sequential(Model):
     """
 
     _is_sequential = True
+    _known_shape: Any = None  # of the inputs, while layers are added or taken off
 
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         Layer.__init__(self, trainable=trainable, name=name)
@@ -90,6 +91,8 @@ class Sequential(Model):
         return layer
 
     def _forget(self) -> None:
+        shapes = self._build_shapes if self.built else None
+        self._known_shape = shapes and shapes["input_shape"] if self._stack else None
         self._functional, self.built = None, False
         self._compiled_functions.clear()
 
@@ -99,6 +102,8 @@ class Sequential(Model):
             self.build(first.batch_shape)
         elif isinstance(first, Model) and first._graph is not None:
             self.build(first.input_shape)
+        elif first is not None and self._known_shape is not None:  # of the data seen before
+            self.build(self._known_shape)
 
     def build(self, input_shape: Any = None) -> None:
         """Build the layers for inputs of the given shape (with the batch axis)."""
@@ -121,12 +126,18 @@ class Sequential(Model):
                 make = lambda s: Input(batch_shape=s, dtype=dtype)  # noqa: E731
                 x = inputs = tree.map_shape_structure(make, input_shape)
             rest = self._stack
-        for layer in rest:
-            x = layer(x)
-        self._functional = Functional(inputs, x, name=self.name)
-        self._any_sizes = self._functional._any_sizes = rest is self._stack
         self._build_shapes = {"input_shape": input_shape}
         self._casts = False
+        try:
+            for layer in rest:
+                x = layer(x)
+        except NotImplementedError:
+            if not _hides_shapes(layer):
+                raise
+            self.built = True  # its shapes come from data alone: call() will do
+            return
+        self._functional = Functional(inputs, x, name=self.name)
+        self._any_sizes = self._functional._any_sizes = rest is self._stack
         self.built = True
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
@@ -216,6 +227,15 @@ class Sequential(Model):
             # Keep integer inputs integer.
             stack[0]._input_dtype = getattr(first, "dtype", None)
         self.build((None, *shape[1:]))
+
+
+def _hides_shapes(layer: Any) -> bool:
+    """Return whether a layer has a rule of its own for its result's shape, which may refuse."""
+    kind = type(layer)
+    return (
+        kind.compute_output_spec is not Layer.compute_output_spec
+        or kind.compute_output_shape is not Layer.compute_output_shape
+    )
 
 
 registry.add_builtins("keras", {"Sequential": Sequential})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,20 @@ class Trainer:
             )
 
     def get_compile_config(self) -> dict[str, Any] | None:
-        """Return what `compile` was given, the optimizer as it is now."""
+        """Return what `compile` was given as a config, the optimizer as it is now."""
         if not self.compiled or self._compile_arguments is None:
             return {} if getattr(self, "_graph", None) is not None else None
-        return {**self._compile_arguments, "optimizer": self.optimizer}
+        return registry.serialize_keras_object(self._settings())  # type: ignore[no-any-return]
+
+    def _copy_compile_arguments(self) -> dict[str, Any]:
+        """Return what to call `compile` of an equal model with: new optimizer, losses, metrics."""
+        given = copy.deepcopy({k: v for k, v in self._settings().items() if k != "optimizer"})
+        kind = type(self.optimizer)
+        made = kind.from_config(self.optimizer.get_config()) if self.optimizer else None
+        return {**given, "optimizer": made}
+
+    def _settings(self) -> dict[str, Any]:
+        return {**(self._compile_arguments or {}), "optimizer": self.optimizer}
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile with what `get_compile_config` returned."""

@@ -83,7 +83,7 @@ def _describe_class(kind: type, seen: tuple[int, ...]) -> Any:
 
 
 def _describe_model(model: Any, seen: tuple[int, ...]) -> Any:
-    settings = model.get_compile_config() if model.compiled else None
+    settings = model._copy_compile_arguments() if model.compiled else None
     config = model.get_config()
     return "model", _describe((config, settings, model.get_weights()), seen)
 

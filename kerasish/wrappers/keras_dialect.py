@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -119,13 +118,7 @@ class SKLearnDialect(BaseEstimator):
 
 def _renewed(model: Any) -> Any:
     """Return the model with new weights, compiled alike."""
-    new = clone_model(model)
-    settings = model.get_compile_config() if model.compiled else None
-    if settings:
-        optimizer = settings["optimizer"]
-        settings = {k: copy.deepcopy(v) for k, v in settings.items() if k != "optimizer"}
-        new.compile(optimizer=type(optimizer).from_config(optimizer.get_config()), **settings)
-    return new
+    return clone_model(model)
 
 
 def _narrow(X: Any) -> Any:

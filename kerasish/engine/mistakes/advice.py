@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import Any
 
+from kerasish.engine.user_line import levels_to_user
 from kerasish.errors import AdviceWarning
 
 
@@ -19,17 +19,4 @@ def advise(model: Any, text: str, topic: str = "") -> None:
     if (topic or text) in said:
         return
     said.add(topic or text)
-    warnings.warn(f"{model._who()}: {text}", AdviceWarning, stacklevel=_levels_to_user())
-
-
-def _levels_to_user() -> int:
-    """Return the stacklevel at which `warnings.warn` shows the line that called into kerasish."""
-    package = __name__.partition(".")[0]
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and _room(frame) == package:
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def _room(frame: Any) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    warnings.warn(f"{model._who()}: {text}", AdviceWarning, stacklevel=levels_to_user())
