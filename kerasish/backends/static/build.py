@@ -99,7 +99,7 @@ class Builder:
                 self._carry_out(v)
         if what.leader.op.name == "matmul":
             a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
-            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added)
+            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added, what.axes)
         else:
             for v in node.inputs:
                 self._carry_out(v)

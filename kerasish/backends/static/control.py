@@ -13,10 +13,7 @@ from kerasish.backends.static.program import Executable
 from kerasish.backends.static.units import aligned_array
 from kerasish.graph.control import ControlOp, graphs_of
 from kerasish.graph.ir import Graph
-from kerasish.graph.passes import optimize
-from kerasish.graph.passes.drop import drop_dead
-from kerasish.graph.passes.follow import follow_products
-from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes import gather, optimize
 from kerasish.graph.passes.widen import widen_halves
 
 KernelOf = Callable[[Any], Callable[..., Any]]
@@ -47,7 +44,7 @@ class Runner:
 
     def _compile(self) -> Executable:
         graph = optimize(widen_halves(self._graph, slow_halves()))
-        graph = drop_dead(fuse_loops(follow_products(graph)))
+        graph = gather(graph)
         # What is taken from around a loop is the same in every round: inputs lie outside the arena,
         # as variables do, so that they need no copy where nothing is new.
         blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)

@@ -26,10 +26,8 @@ from kerasish.backends.static.units import aligned_array
 from kerasish.devices import Device
 from kerasish.errors import TraceError
 from kerasish.graph.ir import Graph, Value
+from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
-from kerasish.graph.passes.drop import drop_dead
-from kerasish.graph.passes.follow import follow_products
-from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
@@ -325,7 +323,7 @@ class CompiledCall:
         widened = widen_halves(self.traced.graph, slow_halves())
         unfused = graph = run_passes(widened, level, watch)
         if level == "fast_run":
-            graph = drop_dead(fuse_loops(follow_products(graph)))
+            graph = gather(graph)
         variables = list(graph.inputs[self.traced.arguments :])
         targets = [
             variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)

@@ -126,20 +126,28 @@ def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
 # --- products -------------------------------------------------------------------------------
 
 
+def _unturned(steps: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the steps of axes before a transpose from those after it."""
+    return tuple(steps[axes.index(i)] for i in range(len(axes)))
+
+
 class MatmulUnit(LibraryUnit):
     """A (batched) product of views, which may be transposed; a bias follows.
 
     Args:
         added: what `out` holds before; the product is added to it.
+        axes: the order in which `out` has the product's axes; None: their own.
     """
 
     def __init__(
-        self, a: View, b: View, out: Value, bias: Value | None = None, added: Value | None = None
-    ) -> None:
+        self, a: View, b: View, out: Value, bias: Value | None = None, added: Value | None = None,
+        axes: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
         self.primitive = onednn.matmul(
             a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype,
             bias=None if bias is None else bias.dtype, post=() if added is None else ADDING,
+            out_strides=None if axes is None else _unturned(contiguous(out.shape), axes),
         )  # fmt: skip
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
@@ -284,12 +292,13 @@ def _flattened(a: View, b: View) -> View:
 
 def make_matmul(
     a: View, b: View, out: Value, bias: Value | None = None, activation: str = "",
-    added: Value | None = None,
+    added: Value | None = None, axes: Sequence[int] | None = None,
 ) -> Unit | None:  # fmt: skip
     """Return the unit for a product of views, or None where there is none.
 
     Args:
         added: what `out` holds before, if the product is added to it.
+        axes: the order in which `out` has the product's axes; None: their own.
     """
     if len(a.shape) < 2 or len(b.shape) < 2 or 0 in (*a.shape, *b.shape):
         return None
@@ -307,8 +316,8 @@ def make_matmul(
     if out.dtype != "float64" and not native.available():
         # What oneDNN refuses on this processor, BLAS below may still do.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
-            return MatmulUnit(a, b, out, bias, added)
-    if bias is None and added is None and out.dtype in ("float32", "float64"):
+            return MatmulUnit(a, b, out, bias, added, axes)
+    if bias is added is axes is None and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)
         except (ValueError, RuntimeError):

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from kerasish.graph.ir import Graph
 from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
+from kerasish.graph.passes.follow import follow_products as follow_products
+from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
+from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
 from kerasish.graph.passes.touch import touch_rows as touch_rows
@@ -21,6 +24,8 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, touch_rows,
 )  # fmt: skip
+# What makes of ops what native code does in one go; nothing is rewritten after that.
+GATHERING: tuple[Pass, ...] = (follow_products, lay_out_products, fuse_loops, drop_dead)
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
     "fast_compile": (1, (drop_dead, fold_constants)),
@@ -45,3 +50,10 @@ def optimize(
                 watch(step.__name__, graph, after)
             settled[step] = graph = after
     return drop_dead(graph) if rounds else graph
+
+
+def gather(graph: Graph) -> Graph:
+    """Return the optimised graph with products, layouts and loops as they will run."""
+    for step in GATHERING:
+        graph = step(graph)
+    return graph

@@ -30,12 +30,15 @@ class Product(NamedTuple):
         bias: whether the input after the leader's is added along the last axis.
         relu: whether negative numbers become 0.
         sum: whether the last input, of the result's shape, is added.
+        axes: the order in which the result's axes are written at last, as for `transpose`; None:
+            as they are.
     """
 
     leader: Node
     bias: bool
     relu: bool
     sum: bool = False
+    axes: tuple[int, ...] | None = None
 
 
 def follow_products(graph: Graph) -> Graph:
@@ -110,12 +113,12 @@ class _Follower:
     ) -> None:
         """Write the product where the last of those that it takes over stood."""
         if view is None:
-            nodes = [_node(what, inputs, whole)]
+            nodes = [make_product(what, inputs, whole)]
             self.made.add(whole)
         else:
             flat = Value(*what.leader.out.spec)
             shape = Node(view.op, [flat], {**view.attrs, "newshape": whole.shape}, [whole])
-            nodes = [_node(what, inputs, flat), shape]
+            nodes = [make_product(what, inputs, flat), shape]
             taken.append(view)
         last = max(taken, key=self.place.__getitem__)
         self.swaps.update((node, []) for node in taken)
@@ -202,12 +205,15 @@ def _depth(leader: Node) -> int:
     return leader.inputs[1].size // kernel[-1]
 
 
-def _node(what: Product, inputs: Sequence[Value], out: Value) -> Node:
+def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
+    """Return the node that does `what`."""
+
     def product(xp: Any, *inputs: Any, what: Product) -> Any:
         return run(xp, what, inputs)
 
     def spec(*inputs: Spec, what: Product) -> Spec:
-        return what.leader.out.spec
+        shape, dtype = what.leader.out.spec
+        return Spec(shape if what.axes is None else tuple(shape[a] for a in what.axes), dtype)
 
     op = Op(product, "product", spec, None, None, 0, None, (), False, 1, "product")
     return Node(op, inputs, {"what": what}, [out])
@@ -221,33 +227,29 @@ def run(xp: Any, what: Product, inputs: Sequence[Any]) -> Any:
         y = y + inputs[2].reshape(-1)
     if what.sum:
         y = y + inputs[-1]
-    return REGISTRY["relu"].kernel(xp, y) if what.relu else y
+    if what.relu:
+        y = REGISTRY["relu"].kernel(xp, y)
+    return y if what.axes is None else xp.transpose(y, what.axes)
 
 
 def apart(node: Node) -> list[Node]:
     """Return the nodes that a `product` node stands for."""
     what: Product = node.attrs["what"]
-    steps: list[tuple[str, list[Value]]] = []
+    steps: list[tuple[str, list[Value], dict[str, Any]]] = []
+    nodes = [what.leader]
     if what.bias:
-        bias = node.inputs[2]
-        size = node.out.shape[-1]
-        if bias.shape != (size,):
-            steps.append(("bias", [bias]))
-        steps.append(("add", [bias]))
+        flat = Value(node.out.shape[-1:], node.out.dtype)
+        nodes.append(Node(REGISTRY["reshape"], [node.inputs[2]], {"newshape": flat.shape}, [flat]))
+        steps.append(("add", [flat], {}))
     if what.sum:
-        steps.append(("add", [node.inputs[-1]]))
+        steps.append(("add", [node.inputs[-1]], {}))
     if what.relu:
-        steps.append(("relu", []))
-    nodes, y = [what.leader], what.leader.out
-    flat: Value | None = None
-    for i, (name, more) in enumerate(steps):
-        if name == "bias":
-            flat = Value((node.out.shape[-1],), more[0].dtype)
-            nodes.append(Node(REGISTRY["reshape"], more, {"newshape": flat.shape}, [flat]))
-            continue
-        if flat is not None and more == [node.inputs[2]]:
-            more = [flat]
-        out = node.out if i == len(steps) - 1 else Value(*y.spec)
-        nodes.append(Node(REGISTRY[name], [y, *more], {}, [out]))
+        steps.append(("relu", [], {}))
+    if what.axes is not None:
+        steps.append(("transpose", [], {"axes": what.axes}))
+    y = what.leader.out
+    for i, (name, more, attrs) in enumerate(steps, 1):
+        out = node.out if i == len(steps) else Value(*y.spec)
+        nodes.append(Node(REGISTRY[name], [y, *more], attrs, [out]))
         y = out
     return nodes

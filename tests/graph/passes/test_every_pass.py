@@ -8,12 +8,10 @@ from graph_examples import EXAMPLES, mlp_step
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
-from kerasish.graph.passes import LEVELS, PASSES, optimize
-from kerasish.graph.passes.follow import follow_products
-from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes import GATHERING, LEVELS, PASSES, gather, optimize
 from kerasish.graph.trace import trace
 
-EVERY = [*dict.fromkeys(PASSES), follow_products, fuse_loops]
+EVERY = list(dict.fromkeys((*PASSES, *GATHERING)))
 
 
 def graphs():
@@ -50,7 +48,7 @@ def test_level(level, graph, arguments):
 
 @pytest.mark.parametrize(("graph", "arguments"), [*graphs()])
 def test_fused_after_everything(graph, arguments):
-    assert_equal_numbers(graph, verify(fuse_loops(optimize(graph))), arguments)
+    assert_equal_numbers(graph, verify(gather(optimize(graph))), arguments)
 
 
 def test_unknown_level():
