@@ -317,7 +317,7 @@ def make_matmul(
         # What oneDNN refuses on this processor, BLAS below may still do.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
             return MatmulUnit(a, b, out, bias, added, axes)
-    if bias is added is axes is None and out.dtype in ("float32", "float64"):
+    if bias is None and added is None and axes is None and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)
         except (ValueError, RuntimeError):
