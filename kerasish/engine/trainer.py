@@ -15,6 +15,7 @@ from kerasish.engine.front import front_of, prepare_data
 from kerasish.engine.slots import saving
 from kerasish.graph.abstract import infer
 from kerasish.graph.draw import write_picture
+from kerasish.losses.loss import Loss
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Spec
@@ -130,9 +131,19 @@ class Trainer:
         """Compile with what `get_compile_config` returned."""
         if not config:
             return
+        if type(self).compile is not Trainer.compile:
+            mistakes.advise(
+                self,
+                "it was not compiled on loading, its compile() being its own. Call compile(), or "
+                "define get_compile_config() and compile_from_config(config) as well.",
+            )
+            return
         if config.get("optimizer") is None and config.get("loss") is None:
             return
         made = {k: registry.deserialize_keras_object(v) for k, v in config.items()}
+        for loss in tree.flatten(made.get("loss")):
+            if isinstance(loss, Loss):
+                loss.bind(self)
         known = self._compile_names()
         self.compile(**{k: v for k, v in made.items() if k in known})
         if self.built and self.optimizer is not None:  # type: ignore[attr-defined]

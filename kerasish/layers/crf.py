@@ -144,13 +144,13 @@ class CRFLoss(Loss):
     """-log p(tags) of a CRF layer: what its `loss` gives.
 
     Args:
-        layer: the layer; None, as in a model read from a file, until it is compiled again.
+        layer: the layer, or its name: a model read from a file looks for it among its layers.
         reduction, name, dtype: as for `Loss`.
     """
 
     def __init__(
         self,
-        layer: CRF | None = None,
+        layer: CRF | str | None = None,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
         dtype: Any = None,
@@ -160,15 +160,26 @@ class CRFLoss(Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Return -log p of each row's tags."""
-        if self._layer is None:
+        if not isinstance(self._layer, CRF):
             raise ValueError(
-                "CRFLoss: a file does not say to which layer it belongs: compile the model again "
-                "with loss=model.get_layer(...).loss."
+                f"CRFLoss: there is no layer yet, but {self._layer!r}: compile the model with "
+                "loss=model.get_layer(...).loss."
             )
         tags = ops.cast(ops.convert_to_tensor(y_true), "int32")
         if len(tags.shape) == 3 and tags.shape[-1] == 1:
             tags = ops.squeeze(tags, -1)
         return ops.negative(self._layer.log_likelihood(y_pred, tags))
+
+    def bind(self, model: Any) -> None:
+        """Take the layer that has the name which a file gave."""
+        found = [la for la in model._flatten_layers() if la.name == self._layer]
+        if len(found) == 1:
+            self._layer = found[0]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, the layer by its name."""
+        name = self._layer.name if isinstance(self._layer, CRF) else self._layer
+        return {**super().get_config(), "layer": name}
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the loss, weighted by row and reduced."""

@@ -79,6 +79,9 @@ class Loss:
         """Return the loss that `get_config` describes."""
         return cls(**config)
 
+    def bind(self, model: Any) -> None:
+        """Take from a model that was read from a file what the config gives by name alone."""
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name} reduction={self.reduction}>"
 
