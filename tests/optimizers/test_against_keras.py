@@ -38,7 +38,7 @@ def close(got, expected, rel=1e-5, abs_=2e-6):
 
 
 def test_every_optimizer_has_cases():
-    """Alone, with averages, with several batches an update; those around others in test_wrapping."""
+    """Alone, with averages, with several batches an update; the wrapping ones in test_wrapping."""
     around = {"LossScaleOptimizer", "MultiOptimizer"}
     known = {
         name

@@ -234,3 +234,40 @@ def test_eve_inside_a_loss_scale():
         alone.apply([[f]], [plain], loss=f)
     assert made.needs_loss and float(w[0]) == pytest.approx(float(plain[0]))
     assert np.isfinite(float(w[0]))
+
+
+@pytest.mark.parametrize("eager", [False, True], ids=["static", "eager"])
+def test_a_fit_in_float16_that_overflows_recovers(eager):
+    keras.utils.set_random_seed(1)
+    policy = keras.dtype_policies.DTypePolicy("mixed_float16")
+    hidden = keras.layers.Dense(16, activation="relu", dtype=policy)
+    model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dense(1, dtype=policy)])
+    model.dtype_policy = policy
+    model.compile(optimizers.Adam(0.01), "mse", run_eagerly=eager)
+    assert isinstance(model.optimizer, optimizers.LossScaleOptimizer)
+    x = np.random.default_rng(2).normal(size=(64, 4)).astype("float32")
+    y = x.sum(1, keepdims=True)
+    first = model.fit(x, y, batch_size=32, epochs=30, verbose=0).history["loss"]
+    scale, steps = float(model.optimizer.dynamic_scale), int(model.optimizer.iterations)
+    before = [w.numpy() for w in model.weights]
+    model.fit(x, y + 1e37, batch_size=32, epochs=2, verbose=0)  # gradients beyond float32
+    for old, w in zip(before, model.weights):  # steps that are left out
+        np.testing.assert_array_equal(old, w.numpy())
+    assert float(model.optimizer.dynamic_scale) == scale / 16
+    assert int(model.optimizer.iterations) == steps
+    after = model.fit(x, y, batch_size=32, epochs=10, verbose=0).history["loss"]
+    assert np.isfinite(after).all() and after[-1] < 0.5 * first[0]
+    assert int(model.optimizer.iterations) == steps + 20
+
+
+def test_a_scale_beyond_float16_comes_down_by_itself():
+    """On the eager engine; the static one computes halves in float32 where it can."""
+    keras.utils.set_random_seed(1)
+    layer = keras.layers.Dense(1, dtype="mixed_float16")
+    model = keras.Sequential([keras.Input((4,)), layer])
+    scaled = optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=2.0**30)
+    model.compile(scaled, "mse", run_eagerly=True)
+    x = np.random.default_rng(2).normal(size=(64, 4)).astype("float32")
+    model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs=20, verbose=0)
+    assert 0 < int(scaled.iterations) < 40 and float(scaled.dynamic_scale) < 2.0**24
+    assert model.evaluate(x, x.sum(1, keepdims=True), verbose=0) < 0.1
