@@ -8,6 +8,7 @@ from kerasish import activations, config, constraints, initializers, ops, regula
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.ops.conv import biased_conv
 from kerasish.ops.window import channels_back, channels_to_last, resolve_padding, window_counts
 
 
@@ -109,11 +110,18 @@ class ConvolutionLayer(Layer):
 
     def call(self, inputs: Any) -> Any:
         """Compute activation(convolution + bias)."""
-        y = self._convolve(channels_to_last(inputs, self.data_format))
+        x, first = channels_to_last(inputs, self.data_format), self.data_format == "channels_first"
+        rectified = self.bias is not None and self.activation is activations.relu and not first
+        y = channels_back(self._biased(x, rectified), self.data_format)
+        done = rectified or self.activation in (None, activations.linear)
+        return y if done else self.activation(y)
+
+    def _biased(self, x: Any, rectified: bool) -> Any:
+        """Return convolution + bias of x, whose channels are last; relu of it if asked to."""
+        y = self._convolve(x)
         if self.bias is not None:
             y = ops.add(y, self.bias)
-        y = channels_back(y, self.data_format)
-        return y if self.activation in (None, activations.linear) else self.activation(y)
+        return activations.relu(y) if rectified else y
 
     def _results(self, channels: int) -> int:
         """Return the channels of the result."""
@@ -192,6 +200,12 @@ class BaseConv(ConvolutionLayer):
             "kernel", (*self.kernel_size, channels // self.groups, self.filters)
         )
         self._add_bias(self.filters)
+
+    def _biased(self, x: Any, rectified: bool) -> Any:
+        if self.bias is None:
+            return self._convolve(x)
+        settings = (self.strides, self.padding, self.dilation_rate, rectified)
+        return biased_conv(x, self.kernel, self.bias, *settings)
 
     def _convolve(self, x: Any) -> Any:
         return ops.conv(

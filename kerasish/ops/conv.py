@@ -16,7 +16,7 @@ import itertools
 from typing import Any
 
 from kerasish.errors import ShapeError, UnknownNameError
-from kerasish.ops.elementwise import as_tensor
+from kerasish.ops.elementwise import add, as_tensor, relu
 from kerasish.ops.movement import reshape
 from kerasish.ops.op import Shape, Spec, function, op
 from kerasish.ops.window import (
@@ -367,6 +367,29 @@ def conv(
     groups = channels // kernel.shape[-2]
     y = convolution(x, kernel, strides, padding, dilation_rate, groups)
     return channels_back(y, data_format)
+
+
+@function
+def biased_conv(
+    inputs: Any,
+    kernel: Any,
+    bias: Any,
+    strides: Any = 1,
+    padding: Any = "valid",
+    dilation_rate: Any = 1,
+    rectified: bool = False,
+) -> Any:
+    """Return conv + bias, the channels being last; `rectified`: max(that, 0).
+
+    Args:
+        bias: shape (results,).
+
+    Example:
+        >>> biased_conv([[[1.0], [2.0]]], [[[1.0]]], [-1.5], rectified=True).tolist()
+        [[[0.0], [0.5]]]
+    """
+    y = add(conv(inputs, kernel, strides, padding, "channels_last", dilation_rate), bias)
+    return relu(y) if rectified else y
 
 
 @function

@@ -179,6 +179,16 @@ class Graph:
         windows = {"before": pre_padding, "after": post_padding, "strides": stride}
         return self._convolved("kernel", a=image, b=loss, dilation=dilation, **windows)
 
+    def bias(self, input: Tensor, bias: Tensor) -> Tensor:
+        made = Tensor()
+        self._node("bias", {"a": input, "b": bias}, made=made)
+        return made
+
+    def relu(self, input: Tensor) -> Tensor:
+        made = Tensor()
+        self._node("relu", {"a": input}, made=made)
+        return made
+
     def sdpa(
         self, q: Tensor, k: Tensor, v: Tensor, generate_stats: bool, attn_scale: float,
         bias: Tensor | None = None, diagonal_alignment: Any = None,
@@ -216,11 +226,18 @@ class Graph:
 
     def validate(self) -> None:
         self._step("validate")
+        within = [t for _, options, _ in self.nodes for t in options.values()]
+        made = [t for _, _, outputs in self.nodes for t in outputs.values()]
         for t in self.tensors:
-            assert None not in (t.uid, t.dim, t.stride, t.data_type), t
-        numbers = [t.uid for t in self.tensors]
+            if t in made and not t.output:  # stays inside
+                assert t in within and t.data_type == "FLOAT" and t.uid is None
+            else:
+                assert None not in (t.uid, t.dim, t.stride, t.data_type), t
+        numbers = self._outside()
         assert len(set(numbers)) == len(numbers) and self.compute == "FLOAT"
-        assert all(t.output for _, _, outputs in self.nodes for t in outputs.values())
+
+    def _outside(self) -> list[int]:
+        return [t.uid for t in self.tensors if t.uid is not None]
 
     def build_operation_graph(self) -> None:
         self._step("build_operation_graph")
@@ -268,20 +285,21 @@ class Graph:
     def execute(self, tensor_dict: dict[int, int], workspace: int, handle: Any) -> None:
         assert self.done[-1] == "build_plans" and handle[0] == "handle"
         self.lib.step("execute")
-        assert set(tensor_dict) == {t.uid for t in self.tensors}
+        assert set(tensor_dict) == set(self._outside())
         stand_in._do(lambda: self._compute(tensor_dict, workspace))
 
     def _compute(self, tensor_dict: dict[int, int], workspace: int) -> None:
         ctypes.memset(workspace, 0x7F, WORKSPACE)
-        known = {t.uid: t for t in self.tensors}
-        arrays = {t: t.at(tensor_dict[uid]) for uid, t in known.items()}
+        arrays = {t: t.at(tensor_dict[t.uid]) for t in self.tensors if t.uid is not None}
         for name, options, outputs in self.nodes:
-            numbers = {k: arrays[v] if isinstance(v, Tensor) else v for k, v in options.items()}
-            to = {k: arrays[t] for k, t in outputs.items()}
-            if name.startswith("attention"):
-                _attend(name, numbers, to)
-            else:
-                _convolve(name, numbers, to["made"])
+            given = {k: arrays[v] if isinstance(v, Tensor) else v for k, v in options.items()}
+            for key, found in _KINDS[name](name, given, outputs).items():
+                to = outputs[key]
+                if to.uid is None:
+                    arrays[to] = found
+                else:
+                    assert arrays[to].shape == found.shape
+                    arrays[to][...] = found
 
 
 def _rows(dim: list[int]) -> list[int]:
@@ -298,27 +316,34 @@ def _last(x: Any) -> Any:
     return np.moveaxis(np.asarray(x, np.float64), 1, -1)
 
 
-def _convolve(name: str, given: dict[str, Any], to: Any) -> None:
+def _convolve(name: str, given: dict[str, Any], to: dict[str, Tensor]) -> dict[str, Any]:
     a, b = _last(given["a"]), _last(given["b"])  # weights: (results, *window, channels)
     attrs = {
         "strides": given["strides"], "dilation": given["dilation"],
         "padding": list(zip(given["before"], given["after"])),
     }  # fmt: skip
+    dim = to["made"].dim
     if name == "forward":
         weights = np.moveaxis(b, 0, -1)
         groups = a.shape[-1] // b.shape[-1]
         found = REGISTRY["convolution"].kernel(np, a, weights, groups=groups, **attrs)
-        to[...] = np.moveaxis(found, -1, 1)
     elif name == "data":
-        size, groups = to.shape[2:], to.shape[1] // b.shape[-1]
+        attrs |= {"size": tuple(dim[2:]), "groups": dim[1] // b.shape[-1]}
         op = REGISTRY["convolution_data_gradient"]
-        found = op.kernel(np, a, np.moveaxis(b, 0, -1), size=size, groups=groups, **attrs)
-        to[...] = np.moveaxis(found, -1, 1)
+        found = op.kernel(np, a, np.moveaxis(b, 0, -1), **attrs)
     else:
-        size, groups = to.shape[2:], a.shape[-1] // to.shape[1]
-        op = REGISTRY["convolution_kernel_gradient"]
-        found = op.kernel(np, a, b, size=size, groups=groups, **attrs)
-        to[...] = np.moveaxis(found, (-1, -2), (0, 1))
+        attrs |= {"size": tuple(dim[2:]), "groups": a.shape[-1] // dim[1]}
+        found = REGISTRY["convolution_kernel_gradient"].kernel(np, a, b, **attrs)
+        return {"made": np.moveaxis(found, (-1, -2), (0, 1))}
+    return {"made": np.moveaxis(found, -1, 1)}
+
+
+def _finish(name: str, given: dict[str, Any], to: dict[str, Tensor]) -> dict[str, Any]:
+    a = given["a"]
+    if name == "relu":
+        return {"made": np.maximum(a, 0)}
+    assert given["b"].shape == (1, a.shape[1], *[1] * (a.ndim - 2))
+    return {"made": a + np.asarray(given["b"], np.float64)}
 
 
 def _logits(given: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -332,25 +357,30 @@ def _logits(given: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     return q, k, v, logits
 
 
-def _attend(name: str, given: dict[str, Any], to: dict[str, Any]) -> None:
+def _attend(name: str, given: dict[str, Any], to: dict[str, Tensor]) -> dict[str, Any]:
     q, k, v, logits = _logits(given)
     if name == "attention":
         most = logits.max(-1, keepdims=True)
         stats = most + np.log(np.exp(logits - most).sum(-1, keepdims=True))
-        to["made"][...] = np.exp(logits - stats) @ v
-        to["stats"][...] = stats
-        return
+        return {"made": np.exp(logits - stats) @ v, "stats": stats}
     g, o = (np.asarray(given[n], np.float64) for n in "go")
     weights = np.exp(logits - np.asarray(given["stats"], np.float64))
     through = weights * (g @ np.swapaxes(v, -1, -2) - (g * o).sum(-1, keepdims=True))
     if given["dbias"] is not None:
         assert given["dbias"].shape == through.shape
         given["dbias"][...] = through
+    heads = to["dk"].dim[1]
 
-    def summed(x: Any, heads: int) -> Any:  # over the heads that share a key
+    def summed(x: Any) -> Any:  # over the heads that share a key
         return x.reshape(x.shape[0], heads, -1, *x.shape[2:]).sum(2)
 
-    heads = to["dk"].shape[1]
-    to["dq"][...] = given["scale"] * through @ k
-    to["dk"][...] = summed(given["scale"] * np.swapaxes(through, -1, -2) @ q, heads)
-    to["dv"][...] = summed(np.swapaxes(weights, -1, -2) @ g, heads)
+    by_key = given["scale"] * np.swapaxes(through, -1, -2) @ q
+    by_value = np.swapaxes(weights, -1, -2) @ g
+    return {"dq": given["scale"] * through @ k, "dk": summed(by_key), "dv": summed(by_value)}
+
+
+_KINDS = {
+    **dict.fromkeys(("forward", "data", "kernel"), _convolve),
+    **dict.fromkeys(("bias", "relu"), _finish),
+    **dict.fromkeys(("attention", "attention_gradient"), _attend),
+}

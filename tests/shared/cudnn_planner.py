@@ -71,7 +71,12 @@ def convolutions() -> Any:
         for kind, dtype in itertools.product(("forward", "data", "kernel"), ours.TYPES):
             for tf32 in (False, True)[: 2 if dtype == "float32" else 1]:
                 request = Convolution(kind, dtype, tf32, *shapes, strides, before, after, dilation)
-                yield f"{name} {kind} {dtype}{' as TF32' if tf32 else ''}", request
+                name_of = f"{name} {kind} {dtype}{' as TF32' if tf32 else ''}"
+                yield name_of, request
+                if kind == "forward":
+                    biased = request._replace(biased=True)
+                    yield f"{name_of}, bias", biased
+                    yield f"{name_of}, bias and relu", biased._replace(rectified=True)
 
 
 def attentions() -> Any:

@@ -13,12 +13,14 @@ from cuda_on_cpu import COMPILER, DTYPES, NO_COMPILER, assert_close, dtype_of, p
 from cudnn_on_cpu import COARSE_FREE, Frontend
 
 import kerasish
-from kerasish import config, layers
+from kerasish import config, layers, ops
 from kerasish.backends import disk
-from kerasish.backends.eager import engine_of
+from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda import KERNELS, blas, cudnn, cudnn_convolution, entry
 from kerasish.devices import Device
-from kerasish.ops.op import REGISTRY
+from kerasish.ops.conv import biased_conv
+from kerasish.ops.core import derivatives
+from kerasish.ops.op import REGISTRY, using_engine
 from kerasish.ops.window import resolve_padding, window_counts
 
 
@@ -337,6 +339,87 @@ def test_strides_of_channels_that_lie_last():
     x = np.zeros((2, 4, 5, 3), ml_dtypes.bfloat16)
     expected = [x.strides[a] // 2 for a in (0, 3, 1, 2)]
     assert cudnn_convolution.channels_last((2, 3, 4, 5)) == expected
+
+
+# --- bias and relu in passing ---------------------------------------------------------------------
+
+
+def _derive(f, arrays, dtype):
+    rng = np.random.default_rng(6)
+    given = [ops.cast(kerasish.Tensor(a), dtype) for a in arrays]
+    y = f(*given)
+    g = rng.standard_normal(y.shape).astype("float32")
+    slopes = derivatives["vjp"](f, given, [ops.cast(g, dtype)])
+    h = [rng.standard_normal(a.shape).astype("float32") for a in arrays]
+    again = derivatives["vjp"](
+        lambda *given: derivatives["vjp"](f, list(given), [ops.cast(g, dtype)]),
+        given, [ops.cast(x, dtype) for x in h],
+    )  # fmt: skip
+    found = [y, *slopes, *(x for x in again if x is not None)]
+    return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in found]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The requests that plans were asked for, each once."""
+    found, planned = [], cudnn.planned
+
+    def noting(request, device):
+        if request not in found:
+            found.append(request)
+        return planned(request, device)
+
+    monkeypatch.setattr(cudnn, "planned", noting)
+    return found
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("case", [0, 2, 5, 8], ids=lambda i: str(CASES[i]))
+def test_bias_and_relu_are_done_in_passing(kernels, asked, case, dtype, rectified, refused):
+    x, kernel, strides, _, dilation, _ = CASES[case]
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(s).astype("float32") for s in (x, kernel, kernel[-1:])]
+    attrs, _ = _attrs(*CASES[case])
+    if refused:
+        kernels.refuse = lambda nodes: len(nodes) > 1
+
+    def f(x, kernel, bias):
+        return biased_conv(x, kernel, bias, strides, attrs["padding"], dilation, rectified)
+
+    with using_engine(Eager()):
+        expected = _derive(f, arrays, "float32")
+    with kerasish.device("gpu"), using_engine(engine_of(Device("gpu"))):
+        stand_in.launches.clear()
+        found = _derive(f, arrays, dtype)
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected):
+        size = max(1.0, np.abs(b).max())
+        np.testing.assert_allclose(a, b, rtol=0, atol=(1e-5 if dtype == "float32" else 1e-2) * size)
+    assert [r.rectified for r in asked if r.biased] == [rectified]
+    plain = {r.kind for r in asked if not r.biased}
+    assert plain == {"forward", "data", "kernel"}  # the gradients, and those of gradients
+    through_relu = "bias_activation_gradient" in stand_in.launches
+    assert through_relu == (rectified and not refused)
+
+
+def test_graphs_capture_a_biased_convolution(lib, cupy):
+    attrs, y_shape = _attrs(*CASES[2])
+    given = [_random(s, "float32", i) for i, s in enumerate((*CASES[2][:2], y_shape[-1:]))]
+    entry_of = cudnn_convolution.biased_convolution
+    expected = entry_of(*given, rectified=True, **attrs)
+    needs = entry_of.plan(*given, rectified=True, **attrs)
+    out = _put(np.zeros(y_shape), "float32")
+    workspace = stand_in.ndarray(np.asarray(poisoned(needs.workspace, "uint8")))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        entry_of(*given, rectified=True, out=out, workspace=workspace, stream=stream, **attrs)
+        graph = stream.end_capture()
+    graph.launch()
+    np.testing.assert_array_equal(out._a, expected._a)
+    assert out._a.min() == 0 < out._a.max()
 
 
 def test_models_train_as_without_it(kernels, monkeypatch):

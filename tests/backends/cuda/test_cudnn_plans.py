@@ -72,7 +72,7 @@ def _check(found):
 def test_cudnn_plans_our_convolutions(plan):
     found = plan("convolution")
     _check(found)
-    assert len(found) == 11 * 3 * 4
+    assert len(found) == 11 * (3 + 2) * 4
 
 
 @pytest.mark.slow

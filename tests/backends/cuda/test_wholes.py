@@ -14,6 +14,7 @@ from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.devices import Device
 from kerasish.ops.attention import attend
 from kerasish.ops.contraction import affine
+from kerasish.ops.conv import biased_conv
 from kerasish.ops.core import derivatives
 from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
@@ -84,7 +85,8 @@ CASES = {
 def test_each_whole_has_a_case():
     named = {"gelu by erf": "gelu", "batch norm by other moments": "batch norm"}
     affine_too = {n: "affine" for n in CASES if n.startswith("affine")}
-    elsewhere = {attend, ops.dot_product_attention}  # test_attention.py: cuDNN does these
+    # cuDNN does these: test_attention.py, test_cudnn.py
+    elsewhere = {attend, ops.dot_product_attention, biased_conv}
     cases = {(named | affine_too).get(n, n) for n in CASES}
     assert len(cases) == len(WHOLES.keys() - elsewhere)
 

@@ -1,4 +1,4 @@
-"""Convolution and its gradients by cuDNN; each gives None where cuDNN does not do it.
+"""Convolution, a bias and relu in passing, and its gradients by cuDNN; None where it does not.
 
 Data lies with its channels last, as ours does. cuDNN wants kernels (results, *window, channels):
 ours are copied into that order, and gradients out of it. One spatial axis is two, one of size 1.
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn
-from kerasish.backends.eager.cuda.entry import compact, copy_into, result, scratch
+from kerasish.backends.eager.cuda.entry import Entry, compact, copy_into, result, scratch
 from kerasish.ops.window import window_counts
 
-DATA, WEIGHTS, RESULT = 1, 2, 3  # the numbers of a graph's tensors
+DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
 
 
 class Convolution(NamedTuple):
@@ -30,11 +30,14 @@ class Convolution(NamedTuple):
     before: tuple[int, ...]
     after: tuple[int, ...]
     dilation: tuple[int, ...]
+    biased: bool = False
+    rectified: bool = False
 
     def draw(self, lib: Any, graph: Any) -> None:
         """Put the tensors and the convolution into the graph."""
         kind = getattr(lib.data_type, cudnn.TYPES[self.dtype])
-        sizes = {DATA: self.data, WEIGHTS: self.weights, RESULT: self.result}
+        one_each = (1, self.weights[0], *[1] * (len(self.data) - 2))
+        sizes = {DATA: self.data, WEIGHTS: self.weights, RESULT: self.result, BIAS: one_each}
 
         def given(number: int) -> Any:
             dim, stride = list(sizes[number]), channels_last(sizes[number])
@@ -50,6 +53,10 @@ class Convolution(NamedTuple):
             made, number = graph.conv_dgrad(given(RESULT), given(WEIGHTS), **options), DATA
         else:
             made, number = graph.conv_wgrad(given(DATA), given(RESULT), **options), WEIGHTS
+        if self.biased:
+            made = graph.bias(made.set_data_type(lib.data_type.FLOAT), given(BIAS))
+        if self.rectified:
+            made = graph.relu(made.set_data_type(lib.data_type.FLOAT))
         made.set_uid(number).set_output(True).set_data_type(kind)
         made.set_dim(list(sizes[number])).set_stride(channels_last(sizes[number]))
 
@@ -68,16 +75,17 @@ def _request(
     """Return what to ask for, given shapes as our ops have them; None: nothing of cuDNN's."""
     if not 3 <= len(data) <= 5 or 0 in data + kernel + results:
         return None
-    if like.dtype.name not in cudnn.TYPES or min(min(pair) for pair in padding) < 0:
+    dtype = like.dtype if isinstance(like.dtype, str) else like.dtype.name
+    if dtype not in cudnn.TYPES or min(min(pair) for pair in padding) < 0:
         return None
     lifted = (1,) if len(data) == 3 else ()
     turned = [(s[0], s[-1], *lifted, *s[1:-1]) for s in (data, results)]
     weights = (kernel[-1], kernel[-2], *lifted, *kernel[:-2])
     before, after = (tuple(pair[i] for pair in padding) for i in (0, 1))
     none = (0,) * len(lifted)
-    tf32 = like.dtype.name == "float32" and config.tf32()
+    tf32 = dtype == "float32" and config.tf32()
     return Convolution(
-        kind, like.dtype.name, tf32, turned[0], weights, turned[1], (*lifted, *strides),
+        kind, dtype, tf32, turned[0], weights, turned[1], (*lifted, *strides),
         none + before, none + after, (*lifted, *dilation),
     )  # fmt: skip
 
@@ -106,6 +114,38 @@ def convolution(
         return None
     y = result(shape, x.dtype)
     cudnn.run(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
+    return y
+
+
+def of_biased(x: Any, kernel: Any, y: tuple[int, ...], rectified: bool, attrs: Any) -> Any:
+    """Return what asks for relu(convolution + bias), given arrays or tensors; or None.
+
+    Args:
+        y: the result's shape.
+        attrs: strides, padding and dilation, resolved.
+    """
+    windows = (attrs["strides"], attrs["padding"], attrs["dilation"])
+    request = _request("forward", x, tuple(x.shape), tuple(kernel.shape), y, *windows)
+    return None if request is None else request._replace(biased=True, rectified=rectified)
+
+
+@Entry
+def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **attrs: Any) -> Any:
+    """Return convolution + bias, relu of it if `rectified`; cuDNN must have a plan.
+
+    Args:
+        bias: shape (results,).
+        attrs: those of `convolution`.
+    """
+    windows = (attrs["strides"], attrs["padding"], attrs["dilation"])
+    counts = window_counts(x.shape[1:-1], kernel.shape[:-2], *windows, "convolution")
+    shape = (x.shape[0], *counts, kernel.shape[-1])
+    plan = _plan(of_biased(x, kernel, shape, rectified, attrs), x)
+    if plan is None:
+        raise RuntimeError("cuDNN has no plan for this convolution: ask `cudnn.planned` first.")
+    y = result(shape, x.dtype)
+    given = {DATA: compact(x), WEIGHTS: _turned(kernel), BIAS: compact(bias)}
+    cudnn.run(plan, {**given, RESULT: y})
     return y
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.backends.eager.cuda.kernels import SCALARS
+from kerasish.devices import current, place_of
 from kerasish.ops.core import derivatives
 from kerasish.ops.op import Op, same
 
@@ -31,6 +32,12 @@ def composition(f: Callable[..., Any]) -> Callable[..., Any]:
 def fits(*tensors: Any) -> bool:
     """Return whether kernels take the tensors: of their dtypes, not empty."""
     return all(t.dtype in SCALARS and 0 not in t.shape for t in tensors)
+
+
+def device_of(*tensors: Any) -> int:
+    """Return the number of the GPU that the first of these lies on, else of the current one."""
+    places = [place_of(t.value) for t in tensors]
+    return next((p for p in places if p.kind != "cpu"), current()).index
 
 
 def is_last(axis: Any, ndim: int) -> bool:

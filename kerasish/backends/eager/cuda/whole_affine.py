@@ -43,11 +43,11 @@ def _weights_rule(h: Any, y: Any, g: Any, x: Any) -> list[Any]:
 
 
 # relu's slope is found from what it gave: both are above 0 at the same places.
-_THROUGH_RELU = make_op(
+THROUGH_RELU = make_op(
     _through_relu_kernel,
     lambda h, dx, g, y: (multiply(h, cast(greater(y, 0), g.dtype)), None),
 )
-_BIAS_GRADIENT = make_op(
+BIAS_GRADIENT = make_op(
     _bias_kernel,
     lambda h, db, g: again(lambda g: reduce_sum(g, tuple(range(len(g.shape) - 1))), [g], [h]),
 )
@@ -56,13 +56,13 @@ _BIAS_GRADIENT = make_op(
 def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None) -> list[Any]:
     x, kernel, *bias = inputs
     if kind == "relu":
-        g = _THROUGH_RELU(g, y)
+        g = THROUGH_RELU(g, y)
     by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
     by_x = by_left(g, y, x, kernel) if x.tracked else None
     if kernel.tracked and bias and bias[0].tracked:
         return [by_x, *_WEIGHTS_GRADIENT(g, x)]
     by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
-    return [by_x, by_kernel, *(_BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+    return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
 
 
 # Of the kernel and of the bias: sums of what arrives are made as the product reads it.

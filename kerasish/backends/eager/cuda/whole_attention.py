@@ -6,8 +6,7 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention
-from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
-from kerasish.devices import current, place_of
+from kerasish.backends.eager.cuda.whole import Call, again, composition, device_of, fits, make_op
 from kerasish.ops import normalization
 from kerasish.ops.elementwise import as_tensor, cast, select
 from kerasish.ops.movement import broadcast_to, reshape
@@ -116,9 +115,7 @@ def whole_attention(
     )
     tracked = any(x.tracked for x in given + more)
     gradient = bool(more and more[0].tracked) if tracked else None
-    places = [place_of(x.value) for x in given]
-    device = next((p for p in places if p.kind != "cpu"), current())
-    if not cudnn_attention.does(request, device.index, gradient):
+    if not cudnn_attention.does(request, device_of(*given), gradient):
         return None
     return ATTENTION, given + more, {"scale": factor, "causal": bool(is_causal)}
 
