@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any
 
 import cuda_on_cpu
+import cupy_rules
 import numpy as np
 
 counts: Counter[str] = Counter()
@@ -112,10 +113,11 @@ class ndarray:  # noqa: N801 - CuPy's name
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        rule = cupy_rules.method(name)
         found = getattr(self._a, name)
         if isinstance(found, np.ndarray):
             return _wrapped(found)
-        return _Function(found) if callable(found) else found
+        return _Function(found, cupy_rules.bound(rule)) if callable(found) else found
 
     def __getitem__(self, key: Any) -> Any:
         return _wrapped(np.asarray(self._a[_index(key)]))
@@ -223,10 +225,11 @@ def _wrapped(value: Any) -> Any:
 class _Function:
     """A function of NumPy's, or one of its ufuncs, that takes and gives arrays on the device."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, function: Any, rule: Any = None) -> None:
+        self._function, self._rule = function, rule
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        cupy_rules.check_arguments(self._rule, args, kwargs)
         args = tuple(_unwrapped(a) for a in args)
         out = kwargs.get("out")
         if isinstance(out, ndarray):  # memory that is there
@@ -234,10 +237,14 @@ class _Function:
             _do(lambda: self._function(*args, **given))
             return out
         with np.errstate(all="ignore"):
-            return _wrapped(self._function(*args, **{k: _unwrapped(v) for k, v in kwargs.items()}))
+            found = self._function(*args, **{k: _unwrapped(v) for k, v in kwargs.items()})
+        if not kwargs and isinstance(self._function, np.ufunc):
+            cupy_rules.check_dtypes(self._rule, args, found)
+        return _wrapped(found)
 
     def __getattr__(self, name: str) -> Any:
-        return _Function(getattr(self._function, name))
+        rule = None if self._rule is None else getattr(self._rule, name)
+        return _Function(getattr(self._function, name), rule)
 
 
 def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> Any:
@@ -341,6 +348,7 @@ def make(devices: int = 1) -> types.ModuleType:
         memGetInfo=lambda: (TOTAL - pool.used, TOTAL),
         runtimeGetVersion=lambda: 0,  # of no library there is
         driverGetVersion=lambda: 0,
+        deviceSynchronize=lambda: None,
         getDeviceProperties=lambda index: {
             "name": b"stand-in",
             "multiProcessorCount": 1,
@@ -374,19 +382,23 @@ def make(devices: int = 1) -> types.ModuleType:
 def _lookup(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    found = getattr(np, name)
+    return _found(np, (name,))
+
+
+def _found(module: Any, path: tuple[str, ...]) -> Any:
+    found, rule = getattr(module, path[-1]), cupy_rules.real(path)
     if isinstance(found, types.ModuleType):
-        return _Module(found)
-    return found if isinstance(found, (type, np.dtype)) or not callable(found) else _Function(found)
+        return _Module(found, path)
+    plain = isinstance(found, (type, np.dtype)) or not callable(found)
+    return found if plain else _Function(found, rule)
 
 
 class _Module:
-    def __init__(self, module: Any) -> None:
-        self._module = module
+    def __init__(self, module: Any, path: tuple[str, ...]) -> None:
+        self._module, self._path = module, path
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        return _Module(found) if isinstance(found, types.ModuleType) else _Function(found)
+        return _found(self._module, (*self._path, name))
 
 
 @contextlib.contextmanager
