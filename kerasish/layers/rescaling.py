@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import ops
+from kerasish import config, ops
 from kerasish.engine.layer import Layer
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
@@ -16,7 +16,8 @@ class Rescaling(Layer):
     """x * scale + offset.
 
     Args:
-        scale: a number, or one for each feature.
+        scale: a number, or one for each feature (for each channel where the image data format is
+            "channels_first").
         offset: likewise.
     """
 
@@ -30,10 +31,16 @@ class Rescaling(Layer):
     def call(self, inputs: Any) -> Any:
         """Scale."""
         x = ops.cast(inputs, self.compute_dtype)
-        scale = ops.cast(ops.convert_to_tensor(self.scale), x.dtype)
-        return ops.add(
-            ops.multiply(x, scale), ops.cast(ops.convert_to_tensor(self.offset), x.dtype)
-        )
+        return ops.add(ops.multiply(x, _along(self.scale, x)), _along(self.offset, x))
+
+
+def _along(value: Any, x: Any) -> Any:
+    """Return a number, or one for each feature or channel, so that it broadcasts to x."""
+    found = ops.cast(ops.convert_to_tensor(value), x.dtype)
+    before = config.image_data_format() == "channels_first" and len(x.shape) > 2
+    if before and len(found.shape) == 1 and found.shape[0] == x.shape[-3]:
+        return ops.reshape(found, (-1, 1, 1))
+    return found
 
 
 class Normalization(Layer):

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.engine.layer import Layer
-from kerasish.layers.preprocessing.encoding import check_mode, encode, refuse_sparse
+from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
 
@@ -149,7 +149,15 @@ class Discretization(Layer):
         indices = ops.cast(ops.searchsorted(edges, x, side="right"), "int32")
         if self.output_mode == "int":
             return indices
-        return encode(indices, edges.size + 1, self.output_mode, self.compute_dtype)
+        return encode(indices, self._depth(), self.output_mode, self.compute_dtype)
+
+    def _depth(self) -> int:
+        """Return the number of bins: of `num_bins` some stay empty where values repeat."""
+        return len(self.bin_boundaries or ()) + 1 if self._given else int(self.num_bins or 0)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        """Return the result's shape, known before `adapt`."""
+        return encoded_shape(tuple(input_shape), self._depth(), self.output_mode)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

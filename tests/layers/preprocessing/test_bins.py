@@ -24,6 +24,16 @@ def test_quantiles_of_batches_are_about_those_of_all():
     assert counts.min() > 800 and counts.max() < 1200
 
 
+@pytest.mark.parametrize("mode", ["int", "one_hot", "multi_hot", "count"])
+def test_shapes_are_known_before_the_data(mode):
+    layer = Discretization(num_bins=6, output_mode=mode)
+    shape = {"int": (None, 4), "one_hot": (None, 4, 6)}.get(mode, (None, 6))
+    assert layer.compute_output_shape((None, 4)) == shape
+    layer.adapt([1.0, 1.0, 1.0, 2.0])  # fewer values than bins
+    assert layer(np.ones((3, 4))).shape[1:] == shape[1:]
+    assert layer(kerasish.Input((4,))).shape == shape
+
+
 def test_nan_falls_into_the_last_bin():
     assert Discretization([0.0, 1.0])([np.nan, np.inf, -np.inf]).numpy().tolist() == [2, 2, 0]
 

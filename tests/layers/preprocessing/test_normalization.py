@@ -44,6 +44,20 @@ def test_a_compiled_step_sees_what_is_learnt_later(eagerly):
         np.testing.assert_allclose(found, [[-1, -1], [1, 1]], rtol=1e-5)
 
 
+def test_scales_of_channels_stand_where_the_channels_do():
+    pictures = np.random.RandomState(0).rand(2, 3, 4, 5).astype("float32")
+    scale, offset = [1.0, 2.0, 4.0], [0.0, -1.0, 1.0]
+    last = layers.Rescaling(scale, offset)(np.moveaxis(pictures, 1, -1)).numpy()
+    kerasish.config.set_image_data_format("channels_first")
+    try:
+        first = layers.Rescaling(scale, offset)(pictures).numpy()
+        rows = layers.Rescaling(scale, offset)(np.ones((2, 3))).numpy()
+    finally:
+        kerasish.config.set_image_data_format("channels_last")
+    np.testing.assert_array_equal(np.moveaxis(first, 1, -1), last)
+    assert rows.tolist() == [[1.0, 1.0, 5.0]] * 2
+
+
 def test_moments_that_were_given():
     layer = Normalization(mean=[1.0, 2.0], variance=[4.0, 9.0])
     assert layer([[3.0, 5.0]]).numpy().tolist() == [[1.0, 1.0]]
