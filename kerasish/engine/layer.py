@@ -32,6 +32,7 @@ from kerasish.engine.layer_arguments import (
     _tuples,
 )
 from kerasish.engine.layer_masks import Masked, _overrides
+from kerasish.engine.layer_losses import Penalised
 from kerasish.engine.layer_weights import Weighted
 from kerasish.engine.operation import (
     KerasTensor,
@@ -96,7 +97,7 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {**dict(zip(names, args)), **kwargs}
 
 
-class Layer(Masked, Weighted, Operation):
+class Layer(Masked, Penalised, Weighted, Operation):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -585,44 +586,6 @@ class Layer(Masked, Weighted, Operation):
 
     def _who(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
-
-    # --- losses -----------------------------------------------------------------------------
-
-    def add_loss(self, loss: Any) -> None:
-        """Add a number (or several) to what training minimises, for the call under way."""
-        if context.root is NOWHERE:
-            return
-        for one in tree.flatten(loss):
-            made = convert(one)
-            if made.shape != ():
-                made = ops.sum(made)
-            root = context.root
-            if root is not None and root is not self:
-                root._losses.append(made)
-            if self._losses_of != context.serial and root is not None:
-                self._losses, self._losses_of = [], context.serial
-            self._losses.append(made)
-
-    def add_metric(self, *args: Any, **kwargs: Any) -> None:
-        """Not part of Keras 3: raises, and says what to do."""
-        raise TypeError(
-            "add_metric is gone since Keras 3: keep a metric as an attribute of the layer and "
-            "call its update_state() in call()."
-        )
-
-    @property
-    def losses(self) -> list[Any]:
-        """The penalties of the last call, then those on the weights."""
-        penalties = [
-            v.regularizer(v)
-            for v in self.trainable_weights
-            if getattr(v, "regularizer", None) is not None
-        ]
-        return [*self._losses, *penalties]
-
-    def _clear_losses(self) -> None:
-        for layer in self._flatten_layers():
-            layer._losses = []
 
     # --- pure calls -------------------------------------------------------------------------
 
