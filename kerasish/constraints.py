@@ -10,7 +10,7 @@ from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
 
 
 class Constraint:
-    """A function weight -> allowed weight; subclasses write `__call__`.
+    """A function weight -> allowed weight; subclasses write `__call__`. This one allows any.
 
     Example:
         >>> class AtMostOne(Constraint):
@@ -22,7 +22,7 @@ class Constraint:
 
     def __call__(self, w: Any) -> Any:
         """Return the weight to keep instead of w."""
-        raise NotImplementedError(f"{type(self).__name__} must write __call__(w).")
+        return w
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from kerasish import config, registry
@@ -15,7 +15,7 @@ class DTypePolicy:
 
     Args:
         name: a dtype for both ("float32"), or "mixed_float16" / "mixed_bfloat16": variables in
-            float32, computation in the half-width dtype.
+            float32, computation in the half-width dtype; None: that of the process.
 
     Example:
         >>> p = DTypePolicy("mixed_bfloat16")
@@ -24,7 +24,7 @@ class DTypePolicy:
     """
 
     def __init__(self, name: str | None = None) -> None:
-        name = config.floatx() if name is None else name
+        name = dtype_policy().name if name is None else name
         if not isinstance(name, str):
             raise TypeError(f"DTypePolicy: expected a name, got {name!r}.")
         self._name = name
@@ -93,6 +93,11 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     def __init__(self, default_policy: Any = None, policy_map: Any = None) -> None:
         self.default_policy = get(default_policy)
         super().__init__(self.default_policy.name)
+        if policy_map is not None and not isinstance(policy_map, Mapping):
+            raise TypeError(
+                "DTypePolicyMap: policy_map is a dict of layer paths and policies, got "
+                f"{policy_map!r}."
+            )
         self._map = {k: get(v) for k, v in (policy_map or {}).items()}
 
     def __getitem__(self, path: str) -> DTypePolicy:
@@ -109,6 +114,10 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     def __iter__(self) -> Any:
         return iter(self._map)
+
+    def __repr__(self) -> str:
+        mapping = [(path, policy.name) for path, policy in self._map.items()]
+        return f"<DTypePolicyMap default_policy={self.default_policy.name!r}, mapping={mapping}>"
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -129,7 +138,13 @@ def dtype_policy() -> DTypePolicy:
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Set the policy that new layers take: a name or a policy."""
+    """Set the policy that new layers take: a name or a policy.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if policy is None:
+        raise ValueError("set_dtype_policy: a policy or its name was expected, got None.")
     _chosen[:] = [get(policy)]
 
 

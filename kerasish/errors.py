@@ -10,11 +10,11 @@ class ShapeError(ValueError):
     """Shapes do not fit; the message names the op or layer, what was expected and what came."""
 
 
-class DTypeError(TypeError):
-    """A dtype is unknown or does not fit the operation."""
+class DTypeError(TypeError, ValueError):
+    """A dtype is unknown or does not fit the operation (Keras raises either kind)."""
 
 
-class TraceError(TypeError):
+class TraceError(TypeError, ValueError):
     """A traced function asked for a number that only exists when the graph runs."""
 
 
@@ -38,6 +38,10 @@ class UnknownKeyError(UnknownNameError, KeyError):
     """A key of a dict is not known; the message lists the nearest known ones."""
 
     __str__ = Exception.__str__  # KeyError would show the message in quotes
+
+
+class MissingFileError(FileNotFoundError, ValueError):
+    """A file to load is not there."""
 
 
 class DeviceError(RuntimeError):

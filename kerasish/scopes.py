@@ -66,22 +66,67 @@ def autocast_dtype() -> str | None:
 
 class _Names(threading.local):
     def __init__(self) -> None:
-        self.stack: list[str] = []
+        self.stack: list[name_scope] = []
 
 
 _names = _Names()
 
 
-@contextmanager
-def name_scope(name: str, **kwargs: Any) -> Iterator[None]:
-    """Put `name` before the paths of the variables made inside the block."""
-    _names.stack.append(name)
-    try:
-        yield
-    finally:
-        _names.stack.pop()
+class name_scope:  # noqa: N801 (Keras's name)
+    """Puts `name` before the paths of the variables made inside the `with` block.
+
+    Args:
+        name: one part of a path, without "/".
+        **kwargs: `caller`, who opens the scope; `deduplicate` (True), whether a scope that its
+            caller opened already is not opened twice; `override_parent`, a path that stands in
+            place of those of the scopes around.
+
+    Raises:
+        ValueError: the name is no string, or has a "/".
+
+    Example:
+        >>> with name_scope("encoder"), name_scope("first", override_parent="decoder"):
+        ...     current_path()
+        'decoder/first'
+    """
+
+    __slots__ = ("caller", "deduplicate", "name", "override_parent", "_opened")
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        if not isinstance(name, str) or "/" in name:
+            raise ValueError(f"name_scope: a name is a string without '/', got {name!r}.")
+        self.name = name
+        self.caller = kwargs.pop("caller", None)
+        self.deduplicate = kwargs.pop("deduplicate", True)
+        self.override_parent = kwargs.pop("override_parent", None)
+        if kwargs:
+            raise TypeError(f"name_scope() got an unexpected argument {next(iter(kwargs))!r}.")
+        self._opened: list[bool] = []
+
+    def __enter__(self) -> name_scope:
+        stack = _names.stack
+        same = bool(
+            self.deduplicate
+            and self.caller is not None
+            and stack
+            and stack[-1].caller is self.caller
+            and stack[-1].name == self.name
+        )
+        self._opened.append(not same)
+        if not same:
+            stack.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._opened.pop():
+            _names.stack.pop()
 
 
 def current_path() -> str:
     """Return the path of the name scopes in force, "" outside all."""
-    return "/".join(_names.stack)
+    parts: list[str] = []
+    for scope in _names.stack:
+        if scope.override_parent is not None:
+            parts = [part for part in scope.override_parent.split("/") if part]
+        parts.append(scope.name)
+    return "/".join(parts)

@@ -1,14 +1,16 @@
 """Nested structures of lists, tuples, named tuples and dicts: flatten, map, pack.
 
-Dicts are walked in the order of their sorted keys, as Keras does; None is a leaf.
+Dicts are walked in the order of their sorted keys, an OrderedDict in its own, as Keras does;
+None is a leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-_SEQUENCES = (list, tuple)
+_SEQUENCES = (list, tuple, deque)
 
 
 def _is_namedtuple(x: Any) -> bool:
@@ -16,21 +18,23 @@ def _is_namedtuple(x: Any) -> bool:
 
 
 def is_nested(structure: Any) -> bool:
-    """Return whether `structure` is a list, tuple or dict.
+    """Return whether `structure` is a list, tuple, deque or dict.
 
     Example:
         >>> is_nested([1]), is_nested({}), is_nested("ab")
         (True, True, False)
     """
-    return isinstance(structure, (list, tuple, dict, Mapping))
+    return isinstance(structure, (*_SEQUENCES, Mapping))
 
 
 def _children(structure: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(structure, Mapping):
-        try:
-            keys = sorted(structure)
-        except TypeError:
-            keys = list(structure)
+        keys = list(structure)
+        if not isinstance(structure, OrderedDict):
+            try:
+                keys.sort()
+            except TypeError:  # keys of several types stay as they came
+                keys = list(structure)
         return ((key, structure[key]) for key in keys)
     return enumerate(structure)
 
@@ -39,10 +43,14 @@ def _rebuild(like: Any, pairs: list[tuple[Any, Any]]) -> Any:
     if isinstance(like, Mapping):
         values = dict(pairs)
         result = {key: values[key] for key in like}
+        if isinstance(like, defaultdict):
+            return type(like)(like.default_factory, result)
         return result if type(like) is dict else type(like)(result)  # type: ignore[call-arg]
     values_only = [value for _, value in pairs]
     if _is_namedtuple(like):
         return type(like)(*values_only)
+    if isinstance(like, deque):
+        return type(like)(values_only, like.maxlen)
     return values_only if isinstance(like, list) else tuple(values_only)
 
 
@@ -54,7 +62,7 @@ def flatten(structure: Any) -> list[Any]:
         [0, 1, 2, None]
     """
     plain = type(structure) is tuple or type(structure) is list
-    if plain and not any(isinstance(child, (list, tuple, Mapping)) for child in structure):
+    if plain and not any(isinstance(child, (*_SEQUENCES, Mapping)) for child in structure):
         return list(structure)
     if not is_nested(structure):
         return [structure]
@@ -96,12 +104,19 @@ def map_structure(func: Callable[..., Any], *structures: Any, none_is_leaf: bool
         return func(*structures)
     for other in structures[1:]:
         _assert_same_node(first, other, ())
-    children = [list(_children(s)) for s in structures]
     pairs = [
-        (group[0][0], map_structure(func, *(c for _, c in group), none_is_leaf=none_is_leaf))
-        for group in zip(*children)
+        (key, map_structure(func, *parts, none_is_leaf=none_is_leaf))
+        for key, *parts in _side_by_side(structures)
     ]
     return _rebuild(first, pairs)
+
+
+def _side_by_side(structures: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Return (key, child of each structure) by the first one's keys, in its order."""
+    first, *others = structures
+    if isinstance(first, Mapping):
+        return ((key, child, *(o[key] for o in others)) for key, child in _children(first))
+    return ((i, *parts) for i, parts in enumerate(zip(*structures)))
 
 
 def map_structure_up_to(shallow_structure: Any, func: Callable[..., Any], *structures: Any) -> Any:
@@ -115,11 +130,9 @@ def map_structure_up_to(shallow_structure: Any, func: Callable[..., Any], *struc
         return func(*structures)
     for other in structures:
         _assert_same_node(shallow_structure, other, ())
-    keys = list(_children(shallow_structure))
-    columns = [list(_children(s)) for s in structures]
     pairs = [
-        (key, map_structure_up_to(part, func, *(column[i][1] for column in columns)))
-        for i, (key, part) in enumerate(keys)
+        (key, map_structure_up_to(part, func, *parts))
+        for key, part, *parts in _side_by_side((shallow_structure, *structures))
     ]
     return _rebuild(shallow_structure, pairs)
 
@@ -198,7 +211,7 @@ def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
 
 def is_shape(x: Any) -> bool:
     """Return whether `x` is a tuple or list of sizes (integers or None)."""
-    return isinstance(x, _SEQUENCES) and all(
+    return isinstance(x, (list, tuple)) and all(
         s is None or (isinstance(s, int) and not isinstance(s, bool)) or _is_integer(s) for s in x
     )
 
@@ -208,31 +221,41 @@ def _is_integer(x: Any) -> bool:
 
 
 def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
-    """Raise ValueError unless `a` and `b` are built alike, naming the place where they differ."""
+    """Raise ValueError unless `a` and `b` are built alike, naming the place where they differ.
+
+    Dicts of any kind are alike; a list, a tuple, a deque and a named tuple are not.
+
+    Example:
+        >>> assert_same_structure([1, {"a": 2}], [3, {"a": 4}])
+        >>> assert_same_structure([1, (2,)], [3, [4]])
+        Traceback (most recent call last):
+        ...
+        ValueError: The structures differ at 1: a tuple beside a list.
+    """
     _assert_same(a, b, ())
 
 
 def assert_same_paths(a: Any, b: Any) -> None:
     """Raise ValueError unless the leaves of `a` and `b` have the same paths."""
-    left, right = ([path for path, _ in flatten_with_path(s)] for s in (a, b))
+    left, right = ({path for path, _ in flatten_with_path(s)} for s in (a, b))
     if left != right:
-        odd = sorted(map(str, set(left) ^ set(right)))
+        odd = sorted(map(str, left ^ right))
         raise ValueError(f"The structures differ at the paths {odd}.")
 
 
 def _assert_same(a: Any, b: Any, path: tuple[Any, ...]) -> None:
     if not is_nested(a) and not is_nested(b):
         return
-    _assert_same_node(a, b, path)
-    for (key, left), (_, right) in zip(_children(a), _children(b)):
+    _assert_same_node(a, b, path, strict=True)
+    for key, left, right in _side_by_side((a, b)):
         _assert_same(left, right, (*path, key))
 
 
-def _assert_same_node(a: Any, b: Any, path: tuple[Any, ...]) -> None:
+def _assert_same_node(a: Any, b: Any, path: tuple[Any, ...], strict: bool = False) -> None:
     where = f" at {'/'.join(map(str, path))}" if path else ""
     both_maps = isinstance(a, Mapping) and isinstance(b, Mapping)
     both_sequences = isinstance(a, _SEQUENCES) and isinstance(b, _SEQUENCES)
-    if not (both_maps or both_sequences):
+    if not (both_maps or both_sequences and (type(a) is type(b) or not strict)):
         raise ValueError(
             f"The structures differ{where}: a {type(a).__name__} beside a {type(b).__name__}."
         )

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from kerasish import constraints
+from kerasish import constraints, ops
 from kerasish.errors import UnknownNameError
 
 X = np.arange(6.0, dtype="float32").reshape(2, 3) - 2
@@ -38,3 +38,8 @@ def test_get():
     assert constraints.get(None) is None
     with pytest.raises(UnknownNameError, match="unit_norm"):
         constraints.get("unit_nrm")
+
+
+def test_the_base_class_allows_any_weight():
+    w = ops.convert_to_tensor([-2.0, 5.0])
+    assert constraints.Constraint()(w) is w

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import pickle
 
@@ -169,3 +170,17 @@ def test_get():
         initializers.get("glorot_unifrom")
     with pytest.raises(ValueError, match="initializer"):
         initializers.get(3)
+
+
+def test_constants_that_are_arrays_have_configs_for_json():
+    value = np.array([[1.5, 2.0]], "float32")
+    made = initializers.Constant(value)
+    again = initializers.deserialize(json.loads(json.dumps(initializers.serialize(made))))
+    assert to_numpy(again((3, 2))).tolist() == [[1.5, 2.0]] * 3
+
+
+def test_stft_without_a_window_scales_nothing():
+    found = initializers.STFT("real", window=None, scaling="density")((8, 1, 5))
+    assert (found[0] == 1.0).all() and np.abs(found).max() == 1.0
+    with pytest.raises(ValueError, match="window"):
+        initializers.STFT("real", window="no such window")

@@ -412,3 +412,31 @@ def test_reductions_of_numpy_take_tensors(name, kind):
         assert isinstance(found, (np.ndarray, np.generic))
         np.testing.assert_array_equal(found, getattr(np, name)(array, **options))
     assert isinstance(kind(array).mean(0), Tensor)
+
+
+def test_name_scopes_of_one_caller_open_once():
+    caller = object()
+    with name_scope("a", caller=caller) as outer, name_scope("a", caller=caller):
+        assert outer.name == "a" and Variable(1.0, name="w").path == "a/w"
+        with name_scope("a"), name_scope("b", override_parent="/x/y"):
+            assert Variable(1.0, name="w").path == "x/y/b/w"
+    with name_scope("a", caller=caller), name_scope("a", caller=caller, deduplicate=False):
+        assert Variable(1.0, name="w").path == "a/a/w"
+
+
+@pytest.mark.parametrize("wrong", ["a/b", 3, None])
+def test_names_of_scopes_are_single_parts(wrong):
+    with pytest.raises(ValueError, match="name_scope"):
+        name_scope(wrong)
+
+
+def test_wrong_dtypes_are_value_errors_as_in_keras():
+    with pytest.raises(ValueError, match="float"):
+        kerasish.random.uniform((2,), dtype="int32")
+    with pytest.raises(ValueError, match="no numbers"):
+        np.asarray(kerasish.KerasTensor((2,)))
+
+
+def test_only_variables_have_values_in_a_stateless_scope():
+    with pytest.raises(ValueError, match=r"\(variable, value\)"):
+        kerasish.StatelessScope([("w", 1.0)])

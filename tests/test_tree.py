@@ -95,3 +95,31 @@ def test_shapes_are_leaves():
     with pytest.raises(ValueError, match="expected shapes"):
         tree.map_shape_structure(len, "abc")
     assert tree.is_nested(Point(1, 2))
+
+
+def test_deques_and_dicts_of_every_kind_keep_their_kind():
+    ordered = collections.OrderedDict([("b", 1), ("a", 2)])
+    filled = collections.defaultdict(list, {"b": 1, "a": 2})
+    queue = collections.deque([3, 4], maxlen=5)
+    assert [tree.flatten(x) for x in (ordered, filled, queue)] == [[1, 2], [2, 1], [3, 4]]
+    doubled = [tree.map_structure(lambda x: 2 * x, x) for x in (ordered, filled, queue)]
+    assert list(doubled[0].items()) == [("b", 2), ("a", 4)]
+    assert (type(doubled[1]), doubled[1].default_factory) == (collections.defaultdict, list)
+    assert (doubled[2], doubled[2].maxlen) == (collections.deque([6, 8]), 5)
+    assert tree.pack_sequence_as(queue, [7, 8]) == collections.deque([7, 8])
+
+
+def test_dicts_meet_by_their_keys_whatever_their_order():
+    ordered = collections.OrderedDict([("b", 1), ("a", 2)])
+    sums = tree.map_structure(lambda x, y: x + y, ordered, {"a": 10, "b": 20})
+    assert list(sums.items()) == [("b", 21), ("a", 12)]
+    above = tree.map_structure_up_to({"a": 0, "b": 0}, lambda x: x, ordered)
+    assert above == {"a": 2, "b": 1}
+    tree.assert_same_structure(ordered, {"a": 0, "b": 0})
+    tree.assert_same_paths(ordered, {"a": 0, "b": 0})
+
+
+@pytest.mark.parametrize("other", [[1, 2], collections.deque([1, 2]), Point(1, 2)])
+def test_sequences_of_other_kinds_are_other_structures(other):
+    with pytest.raises(ValueError, match="differ at 0: a tuple beside a "):
+        tree.assert_same_structure([(1, 2)], [other])

@@ -27,6 +27,10 @@ class StatelessScope(Scope):
         self.written: dict[Variable, Tensor] = {}
         pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
         for variable, value in pairs:
+            if not isinstance(variable, Variable):
+                raise ValueError(
+                    f"StatelessScope: pairs (variable, value) were expected, got {variable!r}."
+                )
             made = convert(value, variable.dtype)
             if made.shape != variable.shape:
                 raise ShapeError(

@@ -10,6 +10,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.initializers.initializer import Initializer
+from kerasish.registry import deserialize_keras_object, serialize_keras_object
 
 
 class Constant(Initializer):
@@ -30,7 +31,11 @@ class Constant(Initializer):
         return ops.full(shape, self.value, dtype or _default(None))
 
     def get_config(self) -> dict[str, Any]:
-        return {"value": self.value}
+        return {"value": serialize_keras_object(self.value)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        return cls(deserialize_keras_object(config.get("value", 0.0)))
 
 
 class Zeros(Initializer):
@@ -77,7 +82,8 @@ class STFT(Initializer):
 
     Args:
         side: "real" (cosines) or "imag" (negative sines).
-        window: a name that `scipy.signal.get_window` knows, an array, or None (all ones).
+        window: a name that `scipy.signal.get_window` knows, an array, or None (all ones, not
+            scaled).
         scaling: "density" (the window over the root of its sum of squares), "spectrum" (over its
             sum), or None.
         periodic: whether the named window is periodic instead of symmetric.
@@ -96,6 +102,8 @@ class STFT(Initializer):
             raise ValueError(f"STFT: side must be one of {_SIDES}, got {side!r}.")
         if scaling not in _SCALINGS:
             raise ValueError(f"STFT: scaling must be one of {_SCALINGS}, got {scaling!r}.")
+        if isinstance(window, str):
+            _named_window(window, 8, periodic)  # an unknown name shows now
         self.side, self.window, self.scaling = side, window, scaling
         self.periodic = periodic
 
@@ -113,11 +121,9 @@ class STFT(Initializer):
 
     def _weights(self, samples: int) -> Any:
         if self.window is None:
-            window = np.ones(samples)
-        elif isinstance(self.window, str):
-            from scipy.signal import get_window
-
-            window = get_window(self.window, samples, fftbins=self.periodic)
+            return np.ones(samples)
+        if isinstance(self.window, str):
+            window = _named_window(self.window, samples, self.periodic)
         else:
             window = np.asarray(self.window, "float64")
         if window.shape != (samples,):
@@ -133,6 +139,12 @@ class STFT(Initializer):
             "periodic": self.periodic,
             "scaling": self.scaling,
         }
+
+
+def _named_window(name: str, samples: int, periodic: bool) -> Any:
+    from scipy.signal import get_window
+
+    return get_window(name, samples, fftbins=periodic)
 
 
 def _default(dtype: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -65,6 +66,12 @@ class VarianceScaling(RandomInitializer):
             return draw.normal(self.state(), shape, 0.0, stddev, dtype)
         wide = stddev / _TRUNCATED_STDDEV
         return draw.truncated_normal(self.state(), shape, 0.0, wide, dtype)
+
+    def along(self, input_axes: Sequence[int], output_axes: Sequence[int]) -> VarianceScaling:
+        """Return this initializer, with the same seed, for kernels with these axes."""
+        made = copy.copy(self)
+        made.input_axes, made.output_axes = input_axes, output_axes
+        return made
 
     def get_config(self) -> dict[str, Any]:
         return {

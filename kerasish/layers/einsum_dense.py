@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from kerasish import activations, constraints, initializers, ops, regularizers
+from kerasish import activations, constraints, initializers, regularizers
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.ops.einsum import einsum_affine
 
 
 class EinsumDense(Layer):
@@ -60,7 +62,7 @@ class EinsumDense(Layer):
         """Make the kernel, and the bias."""
         kernel, bias = self._shapes(input_shape)
         self.kernel = self.add_weight(
-            name="kernel", shape=kernel, initializer=self.kernel_initializer,
+            name="kernel", shape=kernel, initializer=self._initializer(),
             regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
         )  # fmt: skip
         self.bias = None
@@ -69,6 +71,17 @@ class EinsumDense(Layer):
                 name="bias", shape=bias, initializer=self.bias_initializer,
                 regularizer=self.bias_regularizer, constraint=self.bias_constraint,
             )  # fmt: skip
+
+    def _initializer(self) -> Any:
+        """Return the kernel's initializer: those that scale learn which axes are inputs."""
+        made = self.kernel_initializer
+        if not isinstance(made, initializers.VarianceScaling) or None not in (
+            made.input_axes, made.output_axes,
+        ):  # fmt: skip
+            return made
+        _, kernel, result = re.split(",|->", self.equation.replace(" ", ""))
+        summed = [axis for axis, letter in enumerate(kernel) if letter not in result]
+        return made.along(summed, [a for a in range(len(kernel)) if a not in summed])
 
     def _shapes(self, input_shape: Any) -> tuple[Any, Any]:
         try:
@@ -118,10 +131,9 @@ class EinsumDense(Layer):
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         """Compute the result."""
-        x = ops.einsum(self.equation, inputs, self.kernel)
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
-        return x if self.activation is None else self.activation(x)
+        rectified = self.activation is activations.relu
+        x = einsum_affine(self.equation, inputs, self.kernel, self.bias, rectified)
+        return x if rectified or self.activation is None else self.activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -49,7 +49,7 @@ class Metric:
             initializer: "zeros", "ones", or a function (shape, dtype).
         """
         dtype = dtypes.name_of(dtype or self._dtype)
-        with name_scope(self.name):
+        with name_scope(str(self.name).replace("/", ">")):
             made = Variable(
                 _first(initializer, tuple(shape), dtype),
                 dtype=dtype,

@@ -62,7 +62,7 @@ def _scalar(x: Any, what: str) -> Any:
 def keep_kind(new: Any, old: Any, what: str) -> Any:
     """Return `new` as tensors, or say where it differs from `old` in structure, shape or dtype."""
     try:
-        tree.assert_same_structure(old, new)
+        tree.assert_same_structure(tree.lists_to_tuples(old), tree.lists_to_tuples(new))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what} must keep the structure {_sketch(old)}: {error}") from None
     made = []

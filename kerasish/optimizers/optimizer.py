@@ -16,6 +16,7 @@ import numpy as np
 from kerasish import initializers, ops, tree
 from kerasish.errors import ShapeError
 from kerasish.naming import name_for
+from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.collect import Collect
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
@@ -368,8 +369,9 @@ class Optimizer:
             gradients = [ops.multiply(g, 1.0 / self.loss_scale_factor) for g in gradients]
         steps, due = self.gradient_accumulation_steps, None
         if steps:
-            due = ops.equal(ops.mod(ops.add(self._iterations.value, 1), steps), 0)
-            gradients = self._accumulated(gradients, variables, due, new)
+            due = self._is_due()
+            slots = [self._accumulators[self._places[v]] for v in variables]
+            gradients = gather(gradients, slots, due, steps, new)
         rate = convert(self.learning_rate)
         found = self._run_steps(gradients, variables, rate, loss)
         if due is not None:
@@ -487,16 +489,14 @@ class Optimizer:
         return [g for g, _ in kept], [v for _, v in kept]
 
     def _overwrite(self, variable: Variable, gradient: Any, new: Updates) -> None:
-        """Let the gradient be the new value; with gradient accumulation the largest of them."""
-        steps = self.gradient_accumulation_steps
-        if not steps:
+        if self.gradient_accumulation_steps:
+            slot = self._accumulators[self._places[variable]]
+            overwrite(variable, gradient, slot, self._is_due(), new)
+        else:
             new[variable] = gradient
-            return
-        due = ops.equal(ops.mod(ops.add(self._iterations.value, 1), steps), 0)
-        slot = self._accumulators[self._places[variable]]
-        largest = ops.maximum(gradient, slot.value)
-        new[variable] = ops.where(due, largest, variable.value)
-        new[slot] = ops.where(due, ops.zeros_like(largest), largest)
+
+    def _is_due(self) -> Any:
+        return is_due(self._iterations.value, self.gradient_accumulation_steps or 1)
 
     def _clipped(self, gradients: list[Any]) -> list[Any]:
         if self.clipnorm is not None:
@@ -506,18 +506,6 @@ class Optimizer:
         if self.clipvalue is not None:
             return [ops.clip(g, -self.clipvalue, self.clipvalue) for g in gradients]
         return gradients
-
-    def _accumulated(
-        self, gradients: list[Any], variables: list[Variable], due: Any, new: Updates
-    ) -> list[Any]:
-        means = []
-        share = 1.0 / float(self.gradient_accumulation_steps or 1)
-        for g, v in zip(gradients, variables):
-            slot = self._accumulators[self._places[v]]
-            total = ops.add(slot.value, ops.cast(g, slot.dtype))
-            new[slot] = ops.where(due, ops.zeros_like(total), total)
-            means.append(ops.multiply(total, share))
-        return means
 
     def _average(self, new: Updates) -> None:
         # The first step takes the variables as they are; the iteration counts before this step.

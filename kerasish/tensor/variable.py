@@ -12,7 +12,7 @@ from kerasish.devices import place, place_of
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
-from kerasish.scopes import _autocast, _names, _scopes, autocast, using_scope
+from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.handle import (
     Holder,
     Key,
@@ -65,7 +65,8 @@ class Variable(Holder):
         self.name = name or f"variable_{next(_serials)}"
         if "/" in self.name:
             raise ValueError(f"A variable's name has no '/', got {self.name!r}.")
-        self.path = "/".join([*_names.stack, self.name])
+        path = current_path()
+        self.path = f"{path}/{self.name}" if path else self.name
         self.autocast, self.aggregation = bool(autocast), aggregation
         self.synchronization = synchronization
         self._layout = layout

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from kerasish import layers
+from kerasish import initializers, layers
 
 
 def normal(*shape):
@@ -91,3 +91,28 @@ def test_masks_are_used_and_passed_on_without_a_word(make, named, symbolic):
         warnings.simplefilter("error")
         y = make()(query=query, value=query) if named else make()(query, query)
     assert y._keras_mask is query._keras_mask is not None
+
+
+@pytest.mark.parametrize("name", ["MultiHeadAttention", "GroupQueryAttention"])
+def test_projections_count_all_axes_of_heads_as_outputs(name):
+    sizes = {"num_heads": 8, "key_dim": 16} if name[0] == "M" else {
+        "num_query_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
+    }  # fmt: skip
+    layer = getattr(layers, name)(**sizes, kernel_initializer="lecun_normal")
+    layer.build((None, 5, 64), (None, 5, 64))
+    spreads = {v.path.split("/")[-2]: v.numpy().std() for v in layer.weights if v.name == "kernel"}
+    into, out = 64**-0.5, (8 * 16) ** -0.5
+    expected = {"query": into, "key": into, "value": into, "attention_output": out}
+    assert spreads == pytest.approx(expected, rel=0.05)
+
+
+def test_initializers_with_axes_of_their_own_keep_them():
+    own = initializers.VarianceScaling(1.0, input_axes=[1, 2], output_axes=[0], seed=3)
+    layer = layers.EinsumDense("abc,cde->abde", (None, 4, 30), kernel_initializer=own)
+    layer.build((None, 7, 20))
+    assert layer.kernel.numpy().std() == pytest.approx((4 * 30) ** -0.5, rel=0.05)
+    assert layer.kernel_initializer is own
+    plain = layers.EinsumDense("ab,bc->ac", 30, kernel_initializer="he_normal")
+    plain.build((None, 200))
+    assert plain.kernel.numpy().std() == pytest.approx((2 / 200) ** 0.5, rel=0.05)
+    assert plain.get_config()["kernel_initializer"]["config"]["input_axes"] is None
