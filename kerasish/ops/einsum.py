@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.elementwise import as_tensor, multiply
+from kerasish.ops.elementwise import add, as_tensor, multiply, relu
 from kerasish.ops.movement import reshape, transpose
 from kerasish.ops.op import function
 from kerasish.ops.product import matmul
@@ -55,6 +55,35 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         terms.insert(i, _meet(left, right, needed, sizes))
     x, own = _summed(terms[0], set(result))
     return _ordered(x, own, result, sizes)
+
+
+@function
+def einsum_affine(
+    subscripts: str, x: Any, kernel: Any, bias: Any = None, rectified: bool = False
+) -> Any:
+    """Return einsum(subscripts, x, kernel) + bias; `rectified`: max(that, 0).
+
+    Args:
+        bias: broadcasts to the result; None: 0.
+
+    Example:
+        >>> einsum_affine("ab,bc->ac", [[1.0, 2.0]], [[1.0], [1.0]], [0.5]).tolist()
+        [[3.5]]
+    """
+    y = einsum(subscripts, x, kernel)
+    if bias is not None:
+        y = add(y, bias)
+    return relu(y) if rectified else y
+
+
+def read_letters(subscripts: str, ranks: Sequence[int]) -> tuple[list[Letters], Letters]:
+    """Return the letters of each operand and of the result, "..." spelled out as numbers.
+
+    Example:
+        >>> read_letters("...a,ab->...b", [3, 2])
+        ([('2', '1', 'a'), ('a', 'b')], ('2', '1', 'b'))
+    """
+    return _read(subscripts, ranks)
 
 
 def _read(subscripts: str, ranks: Sequence[int]) -> tuple[list[Letters], Letters]:

@@ -16,6 +16,7 @@ from kerasish.ops.attention import attend
 from kerasish.ops.contraction import affine
 from kerasish.ops.conv import biased_conv
 from kerasish.ops.core import derivatives
+from kerasish.ops.einsum import einsum_affine
 from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
@@ -66,6 +67,14 @@ CASES = {
     "affine without a bias, relu": (
         lambda x, k: affine(x, k, None, True), [(3, 5), (5, 4)], "bias_activation_gradient",
     ),
+    "einsum of heads": (
+        lambda x, k, b: einsum_affine("abc,cde->abde", x, k, b),
+        [(2, 3, 5), (5, 2, 4), (2, 4)], "bias_activation",
+    ),
+    "einsum of heads, relu": (
+        lambda x, k, b: einsum_affine("...cd,cde->...e", x, k, b, True),
+        [(2, 3, 2, 5), (2, 5, 4), (4,)], "bias_activation_gradient",
+    ),
     "norm factor": (
         lambda a, b: norm_factor([a, b], 1.5), [(3, 5), (2, 3, 5)], "norm_of_parts",
     ),
@@ -84,7 +93,7 @@ CASES = {
 
 def test_each_whole_has_a_case():
     named = {"gelu by erf": "gelu", "batch norm by other moments": "batch norm"}
-    affine_too = {n: "affine" for n in CASES if n.startswith("affine")}
+    affine_too = {n: n[:6] for n in CASES if n.startswith(("affine", "einsum"))}
     # cuDNN does these: test_attention.py, test_cudnn.py
     elsewhere = {attend, ops.dot_product_attention, biased_conv}
     cases = {(named | affine_too).get(n, n) for n in CASES}

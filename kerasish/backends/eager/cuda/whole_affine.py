@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kerasish.backends.eager.cuda import blas
@@ -10,15 +11,19 @@ from kerasish.backends.eager.cuda.entry import cast as cast_array
 from kerasish.backends.eager.cuda.entry import compact
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.backends.eager.cuda.whole import Call, again, fits, make_op
+from kerasish.ops.einsum import read_letters
 from kerasish.ops.elementwise import add, as_tensor, cast, greater, multiply
+from kerasish.ops.movement import reshape
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.reduce import reduce_sum
 
 
-def _affine_kernel(xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None) -> Any:
+def _affine_kernel(
+    xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None, units: tuple[int, ...]
+) -> Any:
     rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
-    y = blas.affine(rows, kernel, bias[0] if bias else None, kind)
-    return y.reshape(*x.shape[:-1], kernel.shape[-1])
+    y = blas.affine.function(rows, kernel, bias[0] if bias else None, kind)
+    return y.reshape(*x.shape[:-1], *units)
 
 
 def _through_relu_kernel(xp: Any, g: Any, y: Any) -> Any:
@@ -53,10 +58,12 @@ BIAS_GRADIENT = make_op(
 )
 
 
-def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None) -> list[Any]:
+def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None, units: tuple[int, ...]) -> list[Any]:
     x, kernel, *bias = inputs
     if kind == "relu":
         g = THROUGH_RELU(g, y)
+    if len(units) > 1:
+        g = reshape(g, (*x.shape[:-1], kernel.shape[-1]))
     by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
     by_x = by_left(g, y, x, kernel) if x.tracked else None
     if kernel.tracked and bias and bias[0].tracked:
@@ -81,4 +88,34 @@ def whole_affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False)
         return None
     if not fits(*given) or len({v.dtype for v in given}) != 1:
         return None
-    return _AFFINE, given, {"kind": "relu" if rectified else None}
+    return _AFFINE, given, {"kind": "relu" if rectified else None, "units": kernel.shape[1:]}
+
+
+def whole_einsum_affine(
+    subscripts: str, x: Any, kernel: Any, bias: Any = None, rectified: bool = False
+) -> Call | None:
+    """Return the op that does `einsum_affine` whole: where it is a product of matrices as they lie.
+
+    That is: x's last axes are the kernel's first ones, and are summed; the bias varies along all of
+    the kernel's other axes. So are the projections of attention.
+    """
+    if bias is None and not rectified:
+        return None
+    x, kernel = as_tensor(x), as_tensor(kernel)
+    (left, right), made = read_letters(subscripts, [len(x.shape), len(kernel.shape)])
+    n = sum(letter in right and letter not in made for letter in left)
+    if not n or left[-n:] != right[:n] or made != left[:-n] + right[n:]:
+        return None
+    units = kernel.shape[n:]
+    if x.shape[-n:] != kernel.shape[:n] or not units:
+        return None
+    size, each = math.prod(kernel.shape[:n]), math.prod(units)
+    if bias is not None:
+        bias = as_tensor(bias)
+        if bias.shape != units:
+            return None
+        bias = reshape(bias, (each,))
+    call = whole_affine(
+        reshape(x, (*x.shape[:-n], size)), reshape(kernel, (size, each)), bias, rectified
+    )
+    return None if call is None else (*call[:2], {**call[2], "units": units})

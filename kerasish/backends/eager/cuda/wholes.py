@@ -14,7 +14,7 @@ from typing import Any
 from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.whole import Call, again, composition, fits, make_op
-from kerasish.backends.eager.cuda.whole_affine import whole_affine
+from kerasish.backends.eager.cuda.whole_affine import whole_affine, whole_einsum_affine
 from kerasish.backends.eager.cuda.whole_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.whole_convolution import whole_biased_conv
 from kerasish.backends.eager.cuda.whole_norm import (
@@ -40,6 +40,7 @@ from kerasish.ops import activation as activations
 from kerasish.ops import attention, contraction, crossentropy, normalization
 from kerasish.ops import random as randoms
 from kerasish.ops.conv import biased_conv
+from kerasish.ops.einsum import einsum_affine
 from kerasish.ops.elementwise import as_tensor
 from kerasish.optimizers import clipping
 
@@ -117,6 +118,7 @@ def _norm_factor(gradients: Any, limit: float) -> Call | None:
 
 WHOLES: dict[Any, Callable[..., Call | None]] = {
     contraction.affine: whole_affine,
+    einsum_affine: whole_einsum_affine,
     biased_conv: whole_biased_conv,
     activations.softmax: whole_softmax,
     activations.log_softmax: whole_log_softmax,
