@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kerasish import activations, constraints, initializers, ops, regularizers
+from kerasish import activations, constraints, initializers, regularizers
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.ops.einsum import einsum_affine
 
 
 class EinsumDense(Layer):
@@ -130,10 +131,9 @@ class EinsumDense(Layer):
 
     def call(self, inputs: Any, training: Any = None) -> Any:
         """Compute the result."""
-        x = ops.einsum(self.equation, inputs, self.kernel)
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
-        return x if self.activation is None else self.activation(x)
+        rectified = self.activation is activations.relu
+        x = einsum_affine(self.equation, inputs, self.kernel, self.bias, rectified)
+        return x if rectified or self.activation is None else self.activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -146,6 +146,25 @@ def test_dense_adds_its_bias_and_relu_in_passing(gpu, options, kernels, dtype):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5 if dtype == "float32" else 0.05)
 
 
+def test_attention_adds_the_biases_of_its_projections_in_passing(gpu):
+    layer = layers.MultiHeadAttention(2, 4)
+    layer.build((2, 3, 8), (2, 3, 8))
+    x = kerasish.Tensor(np.random.default_rng(0).standard_normal((2, 3, 8)).astype("float32"))
+    for v in layer.trainable_variables:
+        v.assign(np.random.default_rng(1).standard_normal(v.shape).astype("float32") / 2)
+    step = kerasish.value_and_grad(
+        lambda x: ops.sum(ops.square(layer(x, x))), argnums=0, variables=layer.trainable_variables
+    )
+    found = []
+    for engine in (Eager(), gpu):
+        stand_in.launches.clear()
+        value, slopes = engine.compile(step)(x.to(getattr(engine, "device", "cpu")))
+        found.append([value, *kerasish.tree.flatten(slopes)])
+    assert stand_in.launches["bias_activation"] == 4  # query, key, value, result
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def _small_model():
     return kerasish.Sequential([layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(3)])
 
