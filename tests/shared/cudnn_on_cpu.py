@@ -26,7 +26,7 @@ NOTES = (
 ORDER = ("validate", "build_operation_graph", "create_execution_plans", "check_support",
          "build_plans")  # fmt: skip
 # What float32 may not suffer, where it stays float32.
-COARSE_FREE = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS"}
+COARSE = {"TENSOR_CORE", "DOWN_CONVERT_INPUTS"}
 WORKSPACE = 1000  # bytes that every plan wants
 
 

@@ -26,6 +26,7 @@ def lib(monkeypatch):
     monkeypatch.delenv("KERASISH_CUDNN", raising=False)
     monkeypatch.setattr(cudnn, "library", lambda version: made)
     monkeypatch.setattr(cudnn, "_kind_of", lambda index: "a GPU 9.0 132")
+    monkeypatch.setattr(cudnn, "_failed", set())
     monkeypatch.setattr(config._Settings, "flash_attention", None)
     cudnn._plan.cache_clear()
     cudnn._handle.cache_clear()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, DTYPES, NO_COMPILER, assert_close, dtype_of, poisoned, wide
-from cudnn_on_cpu import COARSE_FREE, Frontend
+from cudnn_on_cpu import COARSE, Frontend
 
 import kerasish
 from kerasish import config, layers, ops
@@ -45,6 +45,7 @@ def lib(cupy, monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_planned(monkeypatch):
     monkeypatch.setattr(cudnn._Said, "yet", False)
+    monkeypatch.setattr(cudnn, "_failed", set())
     for kept in (cudnn._plan, cudnn._handle, cudnn._kind_of):
         kept.cache_clear()
     yield
@@ -150,7 +151,7 @@ def test_plans_repeat_their_bits_and_round_only_where_allowed(lib, dtype, tf32, 
     name, given, attrs = next(_calls(CASES[2], dtype))
     KERNELS[name](*given, **attrs)
     assert {"NONDETERMINISTIC", "REDUCED_PRECISION_REDUCTION"} <= set(lib.notes)
-    assert (not COARSE_FREE & set(lib.notes)) == coarse
+    assert (not COARSE & set(lib.notes)) == coarse
 
 
 def test_plans_are_made_once(lib):
@@ -267,13 +268,37 @@ def test_what_it_refuses_is_done_by_kernels_of_our_own(kernels):
     assert kernels.asked["check_support"] == 3  # the refused one was asked once
 
 
-@pytest.mark.parametrize("step", ["create_handle", "validate", "build_plans"])
+@pytest.mark.parametrize("step", ["create_handle", "validate", "build_plans", "execute"])
 def test_what_fails_is_said_once(kernels, step):
     kernels.fail = step
     with pytest.warns(UserWarning, match=f"{step} fails as it was told to"):
         _convolve()
     _convolve(case=3)
     assert set(stand_in.launches) == {"windows_to_rows"}
+
+
+def test_what_fails_to_run_is_not_run_again(kernels):
+    kernels.fail = "execute"
+
+    def convolve():
+        for name, given, attrs in _calls(CASES[2], "float32"):
+            found = KERNELS[name](*given, **attrs)
+            assert_close(found._a, _expected(name, given, attrs), "float32")
+
+    with pytest.warns(UserWarning, match="execute fails .* KERASISH_CUDNN=0 does without it"):
+        convolve()
+    convolve()
+    assert kernels.asked["execute"] == 3
+
+
+def test_what_fails_in_given_memory_is_an_error(kernels):
+    name, given, attrs = next(_calls(CASES[2], "float32"))
+    needs = entry.plan(KERNELS[name].function, *given, **attrs)
+    kernels.fail = "execute"
+    out = _put(np.zeros(needs.results[0][0]), "float32")
+    workspace = stand_in.ndarray(np.asarray(poisoned(needs.workspace, "uint8")))
+    with pytest.raises(cudnn.LibraryError, match="Convolution.*fails as it was told to"):
+        KERNELS[name](*given, out=out, workspace=workspace, **attrs)
 
 
 def test_a_switch_turns_it_off(kernels, monkeypatch):
@@ -371,6 +396,20 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(cudnn, "planned", noting)
     return found
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+def test_a_bias_is_added_where_it_fails_to_run(kernels, rectified):
+    kernels.fail = "execute"
+    arrays = [np.random.default_rng(i).standard_normal(s).astype("float32")
+              for i, s in enumerate(((2, 5, 3), (2, 3, 4), (4,)))]  # fmt: skip
+    with using_engine(Eager()):
+        expected = biased_conv(*arrays, rectified=rectified).numpy()
+    with kerasish.device("gpu"), using_engine(engine_of(Device("gpu"))):
+        with pytest.warns(UserWarning, match="fails to run .*biased=True"):
+            found = biased_conv(*map(kerasish.Tensor, arrays), rectified=rectified)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-5)
+    assert kernels.asked["execute"] == 2  # whole, and without the bias
 
 
 @pytest.mark.parametrize("refused", [False, True])

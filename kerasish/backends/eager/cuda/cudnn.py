@@ -23,7 +23,7 @@ import numpy as np
 
 from kerasish.backends import disk
 from kerasish.backends.eager.cuda import blas
-from kerasish.backends.eager.cuda.entry import cupy, planning, scratch
+from kerasish.backends.eager.cuda.entry import confined, cupy, planning, scratch
 
 OLDEST = 91100  # 9.11: what the extras ask for
 MARK = b"kerasish cudnn plan 1\n"
@@ -52,9 +52,14 @@ class Request(Protocol):
         """Plans are found by their request."""
 
 
+class LibraryError(RuntimeError):
+    """cuDNN fails to run what it planned."""
+
+
 class Plan(NamedTuple):
     """A graph ready to run, the library and handle that run it, and its workspace in bytes."""
 
+    request: Request
     lib: Any
     handle: Any
     graph: Any
@@ -124,12 +129,13 @@ def _kind_of(device: int) -> str:
 # --- plans ----------------------------------------------------------------------------------------
 
 _running = threading.RLock()  # a handle serves one thread at a time
+_failed: set[Request] = set()  # what could be planned, and not run
 
 
 def planned(request: Request, device: int) -> Plan | None:
     """Return the plan of a request on a GPU; None where cuDNN does not do it."""
     lib = usable()
-    return None if lib is None else _plan(lib, device, request)
+    return None if lib is None or request in _failed else _plan(lib, device, request)
 
 
 @functools.lru_cache(maxsize=2048)
@@ -138,7 +144,7 @@ def _plan(lib: Any, device: int, request: Request) -> Plan | None:
         try:
             handle = _handle(lib, device)
             graph = _kept(lib, device, request, handle)
-            return Plan(lib, handle, graph, int(graph.get_workspace_size()))
+            return Plan(request, lib, handle, graph, int(graph.get_workspace_size()))
         except lib.cudnnGraphNotSupportedError:
             return None  # no news: cuDNN does not do everything
         except (RuntimeError, ValueError) as error:
@@ -217,12 +223,34 @@ def run(plan: Plan, arrays: dict[int, Any]) -> None:
         arrays: number of a tensor -> the array, lying as the request said.
 
     Raises:
-        RuntimeError: the library fails.
+        LibraryError: the library fails; it is not asked for this again.
     """
     workspace = scratch((plan.workspace,), np.uint8)
     if planning():
         return
     addresses = {number: int(array.data.ptr) for number, array in arrays.items()}
     with _running:
-        plan.lib.set_stream(plan.handle, int(cupy().cuda.get_current_stream().ptr))
-        plan.graph.execute(addresses, int(workspace.data.ptr), plan.handle)
+        try:
+            plan.lib.set_stream(plan.handle, int(cupy().cuda.get_current_stream().ptr))
+            plan.graph.execute(addresses, int(workspace.data.ptr), plan.handle)
+        except RuntimeError as error:
+            _failed.add(plan.request)
+            raise LibraryError(
+                f"cuDNN fails to run {plan.request}: {error} KERASISH_CUDNN=0 does without it."
+            ) from error
+
+
+def ran(plan: Plan, arrays: dict[int, Any]) -> bool:
+    """Run a plan; return whether the library did: a call in memory of its own has another way.
+
+    Raises:
+        LibraryError: the library fails, and the call was given its memory.
+    """
+    try:
+        run(plan, arrays)
+    except LibraryError as error:
+        if confined():
+            raise
+        _warn(str(error))
+        return False
+    return True

@@ -113,8 +113,8 @@ def convolution(
     if plan is None:
         return None
     y = result(shape, x.dtype)
-    cudnn.run(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
-    return y
+    done = cudnn.ran(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
+    return y if done else None
 
 
 def of_biased(x: Any, kernel: Any, y: tuple[int, ...], rectified: bool, attrs: Any) -> Any:
@@ -131,7 +131,7 @@ def of_biased(x: Any, kernel: Any, y: tuple[int, ...], rectified: bool, attrs: A
 
 @Entry
 def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **attrs: Any) -> Any:
-    """Return convolution + bias, relu of it if `rectified`; cuDNN must have a plan.
+    """Return convolution + bias, relu of it if `rectified`; or None.
 
     Args:
         bias: shape (results,).
@@ -142,11 +142,10 @@ def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **att
     shape = (x.shape[0], *counts, kernel.shape[-1])
     plan = _plan(of_biased(x, kernel, shape, rectified, attrs), x)
     if plan is None:
-        raise RuntimeError("cuDNN has no plan for this convolution: ask `cudnn.planned` first.")
+        return None
     y = result(shape, x.dtype)
     given = {DATA: compact(x), WEIGHTS: _turned(kernel), BIAS: compact(bias)}
-    cudnn.run(plan, {**given, RESULT: y})
-    return y
+    return y if cudnn.ran(plan, {**given, RESULT: y}) else None
 
 
 def convolution_data_gradient(
@@ -159,8 +158,8 @@ def convolution_data_gradient(
     if plan is None:
         return None
     dx = result(shape, g.dtype)
-    cudnn.run(plan, {RESULT: compact(g), WEIGHTS: _turned(kernel), DATA: dx})
-    return dx
+    done = cudnn.ran(plan, {RESULT: compact(g), WEIGHTS: _turned(kernel), DATA: dx})
+    return dx if done else None
 
 
 def convolution_kernel_gradient(
@@ -175,5 +174,6 @@ def convolution_kernel_gradient(
         return None
     made = result(shape, x.dtype)
     turned = scratch((results, *size, channels), x.dtype)
-    cudnn.run(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned})
+    if not cudnn.ran(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned}):
+        return None
     return copy_into(made, turned.transpose(*range(1, len(shape)), 0))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerasish.backends.eager.cuda import cudnn, cudnn_convolution
+from kerasish.backends.eager.cuda import convolution, cudnn, cudnn_convolution
+from kerasish.backends.eager.cuda.activation import bias_activation
 from kerasish.backends.eager.cuda.whole import Call, device_of, fits, make_op
 from kerasish.backends.eager.cuda.whole_affine import BIAS_GRADIENT, THROUGH_RELU
 from kerasish.ops.elementwise import as_tensor
@@ -18,7 +19,11 @@ def _kernel(
     dilation: Any, groups: int,
 ) -> Any:  # fmt: skip
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    return cudnn_convolution.biased_convolution(x, kernel, bias, rectified=rectified, **attrs)
+    y = cudnn_convolution.biased_convolution(x, kernel, bias, rectified=rectified, **attrs)
+    if y is not None:
+        return y
+    y = convolution.convolution(x, kernel, **attrs)
+    return bias_activation(y, bias, "relu" if rectified else "linear")
 
 
 def _gradient(g: Any, y: Any, x: Any, kernel: Any, bias: Any, rectified: bool, **attrs: Any) -> Any:
