@@ -183,6 +183,15 @@ class Eager(Backend):
         """Return the numbers as a NumPy array."""
         return to_numpy(wrap(value))
 
+    def threads(self) -> int | None:
+        """Return how many threads NumPy's products are split among; None on a GPU."""
+        if self.xp is not np:
+            return None
+        import threadpoolctl
+
+        pools = threadpoolctl.threadpool_info()
+        return max((p["num_threads"] for p in pools if p["user_api"] == "blas"), default=None)
+
     def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Return `function` as a step whose assignments are made together at its end."""
 
