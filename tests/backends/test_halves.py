@@ -84,6 +84,9 @@ def test_training_in_halves_is_native_and_follows_float32(name, policy, monkeypa
     got, half_step = losses(name, policy)
     rough = 0.05 if policy in ("bfloat16", "float16") else 0.005
     np.testing.assert_allclose(got, expected, rtol=rough)
+    if policy == "mixed_bfloat16":  # a step of float32, sparse updates and all
+        assert [u.name for u in half_step.units] == [u.name for u in step.units]
+        assert ("update of rows" in [u.name for u in step.units]) is (name == "embedding")
     slow = {u.name for u in half_step.units if not u.native}
     assert slow <= {"cond"} | {u.name for u in step.units if not u.native}  # the loss's scale
 

@@ -35,6 +35,7 @@ import site
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from kerasish import config
 from kerasish.backends.static import elf
@@ -54,6 +55,8 @@ class _State:
     onednn: ctypes.CDLL | None = None
     onednn_reason: str | None = None
     baseline = 1  # threads OpenMP offered when it was loaded
+    limited: tuple[Any, ...] = ()  # libraries that threadpoolctl held back at that time
+    limited_in = 0  # the Python thread which found that
     process = 0  # the process that loaded it
 
 
@@ -64,6 +67,7 @@ def openmp_available() -> str:
     """Return "" where an OpenMP run time is loaded (now or before), else the reason."""
     with _lock:
         if _State.openmp_reason is None:
+            _State.limited, _State.limited_in = _find_limited(), threading.get_ident()
             _State.openmp, _State.openmp_reason = _load_openmp()
             if _State.openmp is not None:
                 _remember(_State.openmp)
@@ -258,8 +262,51 @@ def get_threads() -> int:
     now = openmp_threads()
     if forked():
         return 1
+    if _State.limited:
+        now = min(now, _earlier_limit())
     chosen = config.threads() or min(_State.baseline, _quota())
     return min(chosen, now) if now < _State.baseline else chosen
+
+
+def _earlier_limit() -> int:
+    """Return the limit that threadpoolctl had set before our libraries were loaded.
+
+    It cannot hold back what it does not see; what it does hold back tells us when that is over.
+    """
+    limits = [own.num_threads for own in _State.limited if own.num_threads < _natural(own)]
+    if not limits and threading.get_ident() == _State.limited_in:
+        _State.limited = ()
+    return min(limits, default=sys.maxsize)
+
+
+def _find_limited() -> tuple[Any, ...]:
+    """Return threadpoolctl's controllers of libraries that have fewer threads than by themselves.
+
+    OpenMP's where there are any, else BLAS's.
+    """
+    threadpoolctl = sys.modules.get("threadpoolctl")
+    if threadpoolctl is None:  # nobody can have set a limit
+        return ()
+    controllers = threadpoolctl.ThreadpoolController().lib_controllers
+    openmp = [own for own in controllers if own.user_api == "openmp"]
+    return tuple(own for own in openmp or controllers if own.num_threads < _natural(own))
+
+
+_OPENBLAS_MOST = 64  # threads, in the builds of NumPy and SciPy
+
+
+def _natural(library: Any) -> int:
+    """Return the threads that a library takes where nobody limits it."""
+    names = ["OMP_NUM_THREADS"]
+    if library.user_api == "blas":
+        names = ["OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", *names]
+    chosen = [os.environ[name].split(",")[0].strip() for name in names if os.environ.get(name)]
+    wanted = int(chosen[0]) if chosen and chosen[0].isdigit() else 0
+    affinity = hasattr(os, "sched_getaffinity")
+    processors = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    if library.user_api == "blas":
+        return min(wanted or processors, processors, _OPENBLAS_MOST)
+    return wanted or processors
 
 
 def threads_for(work: float, grain: float) -> int:
