@@ -147,7 +147,8 @@ def mlp(width: int = 256) -> Any:
     return keras.Sequential([keras.Input((16,)), *inner, layers.Dense(3)])
 
 
-def test_the_static_engine_plans_less_memory() -> None:
+@pytest.mark.parametrize("engine", ["static"], indirect=True)
+def test_the_static_engine_plans_less_memory(engine: str) -> None:
     x, y = np.zeros((512, 16), "float32"), np.zeros((512, 3), "float32")
     planned = {}
     for mode in ("full", "activations", None):
