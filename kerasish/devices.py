@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kerasish.errors import DeviceError, DeviceMemoryError
 
 
@@ -166,7 +168,7 @@ def array_module(wanted: Device) -> Any:
         DeviceError: the device cannot be used; the message says why.
     """
     if wanted.kind == "cpu":
-        return importlib.import_module("numpy")
+        return np
     try:
         cupy = importlib.import_module("cupy")
     except Exception as error:  # a damaged installation raises what it likes
@@ -221,10 +223,29 @@ def place(array: Any, wanted: Device) -> Any:
         return cupy.asarray(array)
 
 
+_GPUS = (2, 13)  # DLPack's numbers of CUDA's memory, and of memory that CUDA shares with the CPU
+
+
+def lies_on_gpu(x: Any) -> bool:
+    """Return whether x is an array that lies on a GPU, of whatever library."""
+    if isinstance(x, np.ndarray):
+        return False
+    if hasattr(x, "__dlpack_device__"):
+        return int(x.__dlpack_device__()[0]) in _GPUS
+    return hasattr(x, "__cuda_array_interface__")
+
+
 def adopt(array: Any) -> Any:
     """Return another library's array on a GPU as CuPy's, without a copy."""
     _State.accelerated = True
-    return importlib.import_module("cupy").asarray(array)
+    cupy = importlib.import_module("cupy")
+    if isinstance(array, cupy.ndarray):
+        return array
+    if hasattr(array, "detach"):  # torch hands out no tensor that its gradients reach
+        array = array.detach()
+    # DLPack first: the other way knows no bfloat16.
+    by_dlpack = hasattr(array, "__dlpack__")
+    return cupy.from_dlpack(array) if by_dlpack else cupy.asarray(array)
 
 
 def set_memory_limit(limit: Any, name: Any = None) -> None:

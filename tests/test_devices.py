@@ -394,6 +394,42 @@ def test_other_libraries_arrays_are_taken_as_they_are(cupy):
     assert v.numpy().tolist() == [0, 1, 2]
 
 
+class _Torch:
+    """What torch's tensors on a GPU look like: no `copy`, nothing while gradients reach them."""
+
+    def __init__(self, numbers, requires_grad=False):
+        self.numbers, self.requires_grad = numbers, requires_grad
+
+    @property
+    def __cuda_array_interface__(self):
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad.")
+
+    def detach(self):
+        return _Torch(self.numbers)
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+    def __dlpack__(self, **options):
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self.numbers.__dlpack__()
+
+
+def test_torch_s_tensors_on_the_gpu_are_taken_as_they_are(gpu):
+    theirs = _Torch(np.arange(300, dtype="float32"), requires_grad=True)
+    before = stand_in.counts["to device"]
+    x = kerasish.Tensor(theirs)
+    assert x.device == "gpu:0"
+    assert x.value._a.ctypes.data == theirs.numbers.ctypes.data
+    assert stand_in.counts["to device"] == before
+    v = kerasish.Variable(np.zeros(300, "float32"))
+    v.assign(theirs)
+    theirs.numbers[0] = 7  # the variable's numbers are its own
+    assert v.numpy()[:3].tolist() == [0, 1, 2]
+    assert kerasish.function(lambda x: x * 2)(theirs).device == "gpu:0"
+
+
 def test_variables_stay_where_they_lie(gpu):
     v = kerasish.Variable(np.zeros(3, "float32"))
     assert v.value.device == "gpu:0"

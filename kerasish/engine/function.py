@@ -10,7 +10,8 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.backends import choose
-from kerasish.tensor import convert
+from kerasish.devices import lies_on_gpu
+from kerasish.tensor import Tensor, convert
 
 
 def function(
@@ -60,5 +61,7 @@ def function(
 
 
 def _as_tensor(x: Any) -> Any:
-    on_gpu = hasattr(x, "__cuda_array_interface__")
-    return convert(x) if on_gpu or isinstance(x, np.ndarray) and x.dtype.kind not in "OUS" else x
+    if isinstance(x, Tensor):
+        return x
+    numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
+    return convert(x) if numbers or lies_on_gpu(x) else x

@@ -378,7 +378,7 @@ def _convert_array(x: Any, name: str | None) -> Tensor:
         foreign = None
     elif isinstance(x, (np.ndarray, np.generic)):
         array = x
-    elif hasattr(x, "__cuda_array_interface__"):
+    elif devices.lies_on_gpu(x):
         array, foreign = devices.adopt(x), None
     elif hasattr(x, "__array__"):
         array = np.asarray(x)

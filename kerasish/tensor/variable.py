@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.devices import _State as _devices
-from kerasish.devices import place, place_of
+from kerasish.devices import adopt, lies_on_gpu, place, place_of
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
@@ -170,8 +170,7 @@ class Variable(Holder):
         own = self._leaf
         if not isinstance(value, (Tensor, Variable)):
             # The user's array stays the user's: later changes to it must not reach us.
-            on_gpu = hasattr(value, "__cuda_array_interface__")
-            value = value.copy() if on_gpu else np.array(value)
+            value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
         with autocast(None):
             new = convert(value, own.dtype)
         if new.shape != own.shape:

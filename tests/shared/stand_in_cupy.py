@@ -259,6 +259,19 @@ def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> An
     return ndarray(np.array(value, dtype))
 
 
+class _OnCPU:
+    """An array of another library, whose DLPack says that it lies on the CPU, as it does."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return (1, 0)
+
+
 class Stream:
     def __init__(self, name: str = "a stream", non_blocking: bool = False) -> None:
         self.name, self.ptr = "the copying stream" if non_blocking else name, 0
@@ -361,6 +374,7 @@ def make(devices: int = 1) -> types.ModuleType:
         "ndarray": ndarray,
         "RawModule": functools.partial(RawModule, launches),
         "asarray": _put,
+        "from_dlpack": lambda array: ndarray(np.from_dlpack(_OnCPU(array))),
         "array": lambda value, dtype=None, copy=True, **kwargs: _put(value, dtype, copy),
         "ascontiguousarray": lambda value, dtype=None: _wrapped(
             np.ascontiguousarray(_unwrapped(value), dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from kerasish import devices
 from kerasish.devices import Device, place_of
+from kerasish.tensor import Tensor, Variable
 
 
 class _Lane:
@@ -77,10 +78,10 @@ class Feeder:
             return self._lane(x).send(x, self._stream)
 
     def _moved(self, x: Any) -> Any:
-        on_gpu = hasattr(x, "__cuda_array_interface__") and hasattr(x, "get")
-        if on_gpu and place_of(x) != self.device:
-            return devices.place(x, self.device)
-        return x
+        if isinstance(x, (Tensor, Variable)) or not devices.lies_on_gpu(x):
+            return x
+        own = devices.adopt(x)
+        return own if place_of(own) == self.device else devices.place(own, self.device)
 
     def _lane(self, x: Any) -> _Lane:
         key = (x.shape, x.dtype)
