@@ -10,6 +10,10 @@ class ShapeError(ValueError):
     """Shapes do not fit; the message names the op or layer, what was expected and what came."""
 
 
+class ScalarError(ShapeError, TypeError):
+    """One number was asked of a tensor that holds none or several (Keras raises TypeError)."""
+
+
 class DTypeError(TypeError, ValueError):
     """A dtype is unknown or does not fit the operation (Keras raises either kind)."""
 

@@ -440,3 +440,23 @@ def test_wrong_dtypes_are_value_errors_as_in_keras():
 def test_only_variables_have_values_in_a_stateless_scope():
     with pytest.raises(ValueError, match=r"\(variable, value\)"):
         kerasish.StatelessScope([("w", 1.0)])
+
+
+def test_variables_begin_with_named_initializers():
+    w = Variable("ones", shape=(2,), dtype="float16")
+    assert (w.tolist(), w.dtype) == ([1.0, 1.0], "float16")
+    with pytest.raises(ValueError, match="initializer"):
+        Variable("no such one", shape=(2,))
+
+
+@pytest.mark.parametrize("convert_one", [bool, int, float])
+def test_several_numbers_are_no_scalar(convert_one):
+    for x in (ops.ones((2, 2)), Variable(np.ones((2, 2)))):
+        with pytest.raises(TypeError, match="one element"):
+            convert_one(x)
+
+
+@pytest.mark.parametrize("wrong", [12, "a/b"])
+def test_names_of_variables_are_strings(wrong):
+    with pytest.raises(ValueError, match="name"):
+        Variable(1.0, name=wrong)

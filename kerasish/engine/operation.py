@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -190,6 +191,12 @@ class Operation:
 
     _arguments: dict[str, Any]
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = object.__new__(cls)
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            self.__dict__["_given"] = args, kwargs  # for the config of a class of one's own
+        return self
+
     def __init__(self, name: str | None = None) -> None:
         self.name = name_for(self, name)
         self._inbound_nodes: list[Node] = []
@@ -248,13 +255,42 @@ class Operation:
         return self._inbound_nodes[0]
 
     def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {"name": self.name}
+        """Return the constructor's arguments.
+
+        Raises:
+            NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
+        """
+        if not hasattr(self, "_given"):
+            return {"name": self.name}
+        found = _arguments_of(type(self), *self._given)
+        if found.pop("name", self) is not self:
+            found["name"] = self.name
+        try:
+            return {key: registry.serialize_keras_object(value) for key, value in found.items()}
+        except (TypeError, ValueError) as error:
+            raise NotImplementedError(
+                f"{type(self).__name__} must write get_config(): {error}"
+            ) from None
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
         """Return the operation that `get_config` describes."""
         return cls(**config)
+
+
+def _arguments_of(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return a constructor's arguments by name, with those left out; `name` if it takes one."""
+    bound = inspect.signature(cls).bind(*args, **kwargs)
+    bound.apply_defaults()
+    found: dict[str, Any] = {}
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL and bound.arguments[name]:
+            raise NotImplementedError(f"{cls.__name__} takes *{name}: it must write get_config().")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= {"name": None, **bound.arguments[name]}
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            found[name] = bound.arguments[name]
+    return found
 
 
 def _single(many: list[Any]) -> Any:

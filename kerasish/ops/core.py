@@ -33,8 +33,9 @@ def convert_to_tensor(
 
 
 def convert_to_numpy(x: Any) -> Any:
-    """Return x as a NumPy array."""
-    return as_tensor(x).numpy()
+    """Return x as a NumPy array, which may be written to: that changes no tensor."""
+    array = as_tensor(x).numpy()
+    return array if array.flags.writeable else array.copy()
 
 
 def is_tensor(x: Any) -> bool:

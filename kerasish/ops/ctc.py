@@ -42,6 +42,11 @@ def _extended(target: Any, mask_index: int) -> Any:
     return concatenate([reshape(pairs, (n, 2 * length)), full((n, 1), mask_index, "int32")], 1)
 
 
+def _at_least_float32(x: Any) -> Any:
+    x = as_float(x)
+    return cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+
+
 def _moved(alpha: Any, places: int) -> Any:
     """Return alpha's columns moved right, what cannot be coming in."""
     n, size = alpha.shape
@@ -66,7 +71,7 @@ def ctc_loss(
 
     Source: Graves et al., ICML 2006.
     """
-    output, target = as_float(output), cast(as_tensor(target), "int32")
+    output, target = _at_least_float32(output), cast(as_tensor(target), "int32")
     if len(output.shape) != 3 or len(target.shape) != 2:
         raise ShapeError(
             "ctc_loss: expected a target (n, labels) and an output (n, steps, classes), got "
@@ -138,7 +143,7 @@ def ctc_decode(
 def _decode_greedily(
     inputs: Any, sequence_lengths: Any, merge_repeated: bool, mask_index: int
 ) -> tuple[Any, Any]:
-    x = as_float(inputs)
+    x = _at_least_float32(inputs)
     n, steps, _ = x.shape
     lengths = reshape(cast(as_tensor(sequence_lengths), "int32"), (n, 1))
     inside = broadcast_to(less(arange(steps), lengths), (n, steps))
@@ -158,7 +163,7 @@ def _decode_greedily(
 def _decode_by_beams(
     inputs: Any, sequence_lengths: Any, width: int, top_paths: int, blank: int
 ) -> tuple[Any, Any]:
-    log_p = log_softmax(as_float(inputs), -1).numpy()
+    log_p = log_softmax(_at_least_float32(inputs), -1).numpy()
     lengths = as_tensor(sequence_lengths).numpy()
     n, steps, _ = log_p.shape
     found = np.full((top_paths, n, steps), -1, "int32")

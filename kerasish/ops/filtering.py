@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config
-from kerasish.errors import ShapeError
+from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.activation import as_float
 from kerasish.ops.array import clip, expand_dims, get_item, mean, moveaxis, pad, stack
@@ -190,7 +190,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
 
 def _floating(x: Any, what: str) -> None:
     if not dtypes.is_float(x.dtype):
-        raise TypeError(f"{what}: expected floating pictures in [0, 1], got {x.dtype}.")
+        raise DTypeError(f"{what}: expected floating pictures in [0, 1], got {x.dtype}.")
 
 
 @function

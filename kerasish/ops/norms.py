@@ -22,7 +22,7 @@ from kerasish.ops.elementwise import (
     square,
     subtract,
 )
-from kerasish.ops.op import function, normalize_axes
+from kerasish.ops.op import function, normalize_axes, normalize_axis
 from kerasish.ops.reduce import reduce_max, reduce_min, reduce_sum
 
 
@@ -46,8 +46,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if axis is None and ord is not None and ndim not in (1, 2):
         raise ShapeError(f"norm: with ord={ord!r} and shape {x.shape}, say which axis or axes.")
     given = axis if isinstance(axis, (tuple, list)) or axis is None else (axis,)
-    axes = tuple(a % ndim for a in given) if given is not None else tuple(range(ndim))
-    normalize_axes(axes, ndim, "norm")
+    axes = tuple(normalize_axis(a, ndim, "norm") for a in (range(ndim) if given is None else given))
+    normalize_axes(axes, ndim, "norm")  # raises where one is named twice
     if ord is None:
         return sqrt(reduce_sum(square(x), axes, keepdims))
     if len(axes) == 1:

@@ -109,6 +109,12 @@ def _picture_sizes(x: Any, data_format: str) -> tuple[Any, bool, tuple[int, int,
     return x, False, (n, a, b, c)
 
 
+def _block(size: int, what: str) -> int:
+    if size < 2:
+        raise ValueError(f"{what}: block_size must be at least 2, got {size!r}.")
+    return int(size)
+
+
 @function
 def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
     """Return pictures whose blocks of block_size² pixels come from the channels.
@@ -119,7 +125,7 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
     Shape: (n, h, w, c) -> (n, h * block_size, w * block_size, c / block_size²)
     """
     x, first, (n, height, width, depth) = _picture_sizes(x, data_format)
-    b = int(block_size)
+    b = _block(block_size, "depth_to_space")
     if depth % (b * b):
         raise ShapeError(f"depth_to_space: {depth} channels are no multiple of {b * b}.")
     c = depth // (b * b)
@@ -139,7 +145,7 @@ def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") 
     Shape: (n, h, w, c) -> (n, h / block_size, w / block_size, c * block_size²)
     """
     x, first, (n, height, width, depth) = _picture_sizes(x, data_format)
-    b = int(block_size)
+    b = _block(block_size, "space_to_depth")
     if height % b or width % b:
         raise ShapeError(f"space_to_depth: blocks of {b} do not divide {height} x {width}.")
     rows, columns = height // b, width // b

@@ -164,6 +164,8 @@ def resize(
         raise ValueError("resize: choose crop_to_aspect_ratio or pad_to_aspect_ratio, not both.")
     x = as_tensor(images)
     size = (int(size[0]), int(size[1]))
+    if min(size) < 1:
+        raise ValueError(f"resize: size must have a positive height and width, got {size}.")
     axes = spatial_axes(x, data_format, "resize")
     if crop_to_aspect_ratio or pad_to_aspect_ratio:
         x = _fitted(x, axes, size, fill_value, crop_to_aspect_ratio)

@@ -72,7 +72,10 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
         [[2, 3], [5, 6]]
     """
     x = as_tensor(inputs)
+    shape = shape.tolist() if hasattr(shape, "tolist") else shape
     starts, wanted = _starts(x, start_indices, "slice"), list(sizes(shape, "slice"))
+    if len(wanted) != len(x.shape):
+        raise ShapeError(f"slice: a size for each axis of {x.shape} was expected, got {shape}.")
     for axis, (start, size) in enumerate(zip(starts, wanted)):
         room = x.shape[axis]
         size = room - start if size == -1 else size

@@ -105,6 +105,8 @@ def rfft(x: Any, fft_length: int | None = None) -> Any:
     Shape: (..., n) -> two of (..., n // 2 + 1)
     """
     x = as_float(x)
+    if not x.shape:
+        raise ShapeError("rfft: an axis to transform was expected, got shape ().")
     size = x.shape[-1] if fft_length is None else int(fft_length)
     x = _sized(x, size)
     a, b = fourier(x, zeros_like(x))
@@ -147,12 +149,20 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any
         [[1, 2], [2, 3], [3, 4]]
     """
     x = as_tensor(x)
+    if not x.shape:
+        raise ShapeError("extract_sequences: an axis to cut was expected, got shape ().")
+    _check_stride(sequence_stride, "extract_sequences")
     if x.shape[-1] < sequence_length:
         raise ShapeError(
             f"extract_sequences: the last axis of {x.shape} is shorter than {sequence_length}."
         )
     count = 1 + (x.shape[-1] - sequence_length) // sequence_stride
     return take_rows(x, _places(count, sequence_length, sequence_stride), len(x.shape) - 1)
+
+
+def _check_stride(stride: Any, what: str) -> None:
+    if not isinstance(stride, (int, np.integer)) or stride < 1:
+        raise ValueError(f"{what}: sequence_stride is a whole number >= 1, got {stride!r}.")
 
 
 def _places(count: int, length: int, stride: int) -> Any:
@@ -210,6 +220,7 @@ def stft(
     Shape: (..., n) -> two of (..., stretches, fft_length // 2 + 1)
     """
     x = as_float(x)
+    _check_stride(sequence_stride, "stft")
     taper = _window(window, sequence_length, fft_length, x.dtype)
     if center:
         half = fft_length // 2
@@ -240,6 +251,7 @@ def istft(
 
     Source: Griffin & Lim, 1984.
     """
+    _check_stride(sequence_stride, "istft")
     pieces = irfft(x, fft_length)
     taper = _window(window, sequence_length, fft_length, pieces.dtype)
     total = _overlapped(multiply(pieces, taper), sequence_stride)

@@ -204,6 +204,10 @@ def affine_transform(
     _check(interpolation, fill_mode, "affine_transform")
     x, back = _standing(images, data_format, "affine_transform")
     maps = as_float(transform)
+    if len(maps.shape) not in (1, 2) or maps.shape[-1] != 8:
+        raise ShapeError(
+            f"affine_transform: the transform must have the shape (8,) or (n, 8), got {maps.shape}."
+        )
     maps = expand_dims(maps, 0) if len(maps.shape) == 1 else maps
     rows, columns = _grid(x)
     a0, a1, a2, b0, b1, b2 = (reshape(get_item(maps, (..., i)), (-1, 1, 1)) for i in range(6))

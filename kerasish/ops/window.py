@@ -46,6 +46,7 @@ def resolve_padding(
                 f"got {padding}."
             )
         return pairs
+    padding = padding.lower()
     if padding == "valid":
         return ((0, 0),) * len(sizes)
     if padding not in ("same", "causal"):

@@ -19,7 +19,7 @@ import numpy as np
 
 from kerasish import config, devices, ops
 from kerasish.devices import _State as _devices
-from kerasish.errors import DTypeError, ShapeError, TraceError
+from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
@@ -154,7 +154,7 @@ class Tensor(Operators):
     def item(self) -> Any:
         """Return the single element as a Python number."""
         if self.size != 1:
-            raise ShapeError(f"item() needs one element, the shape is {self.shape}.")
+            raise ScalarError(f"item() needs one element, the shape is {self.shape}.")
         return self.numpy().reshape(()).item()
 
     def tolist(self) -> Any:

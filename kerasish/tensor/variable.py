@@ -12,6 +12,7 @@ from kerasish.devices import adopt, lies_on_gpu, place, place_of
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
+from kerasish.registry import get_by_name
 from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.handle import (
     Holder,
@@ -63,8 +64,8 @@ class Variable(Holder):
         if kwargs:
             raise TypeError(f"Variable() got an unexpected argument {next(iter(kwargs))!r}.")
         self.name = name or f"variable_{next(_serials)}"
-        if "/" in self.name:
-            raise ValueError(f"A variable's name has no '/', got {self.name!r}.")
+        if not isinstance(self.name, str) or "/" in self.name:
+            raise ValueError(f"A variable's name is a string without '/', got {self.name!r}.")
         path = current_path()
         self.path = f"{path}/{self.name}" if path else self.name
         self.autocast, self.aggregation = bool(autocast), aggregation
@@ -271,6 +272,9 @@ def _first_value(initializer: Any, shape: Any, dtype: str | None) -> Tensor:
             raise ValueError("Variable: an initializer function needs a shape.")
         made = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
         return convert(made, dtype or None)
+    if isinstance(initializer, str):
+        made = get_by_name(initializer, "keras.initializers", "initializer")
+        return _first_value(made, shape, dtype)
     value = convert(initializer, dtype)
     if shape is not None and tuple(shape) != value.shape:
         raise ShapeError(f"Variable: shape {tuple(shape)} given, the value has {value.shape}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import kerasish as keras
 
@@ -16,3 +17,32 @@ def test_the_training_flag_of_a_call_overrides_that_of_a_node() -> None:
     np.testing.assert_array_equal(model(x, training=False).numpy(), x)
     assert (model(x).numpy() != x).any()
     assert (model(x, training=True).numpy() != x).any()
+
+
+class Blend(keras.Operation):
+    def __init__(self, share, *, floor=0.0, name=None):
+        super().__init__(name)
+        self.share, self.floor = share, floor
+
+    def call(self, x, y):
+        return keras.ops.maximum(self.share * x + (1 - self.share) * y, self.floor)
+
+
+def test_operations_of_one_s_own_know_their_arguments():
+    made = Blend(0.25, name="mix")
+    assert made.get_config() == {"share": 0.25, "floor": 0.0, "name": "mix"}
+    again = Blend.from_config(made.get_config())
+    assert float(again(4.0, 8.0)) == 7.0
+    with pytest.raises(NotImplementedError, match="get_config"):
+        Blend(object()).get_config()
+
+
+class Total(keras.Operation):
+    def __init__(self, *shares):
+        super().__init__()
+        self.shares = shares
+
+
+def test_operations_of_any_number_of_arguments_write_their_config():
+    with pytest.raises(NotImplementedError, match="shares"):
+        Total(1.0, 2.0).get_config()

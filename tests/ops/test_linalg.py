@@ -328,3 +328,15 @@ def test_tensordot_of_an_unknown_batch():
 def test_public_names():
     for name in ("cholesky", "inv", "solve", "qr", "svd", "eigh", "norm", "lstsq", "jvp"):
         assert getattr(linalg, name) is getattr(ops, name)
+
+
+@pytest.mark.parametrize("axis", [1, -2, (0, 1)])
+def test_norms_along_axes_that_are_not_there(axis):
+    with pytest.raises(ValueError, match="norm: axis"):
+        ops.norm([3.0, 4.0], axis=axis)
+
+
+def test_norms_of_matrices_keep_the_order_of_their_axes():
+    x = np.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]], "float32")
+    close(ops.norm(x, ord=1, axis=(1, 0)), np.linalg.norm(x, 1, (1, 0)))
+    close(ops.norm(x, ord=1, axis=(0, 1)), np.linalg.norm(x, 1, (0, 1)))

@@ -229,3 +229,65 @@ def test_registered_activation_makes_the_round_trip():
     config = activations.serialize(doubled)
     assert activations.deserialize(config) is doubled
     assert activations.get("tests>doubled") is doubled
+
+
+def test_paddings_are_known_in_capitals_too():
+    x, kernel = np.ones((1, 5, 2), "float32"), np.ones((3, 2, 2), "float32")
+    for small, large in (("valid", "VALID"), ("same", "SAME")):
+        found = ops.conv(x, kernel, 2, padding=large)
+        np.testing.assert_array_equal(found, ops.conv(x, kernel, 2, padding=small))
+
+
+@pytest.mark.parametrize("size", [1, 0, -2])
+def test_blocks_have_two_pixels_at_least(size):
+    for function in (ops.depth_to_space, ops.space_to_depth):
+        with pytest.raises(ValueError, match="at least 2"):
+            function(np.ones((1, 4, 4, 4), "float32"), size)
+
+
+@pytest.mark.parametrize("stride", [0, -1, 1.5])
+def test_strides_of_sequences_are_whole_and_positive(stride):
+    x = np.ones(8, "float32")
+    with pytest.raises(ValueError, match="sequence_stride"):
+        ops.stft(x, 4, stride, 4)
+    with pytest.raises(ValueError, match="sequence_stride"):
+        ops.istft((np.ones((3, 3), "float32"),) * 2, 4, stride, 4)
+
+
+@pytest.mark.parametrize("size", [(0, 3), (3, -1)])
+def test_pictures_have_a_height_and_a_width(size):
+    with pytest.raises(ValueError, match="positive"):
+        ops.image.resize(np.ones((4, 4, 1), "float32"), size)
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (1, 2, 8)])
+def test_affine_maps_have_eight_numbers(shape):
+    with pytest.raises(ShapeError, match=r"\(8,\) or \(n, 8\)"):
+        ops.image.affine_transform(np.ones((4, 4, 1), "float32"), np.ones(shape, "float32"))
+
+
+def test_hues_want_floating_pictures():
+    with pytest.raises(ValueError, match="floating"):
+        ops.image.rgb_to_hsv(np.ones((2, 2, 3), "int32"))
+
+
+def test_slices_take_arrays_and_want_a_size_an_axis():
+    x = np.arange(6).reshape(2, 3)
+    assert ops.slice(x, np.array([0, 1]), np.array([2, 2])).tolist() == [[1, 2], [4, 5]]
+    with pytest.raises(ShapeError, match="each axis"):
+        ops.slice(x, (0, 0), (1, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_scores_of_sequences_are_float32_at_least(dtype):
+    logits = ops.cast(np.ones((1, 3, 4)), dtype)
+    loss = ops.ctc_loss([[1, 2]], logits, [2], [3])
+    score = ops.ctc_decode(logits, [3])[1]
+    assert (loss.dtype, score.dtype) == ("float32", "float32")
+
+
+def test_arrays_from_convert_to_numpy_may_be_written_to():
+    x = ops.convert_to_tensor([1.0, 2.0])
+    array = ops.convert_to_numpy(x)
+    array[0] = 5.0
+    assert x.tolist() == [1.0, 2.0]
