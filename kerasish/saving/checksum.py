@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 LARGE = 2**20  # bytes from which a thread of its own pays
-_PIECE = 2**22  # bytes read at once: still in the cache when they are summed up
+_PIECE = 2**20  # bytes read at once: still in the cache when they are summed up
 _POLYNOMIAL = 0xEDB88320  # CRC-32's, the bits mirrored
 _ONE, _X = 1 << 31, 1 << 30
 
