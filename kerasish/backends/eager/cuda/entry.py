@@ -7,7 +7,8 @@ nothing from or to the host and waits for nothing, so that a CUDA graph can capt
     needs = softmax.plan(Blank((64, 10), "float32"))   # no GPU asked: shapes and dtypes are enough
     softmax(x, out=y, workspace=memory, stream=stream)  # memory: uint8, needs.workspace of them
 
-One body serves both: it takes memory by `result` and `scratch` only, and launches by `kernels`.
+One body serves both: it takes memory by `result` and `scratch` only, and launches by `kernels`. A
+kernel is compiled, and a library's handle made, by the first call: make one before capturing.
 """
 
 from __future__ import annotations
