@@ -346,9 +346,16 @@ def find_function(name: Any, names: Mapping[str, Any] | None = None) -> Any:
             value = known.get(name)
             if isinstance(value, types.FunctionType):
                 return value
+        same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
+        if len(same) == 1:  # Keras before 3.7 wrote no package
+            return same[0]
         every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
         raise UnknownNameError.of("function", name, every)
     return found
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, types.FunctionType)
 
 
 def find_class(

@@ -30,9 +30,10 @@ from kerasish.engine.layer_arguments import (
     _shapes_of,
     _to_spec,
     _tuples,
+    described_arguments,
 )
-from kerasish.engine.layer_masks import Masked, _overrides
 from kerasish.engine.layer_losses import Penalised
+from kerasish.engine.layer_masks import Masked, _overrides
 from kerasish.engine.layer_weights import Weighted
 from kerasish.engine.operation import (
     KerasTensor,
@@ -620,14 +621,15 @@ class Layer(Masked, Penalised, Weighted, Operation):
         """Return the constructor's arguments: what `from_config` needs to make an equal layer.
 
         Those of kerasish's layers are what JSON can hold; those of others are as they were given.
+        A `get_config` that overrides this one names the arguments of its own constructor itself.
         """
         found: dict[str, Any] = {
             "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
         if self.activity_regularizer is not None:
             found["activity_regularizer"] = _described(self.activity_regularizer)
-        own = type(self).__init__.__module__.split(".")[0] == "kerasish"  # type: ignore[misc]
-        for name, value in self._arguments.items():
+        given, own = described_arguments(self)
+        for name, value in given.items():
             if name in _BASE_ARGUMENTS:
                 continue
             # Our own layers keep each argument, in its final form, under its own name.
@@ -663,12 +665,10 @@ Layer._parts_of_call = read_call(Layer.call)
 _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
 
 
-def _find_parts(value: Any, found: dict[int, Any]) -> None:
+def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ()) -> None:
     if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
         found.setdefault(id(value), value)
-    elif isinstance(value, (list, tuple, set)):
-        for part in value:
-            _find_parts(part, found)
-    elif isinstance(value, dict):
-        for part in value.values():
-            _find_parts(part, found)
+    elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
+        around = (*around, id(value))  # a list may hold itself
+        for part in value.values() if isinstance(value, dict) else value:
+            _find_parts(part, found, around)

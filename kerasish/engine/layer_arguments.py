@@ -34,6 +34,28 @@ def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
     return found
 
 
+def described_arguments(layer: Any) -> tuple[dict[str, Any], bool]:
+    """Return the arguments for a layer's config, and whether they are a kerasish constructor's."""
+    kinds = type(layer).__mro__
+    first = next(i for i, k in enumerate(kinds) if _is_ours(k))
+    if not any("get_config" in vars(k) for k in kinds[:first]):
+        return layer._arguments, _is_ours(_signature_owner(type(layer)))
+    found = {
+        name: p.default
+        for name, p in list(_signature(kinds[first]).parameters.items())[1:]
+        if p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL and hasattr(layer, name)
+    }
+    return found, True
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.split(".")[0] == __name__.split(".")[0]
+
+
+def _signature_owner(kind: type) -> type:
+    return next(k for k in kind.__mro__ if "__init__" in vars(k))
+
+
 @functools.cache
 def _signature(cls: type) -> inspect.Signature:
     return inspect.signature(cls.__init__)  # type: ignore[misc]

@@ -206,7 +206,8 @@ class Sequential(Model):
         with registry.CustomObjectScope(custom_objects or {}):
             layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         for layer in layers:
-            accept_lost_masks(layer)
+            if isinstance(layer, Layer):
+                accept_lost_masks(layer)
         model = cls(layers, name=config.get("name"))
         shape = config.get("build_input_shape")
         if not model.built and shape and layers:

@@ -24,6 +24,8 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
     left = ("module", "registered_name", "build_config", "compile_config")
     made = {k: v for k, v in entry.items() if k not in left}
     made["config"] = plain(made["config"])
+    if ">" in (entry.get("registered_name") or ""):  # a class of the user's
+        made["class_name"] = entry["registered_name"]
     return made
 
 

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from kerasish import registry
+from kerasish.errors import MissingFileError
 from kerasish.saving import hdf5, legacy
 from kerasish.saving.archive import Archive, load_archive, load_into, save_archive, save_folder
 from kerasish.saving.assets import warn_of_assets
@@ -93,7 +94,7 @@ def load_model(
             f"load_model: {path!r} holds weights alone; make the model, then model.load_weights."
         )
     if not os.path.exists(path):
-        raise FileNotFoundError(f"load_model: there is no file {path!r}.")
+        raise MissingFileError(f"load_model: there is no file {path!r}.")
     if path.endswith(_LEGACY):
         return legacy.load_legacy(path, custom_objects, compile, safe_mode)
     if path.endswith(".keras") or os.path.isdir(path):
@@ -171,7 +172,7 @@ def load_weights(
     if by not in (None, "position", "name"):
         raise ValueError(f'load_weights: by is None, "position" or "name", got {by!r}.')
     if not os.path.exists(path):
-        raise FileNotFoundError(f"load_weights: there is no file {path!r}.")
+        raise MissingFileError(f"load_weights: there is no file {path!r}.")
     _need_built(model, "load_weights")
     if path.endswith(".keras") or os.path.isdir(path):
         with Archive(path) as archive:
