@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 
 from kerasish.engine import Model
+from kerasish.optimizers import Optimizer
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
@@ -57,7 +58,10 @@ def _describe(value: Any, seen: tuple[int, ...]) -> Any:
     if isinstance(value, Model):
         return _describe_model(value, within)
     if hasattr(value, "get_config") and not inspect.isclass(value):
-        return _describe(type(value), within), _describe(value.get_config(), within)
+        config = value.get_config()
+        if isinstance(value, Optimizer):  # numbered by the process; no result depends on it
+            config = {k: v for k, v in config.items() if k != "name"}
+        return _describe(type(value), within), _describe(config, within)
     try:
         return type(value).__name__, _digest(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
