@@ -120,6 +120,7 @@ def draw(network: Network, lengths: list[int], picture: str) -> None:
     places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
     guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
     worth = np.where(WALL, np.nan, guesses.max(-1))
+    worth[GOAL] = np.nan  # nobody moves on from there
     right.imshow(worth, cmap="viridis")
     for r, c in places:
         if not WALL[r, c] and (r, c) != GOAL:
