@@ -39,6 +39,9 @@ def names(function, *arguments, run=optimize):
         (lambda x: ops.broadcast_to(x[:1], (4, 3)) * 2.0,
          ["strided_slice", "multiply", "broadcast_to"]),
         (lambda x: x[:], []),
+        (lambda x: ops.prod(x[:, None], 1), ["reshape"]),
+        (lambda x: ops.all((x > 0)[:, None], 1), ["greater"]),
+        (lambda x: ops.any(x[:, None], 1), ["reshape", "reduce_any"]),
         # These would change NaN or Inf.
         (lambda x: x * 0.0, ["multiply"]),
         (lambda x: x - x, ["subtract"]),
