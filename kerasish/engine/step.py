@@ -6,6 +6,7 @@ traced into a graph.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,9 +45,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
     predictions = model(x, training=True)
-    loss = model.compute_loss(
-        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=True
-    )
+    loss = _loss_of(model, x, y, predictions, sample_weight, True)
     track_loss(model, loss, x)
     optimizer = model.optimizer
     if variables:
@@ -57,12 +56,25 @@ def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: A
         model._update_metrics(x, y, predictions, sample_weight)
 
 
+def _loss_of(
+    model: Any, x: Any, y: Any, predictions: Any, sample_weight: Any, training: bool
+) -> Any:
+    given = {"x": x, "y": y, "y_pred": predictions, "sample_weight": sample_weight}
+    if _takes_training(type(model).compute_loss):
+        given["training"] = training
+    return model.compute_loss(**given)
+
+
+def _takes_training(method: Any) -> bool:
+    """Return whether a `compute_loss` knows of training; those of Keras before 3.3 do not."""
+    known = inspect.signature(method).parameters.values()
+    return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in known)
+
+
 def outline(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     """What a training step does but for gradients and updates: to be run on shapes alone."""
     predictions = model(x, training=True)
-    loss = model.compute_loss(
-        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=True
-    )
+    loss = _loss_of(model, x, y, predictions, sample_weight, True)
     track_loss(model, loss, x)
     model._update_metrics(x, y, predictions, sample_weight)
 
@@ -78,9 +90,7 @@ def _check_connected(model: Any, variables: Sequence[Any], gradients: Sequence[A
 def test(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     predictions = model(x, training=False)
-    loss = model.compute_loss(
-        x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=False
-    )
+    loss = _loss_of(model, x, y, predictions, sample_weight, False)
     track_loss(model, loss, x)
     model._update_metrics(x, y, predictions, sample_weight)
 

@@ -363,3 +363,17 @@ def test_a_generator_that_runs_dry_ends_training_with_a_warning(engine):
     with pytest.warns(UserWarning, match="dry|ran out|exhausted"):
         history = network().fit(batches, epochs=3, verbose=0)
     assert len(history.history["loss"]) == 1
+
+
+def test_a_compute_loss_that_knows_nothing_of_training(engine):
+    class Older(kerasish.Sequential):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
+            return 2 * super().compute_loss(x, y, y_pred, sample_weight)
+
+    made = [layers.Input((3,)), layers.Dense(2, kernel_initializer="ones")]
+    older, plain = Older(made), kerasish.Sequential(made)
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
+    for model in (older, plain):
+        model.compile("sgd", "mse")
+    assert older.evaluate(x, y, verbose=0) == 2 * plain.evaluate(x, y, verbose=0) == 8.0
+    assert older.fit(x, y, verbose=0).history["loss"] == [8.0]
