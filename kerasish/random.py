@@ -53,7 +53,7 @@ class SeedGenerator:
     def __init__(self, seed: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         kwargs.pop("backend", None)  # Keras's word for its multi-backend tests
         if kwargs:
-            raise TypeError(f"SeedGenerator() got an unexpected argument {next(iter(kwargs))!r}.")
+            raise ValueError(f"SeedGenerator() got an unexpected argument {next(iter(kwargs))!r}.")
         if seed is None:
             seed = config.next_seed()
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):

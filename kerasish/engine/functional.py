@@ -316,6 +316,8 @@ class Function(Operation):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
         super().__init__(name)
+        if not tree.flatten(outputs):
+            raise ValueError("Function: at least one output was expected, got none.")
         self._inputs_struct, self._outputs_struct = inputs, outputs
         self._graph = Graph(inputs, outputs, self.name)
 
@@ -340,10 +342,24 @@ class Function(Operation):
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, next(dtypes_of)), input_shape)
         return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
 
+    def __call__(self, inputs: Any) -> Any:
+        wanted = [t.shape for t in self.inputs]
+        values = tree.flatten(inputs) if tree.is_nested(self._inputs_struct) else [inputs]
+        got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
+        if len(got) != len(wanted) or not all(map(_fits, got, wanted)):
+            raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
+        return super().__call__(inputs)
+
     def call(self, inputs: Any) -> Any:
         """Compute the outputs."""
         results = self._graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
         return tree.pack_sequence_as(self._outputs_struct, results)
+
+
+def _fits(shape: Any, wanted: Any) -> bool:
+    return len(shape) == len(wanted) and all(
+        None in (a, b) or a == b for a, b in zip(shape, wanted)
+    )
 
 
 def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) -> list[Any]:

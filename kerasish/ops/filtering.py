@@ -350,6 +350,13 @@ def _patches(
         (v,) * rank if isinstance(v, int) else tuple(v)
         for v in (size, size if strides is None else strides, dilation)
     )
+    if len(size) != rank:
+        raise TypeError(f"extract_patches: expected {rank} sizes of a patch, got {size}.")
+    if (len(strides), len(dilation)) != (rank, rank):
+        raise ValueError(
+            f"extract_patches: expected {rank} strides and dilation rates, got {strides} and "
+            f"{dilation}."
+        )
     for i in range(rank):
         x = _windows(x, 1 + 2 * i, size[i], strides[i], dilation[i], padding)
     counts = tuple(x.shape[1 + 2 * i] for i in range(rank))
@@ -373,7 +380,7 @@ def extract_patches(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        size: (height, width) of a patch, or one number.
+        size: (height, width) of a patch, or one number; three: as `extract_patches_3d`.
         strides: distance of the patches; None: their size.
         dilation_rate: distance of the elements of a patch.
         padding: "valid" or "same".
@@ -381,7 +388,8 @@ def extract_patches(
 
     Shape: (n, h, w, c) -> (n, patches down, patches across, height * width * c)
     """
-    return _patches(images, 2, size, strides, dilation_rate, padding, data_format)
+    axes = 3 if not isinstance(size, int) and len(size) == 3 else 2
+    return _patches(images, axes, size, strides, dilation_rate, padding, data_format)
 
 
 @function

@@ -46,3 +46,15 @@ class Total(keras.Operation):
 def test_operations_of_any_number_of_arguments_write_their_config():
     with pytest.raises(NotImplementedError, match="shares"):
         Total(1.0, 2.0).get_config()
+
+
+def test_functions_want_outputs_and_inputs_that_fit():
+    x, y = keras.KerasTensor((2, None)), keras.KerasTensor((2, None))
+    with pytest.raises(ValueError, match="one output"):
+        keras.Function(x, [])
+    both = keras.Function([x, y], x + y)
+    one = np.ones((2, 3), "float32")
+    assert both([one, one]).numpy().sum() == 12.0
+    for wrong in (one, [one], [one, one[:1]], [one[None], one]):
+        with pytest.raises(ValueError, match="expected"):
+            both(wrong)

@@ -291,3 +291,14 @@ def test_arrays_from_convert_to_numpy_may_be_written_to():
     array = ops.convert_to_numpy(x)
     array[0] = 5.0
     assert x.tolist() == [1.0, 2.0]
+
+
+def test_patches_with_three_sizes_are_those_of_volumes():
+    x = np.arange(2 * 4 * 4 * 2).reshape(2, 4, 4, 2).astype("float32")
+    found = ops.image.extract_patches(x, (2, 2, 2))
+    assert found.shape == (1, 2, 2, 16)
+    np.testing.assert_array_equal(found, ops.image.extract_patches_3d(x, 2))
+    with pytest.raises(TypeError, match="3 sizes"):
+        ops.image.extract_patches_3d(x, (2, 2))
+    with pytest.raises(ValueError, match="3 strides"):
+        ops.image.extract_patches_3d(x, 2, strides=(1, 1))
