@@ -14,7 +14,7 @@ import pytest
 from cuda_on_cpu import COMPILER, NO_COMPILER, assert_close, numbers, put, wide
 
 from kerasish import config, ops
-from kerasish.backends.eager.cuda import KERNELS, blas
+from kerasish.backends.eager.cuda import KERNELS, blas, cublaslt
 from kerasish.errors import UnknownNameError
 
 SOURCE = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
@@ -36,7 +36,7 @@ def lib(cuda, library, monkeypatch):
     monkeypatch.setattr(blas, "library", lambda version: library)
     library.stub_fail(0)
     monkeypatch.setattr(config._Settings, "tf32", False)
-    blas._plan.cache_clear()
+    cublaslt._plan.cache_clear()
     blas._warn_once.cache_clear()
     return library
 
@@ -54,7 +54,7 @@ def _turned(x):
 def test_products(lib, left, right, turned, dtype):
     a, b = numbers(left, dtype), numbers(right, dtype, seed=1)
     given = [_turned(x) if t else x for x, t in zip((a, b), turned)]
-    y = blas.multiply(lib, *given)
+    y = cublaslt.multiply(lib, *given)
     assert y.dtype == a.dtype
     assert_close(y, wide(a) @ wide(b), dtype)
 
@@ -67,24 +67,24 @@ def test_bias_and_activation_on_the_way_out(lib, activation, dtype):
     for seed in (2, 3):  # another bias, the same plan
         bias = numbers((8,), dtype, seed=seed)
         expected = f(wide(a) @ wide(b) + wide(bias)).numpy()
-        assert_close(blas.multiply(lib, a, b, bias, activation), expected, dtype)
+        assert_close(cublaslt.multiply(lib, a, b, bias, activation), expected, dtype)
     expected = f(wide(a) @ wide(b)).numpy()
-    assert_close(blas.multiply(lib, a, b, None, activation), expected, dtype)
+    assert_close(cublaslt.multiply(lib, a, b, None, activation), expected, dtype)
 
 
 def test_views_are_told_their_alignment(lib):
     a, b = numbers((6, 5), "float16", offset=1), numbers((5, 8), "float16", offset=4)
-    assert (blas._alignment(a), blas._alignment(b)) == (2, 8)
-    assert_close(blas.multiply(lib, a, b), wide(a) @ wide(b), "float16")
+    assert (cublaslt._alignment(a), cublaslt._alignment(b)) == (2, 8)
+    assert_close(cublaslt.multiply(lib, a, b), wide(a) @ wide(b), "float16")
 
 
 def test_plans_are_made_once(lib):
     a, b = numbers((6, 5), "float16"), numbers((5, 8), "float16")
     before = lib.stub_choices()
     for _ in range(3):
-        blas.multiply(lib, a, b)
+        cublaslt.multiply(lib, a, b)
     assert lib.stub_choices() == before + 1
-    blas.multiply(lib, numbers((7, 5), "float16"), b)
+    cublaslt.multiply(lib, numbers((7, 5), "float16"), b)
     assert lib.stub_choices() == before + 2
 
 
@@ -163,7 +163,7 @@ def test_a_kernel_s_gradient_brings_the_bias_s(lib, cuda, monkeypatch, dtype):
     assert lib.stub_choices() == before + 1
     assert not cuda.launches
     lib.stub_fail(1)
-    blas._plan.cache_clear()
+    cublaslt._plan.cache_clear()
     with pytest.warns(UserWarning, match="no algorithm"):
         found = blas.kernel_gradient(x, g)
     for a, b in zip(found, expected):
@@ -175,9 +175,9 @@ def test_what_is_refused_is_asked_once(lib):
     a, b = numbers((2, 3), "float16"), numbers((3, 4), "float16")
     lib.stub_fail(1)
     for _ in range(2):
-        with pytest.raises(blas.LibraryError, match="no algorithm"):
-            blas.multiply(lib, a, b)
-    assert blas._plan.cache_info().misses == 1
+        with pytest.raises(cublaslt.LibraryError, match="no algorithm"):
+            cublaslt.multiply(lib, a, b)
+    assert cublaslt._plan.cache_info().misses == 1
 
 
 def test_the_setting_is_a_truth_value():
@@ -197,7 +197,7 @@ def test_what_the_library_refuses_goes_on_to_cupy_and_says_so_once(lib):
 def test_an_unknown_activation_is_refused(lib):
     a = numbers((2, 2), "float16")
     with pytest.raises(UnknownNameError, match="Did you mean 'gelu'"):
-        blas.multiply(lib, a, a, None, "gello")
+        cublaslt.multiply(lib, a, a, None, "gello")
 
 
 def test_a_library_that_is_not_there_is_none():
@@ -206,28 +206,28 @@ def test_a_library_that_is_not_there_is_none():
 
 # What cuBLASLt's headers call the numbers that calls are made of.
 FACTS = {
-    "CUBLASLT_MATMUL_DESC_TRANSA": blas.TRANSPOSE_A,
-    "CUBLASLT_MATMUL_DESC_TRANSB": blas.TRANSPOSE_B,
-    "CUBLASLT_MATMUL_DESC_EPILOGUE": blas.EPILOGUE,
-    "CUBLASLT_MATMUL_DESC_BIAS_POINTER": blas.BIAS_POINTER,
-    "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT": blas.BATCH_COUNT,
-    "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET": blas.BATCH_STRIDE,
-    "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES": blas.WORKSPACE_BYTES,
-    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES": blas.ALIGNMENTS[0],
-    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES": blas.ALIGNMENTS[1],
-    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES": blas.ALIGNMENTS[2],
-    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES": blas.ALIGNMENTS[3],
-    "CUBLASLT_EPILOGUE_DEFAULT": blas.PLAIN,
-    "CUBLASLT_EPILOGUE_BIAS": blas.WITH_BIAS,
-    "CUBLASLT_EPILOGUE_RELU": blas.EPILOGUES["relu"],
-    "CUBLASLT_EPILOGUE_GELU": blas.EPILOGUES["gelu"],
-    "CUBLASLT_EPILOGUE_BGRADA": blas.WITH_SUMS,
-    "CUBLAS_COMPUTE_32F": blas.COMPUTE_FLOAT,
-    "CUBLAS_COMPUTE_32F_FAST_TF32": blas.COMPUTE_TF32,
-    "CUBLAS_OP_T": blas.TRANSPOSED,
-    "CUDA_R_32F": blas.TYPES["float32"],
-    "CUDA_R_16F": blas.TYPES["float16"],
-    "CUDA_R_16BF": blas.TYPES["bfloat16"],
+    "CUBLASLT_MATMUL_DESC_TRANSA": cublaslt.TRANSPOSE_A,
+    "CUBLASLT_MATMUL_DESC_TRANSB": cublaslt.TRANSPOSE_B,
+    "CUBLASLT_MATMUL_DESC_EPILOGUE": cublaslt.EPILOGUE,
+    "CUBLASLT_MATMUL_DESC_BIAS_POINTER": cublaslt.BIAS_POINTER,
+    "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT": cublaslt.BATCH_COUNT,
+    "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET": cublaslt.BATCH_STRIDE,
+    "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES": cublaslt.WORKSPACE_BYTES,
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES": cublaslt.ALIGNMENTS[0],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES": cublaslt.ALIGNMENTS[1],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES": cublaslt.ALIGNMENTS[2],
+    "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES": cublaslt.ALIGNMENTS[3],
+    "CUBLASLT_EPILOGUE_DEFAULT": cublaslt.PLAIN,
+    "CUBLASLT_EPILOGUE_BIAS": cublaslt.WITH_BIAS,
+    "CUBLASLT_EPILOGUE_RELU": cublaslt.EPILOGUES["relu"],
+    "CUBLASLT_EPILOGUE_GELU": cublaslt.EPILOGUES["gelu"],
+    "CUBLASLT_EPILOGUE_BGRADA": cublaslt.WITH_SUMS,
+    "CUBLAS_COMPUTE_32F": cublaslt.COMPUTE_FLOAT,
+    "CUBLAS_COMPUTE_32F_FAST_TF32": cublaslt.COMPUTE_TF32,
+    "CUBLAS_OP_T": cublaslt.TRANSPOSED,
+    "CUDA_R_32F": cublaslt.TYPES["float32"],
+    "CUDA_R_16F": cublaslt.TYPES["float16"],
+    "CUDA_R_16BF": cublaslt.TYPES["bfloat16"],
 }
 HEADERS = ("cublasLt.h", "cublas_api.h", "library_types.h")
 
@@ -248,7 +248,7 @@ def test_numbers_are_those_of_the_headers():
         r"typedef struct \{\s*uint64_t data\[(\d+)\];\s*\} cublasLtMatmulAlgo_t", text
     )
     assert int(algorithm[1]) == 8
-    assert ctypes.sizeof(blas.Choice) == 64 + 8 + 4 + 4 + 16
+    assert ctypes.sizeof(cublaslt.Choice) == 64 + 8 + 4 + 4 + 16
 
 
 def test_the_real_library_takes_the_descriptions():
@@ -256,9 +256,9 @@ def test_the_real_library_takes_the_descriptions():
     if not found:
         pytest.skip("cuBLASLt is not installed: extras gpu13 or gpu12")
     for turned in (False, True):
-        matrix = blas.Matrix(8, 8, 8, 64, turned)
-        for dtype in blas.TYPES:
+        matrix = cublaslt.Matrix(8, 8, 8, 64, turned)
+        for dtype in cublaslt.TYPES:
             given = (0, dtype, 4, matrix, matrix, matrix, (16,) * 4)
             for epilogue in (1, 2, 4, 6, 32, 36, 256):
-                product = blas.Product(*given, epilogue, dtype == "float32")
-                assert all(made.value for made in blas.describe(found[0], product))
+                product = cublaslt.Product(*given, epilogue, dtype == "float32")
+                assert all(made.value for made in cublaslt.describe(found[0], product))

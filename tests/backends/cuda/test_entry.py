@@ -18,7 +18,7 @@ import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, NO_COMPILER, TOLERANCES, dtype_of, wide
 from kernel_calls import CALLS, some
 
-from kerasish.backends.eager.cuda import blas, entry, kernels, random, softmax, update
+from kerasish.backends.eager.cuda import blas, cublaslt, entry, kernels, random, softmax, update
 from kerasish.backends.eager.cuda.entry import ENTRIES, Blank, Entry, Needs
 from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.errors import DeviceMemoryError, ShapeError
@@ -60,7 +60,7 @@ def library(tmp_path_factory):
 @pytest.fixture
 def cupy(monkeypatch, library):
     monkeypatch.setattr(blas, "library", lambda version: library)
-    blas._plan.cache_clear()
+    cublaslt._plan.cache_clear()
     with stand_in.installed(monkeypatch) as module:
         yield module
     stand_in._Capture.work = None
@@ -312,7 +312,7 @@ def test_shapes_and_dtypes_are_enough_to_plan():
     assert loss.results == (((6,), "float16"), ((6,), "float32"))
     assert loss.workspace == 24  # the classes as int32
     product = blas.matmul.plan(Blank((6, 5), "bfloat16"), Blank((5, 3), "bfloat16"))
-    assert product == Needs((((6, 3), "bfloat16"),), blas.MOST_WORKSPACE)
+    assert product == Needs((((6, 3), "bfloat16"),), cublaslt.MOST_WORKSPACE)
 
 
 def test_what_cupy_does_has_no_plan():

@@ -1,0 +1,275 @@
+"""cuBLASLt by ctypes: its descriptions, its choice of an algorithm, and products, on whose way out
+a bias is added, relu or gelu taken, or a bias's gradient summed.
+
+cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
+y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.util
+import math
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.eager.cuda.entry import (
+    Entry,
+    compact,
+    cupy,
+    planning,
+    result,
+    scratch,
+)
+from kerasish.errors import UnknownNameError
+
+# cudaDataType, cublasComputeType_t, cublasOperation_t
+TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
+FLOAT, COMPUTE_FLOAT, COMPUTE_TF32 = 0, 68, 77
+TRANSPOSED = 1
+# Attributes of a product's description, of a matrix's, of what an algorithm may be.
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
+BATCH_COUNT, BATCH_STRIDE = 5, 6
+WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
+# What is done to the product on its way out; a bias is one more bit.
+EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
+PLAIN, WITH_BIAS = 1, 4
+# The sums of the right factor's columns are written where a bias would be read (BGRADA: the right
+# factor comes first).
+WITH_SUMS = 256
+MOST_WORKSPACE = 32 << 20
+
+
+class LibraryError(RuntimeError):
+    """cuBLASLt refuses a product."""
+
+
+class Choice(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t: an algorithm and the workspace that it needs."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+class Matrix(NamedTuple):
+    """How a row-by-row matrix, or a stack of them, lies: its transpose, as cuBLASLt sees it."""
+
+    rows: int
+    columns: int
+    leading: int
+    stride: int
+    transposed: bool
+
+
+class Product(NamedTuple):
+    """What a plan is made for."""
+
+    device: int
+    dtype: str
+    batch: int
+    left: Matrix
+    right: Matrix
+    result: Matrix
+    alignments: tuple[int, ...]
+    epilogue: int
+    tf32: bool
+
+
+class Plan(NamedTuple):
+    """The descriptions of a product and its matrices, and the algorithm chosen."""
+
+    description: Any
+    left: Any
+    right: Any
+    result: Any
+    choice: Choice
+
+
+@functools.cache
+def library(version: int) -> Any:
+    """Return cuBLASLt of a major version of CUDA, or None where it is not installed."""
+    name = f"libcublasLt.so.{version}"
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    places = [name, *(str(p) for f in folders for p in sorted(f.glob(f"*/lib/{name}")))]
+    for place in places:
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(place)
+    return None
+
+
+def _checked(what: str, status: int) -> None:
+    if status:
+        raise LibraryError(f"cuBLASLt: {what} gives status {status}.")
+
+
+def _set(lib: Any, kind: str, made: Any, attribute: int, value: Any) -> None:
+    setter = getattr(lib, f"cublasLt{kind}SetAttribute")
+    given = ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
+    _checked(f"{kind} attribute {attribute}", setter(made, attribute, *given))
+
+
+@functools.cache
+def _handle(lib: Any, device: int) -> Any:
+    handle = ctypes.c_void_p()
+    _checked("cublasLtCreate", lib.cublasLtCreate(ctypes.byref(handle)))
+    return handle
+
+
+def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
+    """Return the descriptions of the product, of its two factors and of its result."""
+    compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
+    made = ctypes.c_void_p()
+    _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(made), compute, FLOAT))
+    # y^T = b^T a^T: the right factor comes first.
+    for attribute, matrix in ((TRANSPOSE_A, product.right), (TRANSPOSE_B, product.left)):
+        operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
+        _set(lib, "MatmulDesc", made, attribute, operation)
+    _set(lib, "MatmulDesc", made, EPILOGUE, ctypes.c_uint32(product.epilogue))
+    if product.epilogue & (WITH_BIAS | WITH_SUMS):
+        _set(lib, "MatmulDesc", made, BIAS_POINTER, ctypes.c_void_p(256))  # aligned; set per call
+    matrices = (product.right, product.left, product.result)
+    return (made, *(_layout(lib, product, m) for m in matrices))
+
+
+def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
+    made = ctypes.c_void_p()
+    sizes = [ctypes.c_uint64(matrix.rows), ctypes.c_uint64(matrix.columns)]
+    leading = ctypes.c_int64(matrix.leading)
+    create = lib.cublasLtMatrixLayoutCreate
+    status = create(ctypes.byref(made), TYPES[product.dtype], *sizes, leading)
+    _checked("MatrixLayoutCreate", status)
+    if product.batch > 1:
+        _set(lib, "MatrixLayout", made, BATCH_COUNT, ctypes.c_int32(product.batch))
+        _set(lib, "MatrixLayout", made, BATCH_STRIDE, ctypes.c_int64(matrix.stride))
+    return made
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(lib: Any, product: Product) -> Plan | str:
+    """Return the plan of a product, or what is said where there is none."""
+    description, right, left, result = describe(lib, product)
+    wish = ctypes.c_void_p()
+    create = lib.cublasLtMatmulPreferenceCreate
+    _checked("MatmulPreferenceCreate", create(ctypes.byref(wish)))
+    most = ctypes.c_uint64(MOST_WORKSPACE)
+    _set(lib, "MatmulPreference", wish, WORKSPACE_BYTES, most)
+    for attribute, bytes_ in zip(ALIGNMENTS, product.alignments):
+        _set(lib, "MatmulPreference", wish, attribute, ctypes.c_uint32(bytes_))
+    choice, count = Choice(), ctypes.c_int()
+    status = lib.cublasLtMatmulAlgoGetHeuristic(
+        _handle(lib, product.device), description, right, left, result, result, wish, 1,
+        ctypes.byref(choice), ctypes.byref(count),
+    )  # fmt: skip
+    lib.cublasLtMatmulPreferenceDestroy(wish)
+    if status or not count.value or choice.state:
+        why = f" (status {status})" if status else ""
+        return f"cuBLASLt has no algorithm for {product}{why}."
+    return Plan(description, left, right, result, choice)
+
+
+def _lying(x: Any) -> tuple[Any, bool]:
+    """Return (x, whether its matrices lie column by column); a copy where they have gaps."""
+    if x.flags.c_contiguous:
+        return x, False
+    if x.swapaxes(-1, -2).flags.c_contiguous:
+        return x, True
+    return compact(x), False
+
+
+def _matrix(x: Any, transposed: bool) -> Matrix:
+    rows, columns = x.shape[-2:]
+    stride = rows * columns
+    if transposed:
+        return Matrix(rows, columns, rows, stride, True)
+    return Matrix(columns, rows, columns, stride, False)
+
+
+def _alignment(x: Any) -> int:
+    pointer = x.data.ptr
+    return min(256, pointer & -pointer)
+
+
+_running = threading.Lock()  # the bias is part of a plan, which calls share
+
+
+@Entry
+def multiply(
+    lib: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, tf32: bool = False
+) -> Any:
+    """Return activation(a @ b + bias).
+
+    Args:
+        lib: what `library` gave.
+        bias: shape (columns of b,), of the same dtype.
+        activation: None, "relu" or "gelu" (by tanh).
+        tf32: whether float32 may be rounded to 10 bits before it is multiplied.
+
+    Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
+
+    Raises:
+        LibraryError: cuBLASLt refuses.
+    """
+    if activation not in EPILOGUES:
+        known = [k for k in EPILOGUES if k]
+        raise UnknownNameError.of("activation of a product", activation, known)
+    y = result((*a.shape[:-1], b.shape[-1]), a.dtype)
+    epilogue = EPILOGUES[activation] | (0 if bias is None else WITH_BIAS)
+    bias = None if bias is None else compact(bias)
+    _run(lib, a, b, y, epilogue or PLAIN, bias, tf32)
+    return y
+
+
+@Entry
+def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any, Any]:
+    """Return (a @ b, the sums of b's columns): what a Dense's kernel and bias get.
+
+    Shape: (i, k), (k, j) -> (i, j), (j,).
+
+    Raises:
+        LibraryError: cuBLASLt refuses.
+    """
+    y, sums = result((a.shape[0], b.shape[1]), a.dtype), result(b.shape[1], b.dtype)
+    _run(lib, a, b, y, WITH_SUMS, sums, tf32)
+    return y, sums
+
+
+def _run(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool) -> None:
+    """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
+    (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
+    if planning():  # which algorithm it will be, only the GPU's library knows
+        scratch(MOST_WORKSPACE, np.uint8)
+        return
+    product = Product(
+        y.device.id, a.dtype.name, math.prod(y.shape[:-2]), _matrix(a, a_turned),
+        _matrix(b, b_turned), _matrix(y, False),
+        (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue, tf32,
+    )  # fmt: skip
+    plan = _plan(lib, product)
+    if isinstance(plan, str):
+        raise LibraryError(plan)
+    size = plan.choice.workspace
+    workspace = scratch(max(size, 1), np.uint8)
+    one, zero = ctypes.c_float(1), ctypes.c_float(0)
+    pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
+    stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)
+    with _running:
+        if bias is not None:
+            _set(lib, "MatmulDesc", plan.description, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
+        status = lib.cublasLtMatmul(
+            _handle(lib, product.device), plan.description, ctypes.byref(one), pointers[1],
+            plan.right, pointers[0], plan.left, ctypes.byref(zero), pointers[2], plan.result,
+            pointers[2], plan.result, ctypes.byref(plan.choice), pointers[3],
+            ctypes.c_size_t(size), stream,
+        )  # fmt: skip
+    _checked("Matmul", status)
