@@ -70,7 +70,7 @@ class Builder:
 
     def _lower(self, node: Node) -> None:
         name = node.op.name
-        if name == "reshape" or name in ("alias", "stop_gradient"):
+        if name in ("reshape", "alias", "anew", "stop_gradient"):
             self._carry_out(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             return

@@ -18,7 +18,7 @@ from kerasish.ops.op import REGISTRY, Op, Spec
 LEADERS = ("matmul", "convolution")
 WORTH = 1e6  # operations of a product; smaller ones are no library's, and loops add for nothing
 # What makes no memory of its own, or may make none.
-SHARING = frozenset(("reshape", "transpose", "alias", "stop_gradient"))
+SHARING = frozenset(("reshape", "transpose", "alias", "anew", "stop_gradient"))
 IN_LOOPS = ELEMENTWISE | REDUCTIONS | VIEWS
 
 
