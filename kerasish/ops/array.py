@@ -528,9 +528,11 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 
 @function
-def sort(x: Any, axis: int = -1) -> Any:
-    """Return x sorted along `axis`, smallest first."""
+def sort(x: Any, axis: int | None = -1) -> Any:
+    """Return x sorted along `axis`, smallest first; None: all elements, in one row."""
     x = as_tensor(x)
+    if axis is None:
+        x, axis = ravel(x), 0
     return pick_along_axis(x, argsort(x, axis), axis)
 
 

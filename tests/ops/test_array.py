@@ -153,3 +153,13 @@ def test_namespaces_hold_the_same_functions():
     assert ops.numpy.sum is ops.sum
     assert ops.numpy.reshape is ops.reshape
     assert callable(ops.image.resize)
+
+
+def test_sort_without_an_axis_sorts_all():
+    assert ops.sort([[3, 1], [2, 0]], axis=None).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("sizes", [(2.0,), (2, 3.0), (2, 2, 1.0)])
+def test_matrices_have_whole_sizes(sizes):
+    with pytest.raises(TypeError, match="whole numbers"):
+        ops.eye(*sizes)
