@@ -414,7 +414,7 @@ def _warn(text: str) -> None:
 
 
 def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
-    """Return an input's value with the rank of its symbolic tensor; check the sizes."""
+    """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
     if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
         value = _as_text(value, wanted, who)
     elif not isinstance(value, (Tensor, KerasTensor)):
@@ -430,7 +430,7 @@ def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
     if (
         len(shape) != len(target)
         or not any_sizes
-        and any(None not in (a, b) and a != b for a, b in zip(shape, target))
+        and any(None not in (a, b) and a != b for a, b in zip(shape[1:], target[1:]))
     ):
         raise ShapeError(
             f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."

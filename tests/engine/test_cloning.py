@@ -119,14 +119,14 @@ def test_sequentials_stay_built_while_they_change(engine):
 
 
 def test_sequentials_of_layers_without_shapes():
-    class Late(layers.Layer):
+    class Shapeless(layers.Layer):
         def call(self, x):
             return x + 1
 
         def compute_output_spec(self, *args, **kwargs):
             raise NotImplementedError
 
-    model = Sequential([Late(), Late()])
+    model = Sequential([Shapeless(), Shapeless()])
     np.testing.assert_allclose(model(X), X + 2, rtol=1e-6)
 
 
@@ -181,6 +181,15 @@ def test_inputs_have_their_declared_dtype():
     assert numbers.dtype == "int32" and numbers.numpy().max() == 4
     many = np.array([[2**24 + 1]])
     assert Model(*[Input((1,))] * 2)(many).numpy().tolist() == [[2**24 + 1]]
+
+
+def test_a_batch_size_binds_no_other_batch(engine):
+    x = Input((3,), batch_size=2)
+    model = Model(x, layers.Dense(2)(x))
+    assert model(X).shape == (4, 2)
+    assert model.predict(X, verbose=0).shape == (4, 2)
+    with pytest.raises(ValueError, match=r"must have shape \(2, 3\), got \(4, 2\)"):
+        model(X[:, :2])
 
 
 def test_a_layers_input_and_output_are_those_of_its_first_call():
