@@ -338,8 +338,15 @@ def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any)
     return instance
 
 
-def find_function(name: Any, names: Mapping[str, Any] | None = None) -> Any:
-    """Return the registered or built-in function called `name`."""
+def find_function(
+    name: Any, names: Mapping[str, Any] | None = None, any_package: bool = True
+) -> Any:
+    """Return the registered or built-in function called `name`.
+
+    Args:
+        any_package: take the only one of that name, whatever package it was registered for: Keras
+            before 3.7 wrote no package.
+    """
     found = get_registered_object(name, None, names)
     if found is None:
         for known in BUILTINS.values():
@@ -347,7 +354,7 @@ def find_function(name: Any, names: Mapping[str, Any] | None = None) -> Any:
             if isinstance(value, types.FunctionType):
                 return value
         same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
-        if len(same) == 1:  # Keras before 3.7 wrote no package
+        if len(same) == 1 and any_package:
             return same[0]
         every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
         raise UnknownNameError.of("function", name, every)

@@ -27,8 +27,47 @@ def open_writer(folder: str) -> Any:
             "TensorBoard's event files are written by the package tensorboardX: "
             "pip install tensorboardX (or kerasish[tensorboard])"
         ) from error
-    # Writers opened in one second would otherwise share a name, and the later wipe the earlier.
-    return SummaryWriter(folder, filename_suffix=f".{secrets.token_hex(4)}")
+    # Writers opened in one second would otherwise share a name, and the later wipe the earlier;
+    # and readers take files in the order of their names.
+    before = set(Path(folder).glob("events.out.tfevents.*"))
+    suffix = f".{len(before):06d}.{secrets.token_hex(4)}"
+    writer = SummaryWriter(folder, filename_suffix=suffix)
+    # A queue lies between the package's writer and its file, and nothing says what has left it.
+    writer.file_writer.event_writer.close()
+    for path in set(Path(folder).glob("events.out.tfevents.*")) - before:
+        path.unlink()
+    writer.file_writer.event_writer = _AtOnce(folder, suffix)
+    return writer
+
+
+class _AtOnce:
+    """Writes events to their file in the calling thread: after `flush` the file holds them all."""
+
+    def __init__(self, folder: str, suffix: str) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+
+        self._folder = folder
+        self._file: Any = EventsWriter(str(Path(folder, "events")), suffix)
+
+    def get_logdir(self) -> str:
+        """Return the folder."""
+        return self._folder
+
+    def add_event(self, event: Any) -> None:
+        """Write one event."""
+        if self._file is not None:
+            self._file.write_event(event)
+
+    def flush(self) -> None:
+        """Hand what is written to the system."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; the program's end does so, too."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:

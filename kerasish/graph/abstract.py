@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import ops, tree
-from kerasish.ops.op import Op, Spec, using_engine
+from kerasish.ops.op import Op, Spec, Unknown, using_engine
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, using_scope, wrap
 
 
@@ -67,7 +67,9 @@ class _Discard(Scope):
         self.written[variable] = value
 
 
-_FILLS = (83, 89)  # two odd sizes: a size of the result that follows them is unknown, too
+# A size of the result that follows both is unknown, too. They divide well, as sizes that are split
+# and regrouped do, and are short enough for Python that loops over them.
+_FILLS = (Unknown(120), Unknown(168))
 
 
 def _run(

@@ -41,7 +41,7 @@ def find_function(found: Any, module: Any, who: Any) -> Any:
 
 def _known(name: str, module: Any, who: Any) -> Any:
     try:
-        return registry.find_function(name)
+        return registry.find_function(name, any_package=module in (None, "builtins"))
     except UnknownNameError as error:
         raise ValueError(
             f'Lambda "{who}" calls the function {name!r} of {module!r}, which is not known here '

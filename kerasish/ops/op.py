@@ -280,8 +280,17 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
     return composed
 
 
+class Unknown(int):
+    """A number that stands for an unknown size while shapes are inferred."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "None"
+
+
 def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:
-    """Return the shape to which `shapes` broadcast; a None size gives way to a known one.
+    """Return the shape to which `shapes` broadcast; an unknown size gives way to a known one.
 
     Example:
         >>> broadcast_shapes((2, 1, None), (3, 1))
@@ -297,7 +306,10 @@ def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:
             known = result[axis]
             if known == 1 or (known is None and size not in (1, None)):
                 result[axis] = size
-            elif size not in (1, None, known):
+            elif size not in (1, None, known) and type(size) is not Unknown:
+                if type(known) is Unknown:
+                    result[axis] = size
+                    continue
                 raise ShapeError(
                     f"{what}: shapes {' and '.join(map(str, shapes))} do not broadcast: "
                     f"sizes {known} and {size} of axis {axis - ndim} differ."

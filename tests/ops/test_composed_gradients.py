@@ -71,7 +71,7 @@ CASES = {
     "var": (lambda x: ops.var(x, 0), [X]),
     "unfold": (lambda x: ops.unfold(x, 2, stride=2, padding=1) ** 2, [PICTURE]),
     "fold": (lambda x: ops.fold(x, 3, 2) ** 2, [rng.normal(size=(1, 4, 4))]),
-    "depth_to_space": (lambda x: ops.depth_to_space(x, 1) ** 2, [PICTURE]),
+    "depth_to_space": (lambda x: ops.depth_to_space(x, 2) ** 2, [rng.normal(size=(1, 2, 3, 4))]),
     "resize": (lambda x: ops.image.resize(x, (3, 6), "bicubic", True) ** 2, [PICTURE]),
     "resize_nearest": (lambda x: ops.image.resize(x, (3, 6), "nearest") ** 2, [PICTURE]),
     "affine": (lambda x, m: ops.image.affine_transform(x, m, fill_mode="reflect"), [PICTURE, MAP]),
