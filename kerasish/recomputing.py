@@ -13,7 +13,17 @@ from kerasish import tree
 from kerasish.autodiff import _name, walk_back
 from kerasish.ops.elementwise import anew
 from kerasish.scopes import Scope, current_scope, using_scope
-from kerasish.tensor import Record, Tensor, Variable, _serials, is_traced, record, recording, wrap
+from kerasish.tensor import (
+    Journal,
+    Record,
+    Tensor,
+    Variable,
+    _serials,
+    is_traced,
+    record,
+    recording,
+    wrap,
+)
 
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -170,19 +180,8 @@ def _without(written: dict[Variable, Tensor], variable: Variable) -> Iterator[No
     written[variable] = value
 
 
-class _Delayed(Scope):
+class _Delayed(Journal):
     """Variables outside all scopes: what is assigned is assigned when the block is over."""
-
-    def __init__(self) -> None:
-        self.written: dict[Variable, Tensor] = {}
-
-    def read(self, variable: Variable) -> Tensor:
-        return self.written[variable] if variable in self.written else variable._leaf
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        leaf = wrap(value.value)
-        leaf.key, leaf.tracked = variable._key, variable._leaf.tracked
-        self.written[variable] = leaf
 
     def commit(self) -> None:
         """Make the assignments."""

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerasish.tensor import Scope, Tensor, Variable, wrap
+from kerasish.tensor import Journal
 
 
-class Journal(Scope):
-    """Keeps what a step assigns; reading gives the newest value.
+class StepJournal(Journal):
+    """Keeps what a step assigns until `commit` makes the assignments.
 
-    `commit` makes the assignments. A Ctrl-C in the middle of it is answered after all are made,
-    so that the variables always belong to one finished step.
+    A Ctrl-C in the middle of it is answered after all are made, so that the variables always
+    belong to one finished step.
     """
-
-    def __init__(self) -> None:
-        self.written: dict[Variable, Tensor] = {}
-
-    def read(self, variable: Variable) -> Tensor:
-        """Return what the step assigned, or the variable's own value."""
-        return self.written[variable] if variable in self.written else variable._leaf
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        """Keep the assignment."""
-        leaf = wrap(value.value)
-        leaf.key = variable._key
-        leaf.tracked = variable._leaf.tracked
-        self.written[variable] = leaf
 
     def commit(self) -> None:
         """Make the assignments, all of them."""

@@ -17,7 +17,7 @@ from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Op, current_engine, using_engine
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Scope, Tensor, Variable, convert, to_numpy, using_scope, wrap
+from kerasish.tensor import Journal, Tensor, Variable, convert, to_numpy, using_scope
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -51,21 +51,6 @@ class _Place(NamedTuple):
     source: str
     maker: Any  # the record whose gradient is being computed, None outside the reverse pass
     in_optimizer: bool
-
-
-class _Writes(Scope):
-    """Keeps what the step assigns; the variables themselves stay as they are."""
-
-    def __init__(self) -> None:
-        self.written: dict[Variable, Tensor] = {}
-
-    def read(self, variable: Variable) -> Tensor:
-        return self.written[variable] if variable in self.written else variable._leaf
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        leaf = wrap(value.value)
-        leaf.key, leaf.tracked = variable._key, variable._leaf.tracked
-        self.written[variable] = leaf
 
 
 class OpWatch:
@@ -242,7 +227,7 @@ def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]
     for name, part in zip(("x", "y", "sample_weight"), tensors):
         for path, leaf in _leaves(part):
             data["/".join([name, *map(str, path)])] = leaf.value
-    watch, writes = OpWatch(model, data), _Writes()
+    watch, writes = OpWatch(model, data), Journal()
     with using_engine(watch), using_scope(writes):
         own = _run_step(step, tensors)
     ends = [leaf.value for leaf in writes.written.values()]

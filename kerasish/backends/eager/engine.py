@@ -13,7 +13,7 @@ import numpy as np
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
-from kerasish.backends.step import Journal
+from kerasish.backends.step import StepJournal
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
 from kerasish.tensor import (
@@ -216,5 +216,5 @@ class Eager(Backend):
         journal.commit()
         return result
 
-    def _journal(self) -> Journal:
-        return Journal()
+    def _journal(self) -> StepJournal:
+        return StepJournal()

@@ -14,7 +14,7 @@ from kerasish.backends.eager.cuda.update import update_by_rule
 from kerasish.backends.eager.cuda.wholes import FIRST_OF_SEVERAL, WHOLES
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
-from kerasish.backends.step import Journal
+from kerasish.backends.step import StepJournal
 from kerasish.devices import Device, place_of
 from kerasish.errors import DeviceMemoryError
 from kerasish.ops.op import Op
@@ -143,7 +143,7 @@ class EagerOnGPU(Eager):
 
         return on_device
 
-    def _journal(self) -> Journal:
+    def _journal(self) -> StepJournal:
         return _MovingJournal(self)
 
     def synchronize(self) -> None:
@@ -156,7 +156,7 @@ class EagerOnGPU(Eager):
         return devices.memory(self.device)
 
 
-class _MovingJournal(Journal):
+class _MovingJournal(StepJournal):
     """A journal whose variables move to the engine's device when they are first read."""
 
     def __init__(self, engine: EagerOnGPU) -> None:
