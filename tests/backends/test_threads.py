@@ -63,7 +63,9 @@ print(most - before)
 def new_threads(threads=0, limit=0, loaded=0, **environment):
     """Return how many threads of the system the training of three models takes at most."""
     clean = {
-        k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_", "MKL_"))
     }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, *map(str, (threads, limit, loaded))],

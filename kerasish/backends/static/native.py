@@ -299,7 +299,10 @@ def _natural(library: Any) -> int:
     """Return the threads that a library takes where nobody limits it."""
     names = ["OMP_NUM_THREADS"]
     if library.user_api == "blas":
-        names = ["OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", *names]
+        own = {"mkl": ["MKL_NUM_THREADS"]}
+        names = [
+            *own.get(library.internal_api, ["OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"]), *names
+        ]  # fmt: skip
     chosen = [os.environ[name].split(",")[0].strip() for name in names if os.environ.get(name)]
     wanted = int(chosen[0]) if chosen and chosen[0].isdigit() else 0
     affinity = hasattr(os, "sched_getaffinity")
