@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import pathlib
+import subprocess
 import sys
 
+import cuda_on_cpu
 import pytest
+import stand_in_cupy
 from cuda_on_cpu import COMPILER, NO_COMPILER, Function, StandIn
+
+from kerasish.backends.eager import engine_of
+from kerasish.devices import Device
 
 
 @pytest.fixture
@@ -17,3 +25,24 @@ def cuda(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
     yield stand_in
     Function.seed = Function.most = 0
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The engine of a GPU for which CuPy's stand-in stands."""
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    with stand_in_cupy.installed(monkeypatch):
+        yield engine_of(Device("gpu"))
+
+
+@pytest.fixture(scope="session")
+def cublaslt_on_cpu(tmp_path_factory):
+    """cuBLASLt's functions as the CPU computes them, loaded."""
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    source = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
+    path = tmp_path_factory.mktemp("blas") / "stub.so"
+    command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(path), str(source)]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(path))

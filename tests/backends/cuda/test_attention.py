@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import stand_in_cupy as stand_in
-from cuda_on_cpu import COMPILER, NO_COMPILER
 from cudnn_on_cpu import Frontend
 
 import kerasish
 from kerasish import config, layers, ops
-from kerasish.backends.eager import Eager, engine_of
+from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention, entry
-from kerasish.devices import Device
 from kerasish.ops.core import derivatives
 from kerasish.ops.op import using_engine
 
@@ -36,11 +34,8 @@ def lib(monkeypatch):
 
 
 @pytest.fixture
-def gpu(lib, monkeypatch):
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    with stand_in.installed(monkeypatch):
-        yield engine_of(Device("gpu"))
+def gpu(lib, gpu):
+    return gpu
 
 
 # batch, heads, key heads, targets, sources, size, value size

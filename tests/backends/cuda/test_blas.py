@@ -6,29 +6,21 @@ import ctypes
 import importlib.util
 import pathlib
 import re
-import subprocess
 
-import cuda_on_cpu
 import numpy as np
 import pytest
-from cuda_on_cpu import COMPILER, NO_COMPILER, assert_close, numbers, put, wide
+from cuda_on_cpu import assert_close, numbers, put, wide
 
 from kerasish import config, ops
 from kerasish.backends.eager.cuda import KERNELS, blas, cublaslt
 from kerasish.errors import UnknownNameError
 
-SOURCE = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
 DTYPES = ("float16", "bfloat16", "float32")
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    path = tmp_path_factory.mktemp("blas") / "stub.so"
-    command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(path), str(SOURCE)]
-    subprocess.run(command, check=True)
-    return ctypes.CDLL(str(path))
+@pytest.fixture
+def library(cublaslt_on_cpu):
+    return cublaslt_on_cpu
 
 
 @pytest.fixture

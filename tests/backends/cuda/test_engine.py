@@ -5,22 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import stand_in_cupy as stand_in
-from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
 from kerasish import layers, ops, optimizers
-from kerasish.backends.eager import Eager, engine_of
+from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import KERNELS
-from kerasish.devices import Device
 from kerasish.ops.op import REGISTRY, using_engine
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    with stand_in.installed(monkeypatch):
-        yield engine_of(Device("gpu"))
 
 
 def _input(given, rng, dtype):

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import pathlib
-import subprocess
 
 import cuda_on_cpu
 import numpy as np
 import pytest
 import stand_in_cupy as stand_in
-from cuda_on_cpu import COMPILER, NO_COMPILER, TOLERANCES, dtype_of, wide
+from cuda_on_cpu import TOLERANCES, dtype_of, wide
 from kernel_calls import CALLS, some
 
 from kerasish.backends.eager.cuda import blas, cublaslt, entry, kernels, random, softmax, update
 from kerasish.backends.eager.cuda.entry import ENTRIES, Blank, Entry, Needs
 from kerasish.backends.eager.cuda.wholes import WHOLES
 from kerasish.errors import DeviceMemoryError, ShapeError
-
-SOURCE = pathlib.Path(cuda_on_cpu.__file__).with_name("cublaslt_on_cpu.cpp")
 
 
 class _Library:
@@ -48,13 +44,8 @@ class _Library:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    path = tmp_path_factory.mktemp("blas") / "stub.so"
-    command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(path), str(SOURCE)]
-    subprocess.run(command, check=True)
-    return _Library(ctypes.CDLL(str(path)))
+def library(cublaslt_on_cpu):
+    return _Library(cublaslt_on_cpu)
 
 
 @pytest.fixture

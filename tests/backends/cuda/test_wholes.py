@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import stand_in_cupy as stand_in
-from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
 from kerasish import layers, ops
-from kerasish.backends.eager import Eager, engine_of
+from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda.wholes import WHOLES
-from kerasish.devices import Device
 from kerasish.ops.attention import attend
 from kerasish.ops.contraction import affine
 from kerasish.ops.conv import biased_conv
@@ -21,15 +19,6 @@ from kerasish.ops.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
 from kerasish.optimizers.clipping import norm_factor
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    with stand_in.installed(monkeypatch):
-        yield engine_of(Device("gpu"))
-
 
 STATE, CLASSES = np.array([3, 4], "uint32"), np.array([0, 4, 2], "int32")
 
