@@ -2,7 +2,7 @@
 
 Products, convolutions and loops then take the ways of float32, and no value is rounded between
 them: results are at least as exact. What comes in or goes out as a half stays one, and so does
-what is not in `WIDE` (whose bits or limits matter).
+what is not of `KINDS`, or in `NARROW` (whose bits matter).
 """
 
 from __future__ import annotations
