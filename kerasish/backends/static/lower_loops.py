@@ -15,6 +15,7 @@ from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import arguments
 from kerasish.backends.static.loops.cost import choose_threads
 from kerasish.backends.static.loops.description import Kernel, KernelBuilder
+from kerasish.backends.static.loops.plan import plan_loops
 from kerasish.backends.static.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.fuse import Body
@@ -136,7 +137,7 @@ def build_kernel(recipe: Recipe) -> Kernel:
 
 def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
     try:
-        if name in ("reshape", "broadcast_to"):
+        if name == "reshape":
             return args[0]
         if name == "cast":
             return _cast(k, args[0], dtype)
@@ -256,7 +257,24 @@ class LoopUnit(Unit):
         """The loop's description."""
         if self._kernel is None:
             self._kernel = build_kernel(self._recipe())
+            self._check_outputs(self._kernel)
         return self._kernel
+
+    def _check_outputs(self, kernel: Kernel) -> None:
+        """Check that the loop writes every element of every output.
+
+        Raises:
+            AssertionError: it would not; a wrong number must never come of it.
+        """
+        rows, columns, groups = math.prod(self.axes.outer), self.axes.columns, self.axes.groups
+        levels = plan_loops(kernel).levels
+        counts = {"element": rows * columns, "row": rows, "scalar": 1}
+        for value, output in zip(self.body.graph.outputs, kernel.outputs, strict=True):
+            level = levels.level[output.value]
+            runs = groups if levels.after[output.value] else 1
+            written = runs * columns if level == "column" else counts[level]
+            if written != value.size:
+                raise AssertionError(f"{self.name}: writes {written} of {value.size} of {value!r}")
 
     def _recipe(self) -> Recipe:
         """Return all that the kernel depends on."""
@@ -291,6 +309,8 @@ class LoopUnit(Unit):
                         args.append(("input", place[operand]))
                 if name.startswith("reduce_"):
                     name = self._reduction_name(node)
+                elif name == "broadcast_to":
+                    name = self._broadcast_name(number, node)
             steps.append((name, node.out.dtype, tuple(args)))
             made[node.out] = number
         outputs = []
@@ -307,6 +327,14 @@ class LoopUnit(Unit):
     def _draw_name(self) -> str:
         aligned = math.prod(self.axes.outer) == 1 or self.axes.columns % 4 == 0
         return "aligned_bits" if aligned else "bits"
+
+    def _broadcast_name(self, number: int, node: Node) -> str:
+        """Return "reshape" where the result varies along no more axes than the input."""
+        read, written = (
+            [d for d in dims if d is not None]
+            for dims in (self.body.reads[number, 0], self.body.dims[node.out])
+        )
+        return "reshape" if read == written else "broadcast"
 
     def _reduction_name(self, node: Node) -> str:
         what = node.op.name.removeprefix("reduce_")

@@ -74,7 +74,7 @@ class _Loop:
         strided = self.write_step not in (0, 1)
         if self.piece.source is None:
             x = k.constant(_fitting(self.piece.number, out.dtype), out.dtype)
-            k.output(_spread(k, x, "scalar", True), out.dtype, strided=strided)
+            k.output(k.op("broadcast", x), out.dtype, strided=strided)
             return k.build()
         dtype = self.piece.source.dtype
         several = math.prod(self.sizes) > 1
@@ -83,8 +83,7 @@ class _Loop:
         if self.read_step and not varies:
             level = "column"
         x = k.input(dtype, level, strided=self.read_step not in (0, 1))
-        symbol = k.op("stop_gradient", x) if level == "element" else _spread(k, x, level, several)
-        k.output(symbol, out.dtype, strided=strided, combine=self.combine)
+        k.output(k.op("broadcast", x), out.dtype, strided=strided, combine=self.combine)
         return k.build()
 
     def record(self, locate: Locate, out: Value, name: str) -> Record:
@@ -107,16 +106,6 @@ def _fitting(number: float, dtype: str) -> Any:
     if dtypes.is_float(dtype):
         return float(number)
     return bool(number) if dtype == "bool" else int(number)
-
-
-def _spread(k: KernelBuilder, x: Any, level: str, several: bool) -> Any:
-    """Return x at element level, though it varies along less."""
-    always = k.op("greater_equal", k.op("column_index"), 0)
-    if level == "scalar":
-        always = k.op("logical_and", always, k.op("greater_equal", k.op("row_index"), 0))
-    elif level == "column":
-        always = k.op("greater_equal", k.op("row_index"), 0)
-    return k.op("select", always, x, x)
 
 
 def make_move(node: Node) -> Unit | None:

@@ -321,22 +321,33 @@ class _Fuser:
         if node.op.name == "reshape":
             if [s for s in shape if s != 1] != [s for s in target if s != 1]:
                 return False
-            # Values uniform along an axis of several elements cannot be told apart any more.
-            if any(d is None and s != 1 for d, s in zip(own, shape)):
-                return False
             rest = iter([d for d, s in zip(own, shape) if s != 1])
             dims = tuple(None if s == 1 else next(rest) for s in target)
         else:
-            aligned = _align(shape, own, target)
-            assert aligned is not None
-            dims = tuple(aligned)
-            for i, size in enumerate(target):
-                unknown = dims[i] is None and size != 1
-                if unknown and (len(target) != len(group.frame) or group.frame[i] != size):
-                    return False
+            broadcast = self._broadcast_dims(group, x, target)
+            if broadcast is None:
+                return False
+            dims = broadcast
         after = x in group.after
         self._take(group, number, node, dims, {(number, 0): own}, after)
         return True
+
+    def _broadcast_dims(self, group: _Group, x: Value, target: tuple[int, ...]) -> Dims | None:
+        """Return where the axes of `x`, broadcast to `target`, lie in the frame.
+
+        Every axis of several elements needs an axis of the frame: the loop writes (and adds up)
+        one element for each place along `dims`, so an axis without one would stay unwritten.
+        """
+        aligned = _align(x.shape, group.dims[x], target)
+        assert aligned is not None
+        new = [i for i, size in enumerate(target) if aligned[i] is None and size != 1]
+        if not new:
+            return tuple(aligned)
+        if x in group.after or target != group.frame:
+            return None
+        if any(d not in (None, i) for i, d in enumerate(aligned)):
+            return None
+        return tuple(None if size == 1 else i for i, size in enumerate(target))
 
     # --- reductions -----------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ level:
   `rows` is split into `groups` equal runs (1 as a rule): a mean over time is a column_sum with one
   group per sample.
 - `all_sum all_max all_min all_prod`: anything -> scalar, over everything.
+- `broadcast`: anything -> element. An output is written once per number of its level, and a sum adds
+  one term per number of its level, so what varies along rows alone must be broadcast first.
 
 Nodes after column_ and all_ reductions (running means, square roots, ...) run when every row is
 done; they may use scalars and columns only. Sums run in blocks, per thread, and the threads'
@@ -82,7 +84,7 @@ ALL_REDUCTIONS = ("all_sum", "all_max", "all_min", "all_prod")
 REDUCTIONS = (*ROW_REDUCTIONS, *COLUMN_REDUCTIONS, *ALL_REDUCTIONS)
 SIZES = ("rows", "columns", "group_rows")
 SOURCES = ("constant", "column_index", "row_index", "outer_index", "random_bits", *SIZES)
-OTHERS = ("cast", "bitcast", "select", "bitwise_not", "uniform", "pick")
+OTHERS = ("cast", "bitcast", "select", "bitwise_not", "uniform", "pick", "broadcast")
 OPS = frozenset((*ONE, *TWO, *COMPARISONS, *TESTS, *LOGIC, *REDUCTIONS, *SOURCES, *OTHERS))
 ALIASES = {"where": "select", "round": "rint", "remainder": "mod", "invert": "bitwise_not"}
 # Ops that cost more than reading their result back from the first-level cache.
@@ -202,7 +204,7 @@ class Levels:
             level, after = "column", True
         elif node.op in ALL_REDUCTIONS:
             level, after = "scalar", True
-        elif node.op in ("random_bits",):
+        elif node.op in ("random_bits", "broadcast"):
             level = "element"
         elif node.op == "column_index":
             level = "column"

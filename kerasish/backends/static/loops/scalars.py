@@ -331,6 +331,7 @@ _RULES: dict[str, Rule] = {
     "square": lambda w, x: _multiply(w, x, x),
     "relu": _relu,
     "stop_gradient": lambda w, x: x,
+    "broadcast": lambda w, x: x,
     "rsqrt": lambda w, x: w.div(w.like(x, 1.0), w.call("llvm.sqrt", x)),
     "reciprocal": lambda w, x: w.div(w.like(x, 1.0), x),
     "log2": _scaled_log(2.0),
