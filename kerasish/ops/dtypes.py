@@ -212,6 +212,20 @@ def limits(name: str) -> tuple[Any, Any] | None:
     return -top, top
 
 
+@functools.cache
+def normal_range(name: str) -> tuple[float, float]:
+    """Return the least and the largest positive normal number of a float dtype.
+
+    Example:
+        >>> normal_range("float16")
+        (6.103515625e-05, 65504.0)
+    """
+    if name == "bfloat16":
+        return 2.0**-126, (2 - 2.0**-7) * 2.0**127
+    info = np.finfo(name)
+    return float(info.tiny), float(info.max)
+
+
 def limits_within(name: str, of: str) -> tuple[Any, Any]:
     """Return the limits of the integer dtype `name` as numbers of the float dtype `of`.
 

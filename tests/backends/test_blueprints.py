@@ -9,6 +9,7 @@ import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static import blueprint as blueprints
 from kerasish.backends.static.engine import BLUEPRINTS
+from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import trace
 
 
@@ -144,5 +145,16 @@ def test_few_are_kept():
 def test_large_constants_are_not_compared():
     table = np.zeros((300, 300), "float32")
 
-    assert blueprints.structure_of(trace(lambda x: x + table, X[:1, :1]).graph) is None
-    assert blueprints.structure_of(trace(lambda x: x + 1.0, X).graph) is not None
+    assert structure_of(trace(lambda x: x + table, X[:1, :1]).graph) is None
+    assert structure_of(trace(lambda x: x + 1.0, X).graph) is not None
+
+
+def test_equal_numbers_that_are_other_attributes_are_told_apart():
+    def signs(zero):
+        return step(lambda x: 1.0 / (x + ops.full((3,), zero)))(-np.zeros(3, "float32"))
+
+    assert np.asarray(signs(0.0)).tolist() == [np.inf] * 3
+    assert np.asarray(signs(-0.0)).tolist() == [-np.inf] * 3
+    keys = [structure_of(trace(lambda x, v=v: ops.pad(x, 1, constant_values=v), X).graph)
+            for v in (0.0, -0.0)]  # fmt: skip
+    assert None not in keys and keys[0] != keys[1]

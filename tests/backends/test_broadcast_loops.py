@@ -33,11 +33,9 @@ FUNCTIONS = {
     ),
     "one number": lambda x: ops.broadcast_to(ops.sum(x * 2), (4, 4)),
     "rows as columns": lambda x: ops.broadcast_to(ops.mean(x * 2, axis=-1), (4, 4)),
-    "rows as columns, used": lambda x: (
-        ops.broadcast_to(ops.mean(x * 2, axis=-1), (4, 4)) * (x * 2)
-    ),
-    "three axes": lambda x: (
-        ops.broadcast_to(ops.mean(ops.reshape(x, (2, 2, 4)), axis=-1, keepdims=True), (2, 2, 4))
+    "rows as columns, used": lambda x: ops.broadcast_to(ops.mean(x * 2, axis=-1), (4, 4)) * (x * 2),
+    "three axes": lambda x: ops.broadcast_to(
+        ops.mean(ops.reshape(x, (2, 2, 4)), axis=-1, keepdims=True), (2, 2, 4)
     ),
 }
 

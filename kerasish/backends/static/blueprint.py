@@ -151,55 +151,6 @@ class Blueprint:
         return plan_memory({k: Lifetime(first[k], last[k], size[k]) for k in first})
 
 
-def structure_of(graph: Graph) -> Any:
-    """Return what is equal for graphs that compute the same, and unequal for all others.
-
-    It is hashable; None where an attribute is not, or where constants are too large to compare.
-    """
-    numbers: dict[Value, int] = {}
-
-    def number(v: Value) -> int:
-        return numbers.setdefault(v, len(numbers))
-
-    constants = []
-    inputs = tuple([(number(v), v.shape, v.dtype) for v in graph.inputs])
-    for v, array in graph.constants.items():
-        array = np.asarray(array)
-        if array.nbytes > LARGE:
-            return None
-        constants.append((number(v), v.shape, v.dtype, array.tobytes()))
-    nodes = []
-    for node in graph.nodes:
-        values = tuple([_comparable(value) for value in node.attrs.values()])
-        if None in [v for v, own in zip(values, node.attrs.values()) if own is not None]:
-            return None  # a graph inside that cannot be compared
-        # 1, 1.0 and True are equal, but not the same attribute.
-        nodes.append((
-            node.op, tuple([number(v) for v in node.inputs]), values, tuple(map(type, values)),
-            tuple([(number(v), v.shape, v.dtype) for v in node.outputs]),
-        ))  # fmt: skip
-    outputs = tuple([number(v) for v in graph.outputs])
-    found = (inputs, tuple(constants), tuple(nodes), outputs)
-    try:
-        hash(found)
-    except TypeError:
-        return None
-    return found
-
-
-def _comparable(value: Any) -> Any:
-    """Return an attribute, graphs as their structure."""
-    if isinstance(value, Graph):
-        return structure_of(value)
-    if type(value) is tuple and value and isinstance(value[0], Graph):
-        parts = tuple([structure_of(graph) for graph in value])
-        return None if None in parts else parts
-    return value
-
-
-LARGE = 1 << 16  # bytes of a constant that is not compared
-
-
 class Blueprints:
     """The blueprints made last, by structure.
 

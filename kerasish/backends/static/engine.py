@@ -16,7 +16,7 @@ from kerasish import config, tree
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
-from kerasish.backends.static.blueprint import Blueprint, Blueprints, structure_of
+from kerasish.backends.static.blueprint import Blueprint, Blueprints
 from kerasish.backends.static.control import kernels
 from kerasish.backends.static.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.onednn_library import slow_halves
@@ -29,6 +29,7 @@ from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
+from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op

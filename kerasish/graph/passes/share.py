@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.structure import Incomparable, attributes_key
 
 
 def _constant_key(value: Value, array: Any) -> Any:
@@ -16,9 +17,11 @@ def _constant_key(value: Value, array: Any) -> Any:
     return (value.dtype, value.shape, array.tobytes())
 
 
-def _attribute_key(attrs: dict[str, Any]) -> Any:
-    # 1, 1.0 and True are equal but not the same attribute; so are 0.0 and -0.0.
-    return tuple([(k, repr(v)) for k, v in attrs.items()]) if attrs else ()
+def _attributes_key(node: Node) -> Any:
+    try:
+        return attributes_key(node)
+    except Incomparable:
+        return id(node)  # equal to itself alone
 
 
 def share_common(graph: Graph) -> Graph:
@@ -37,7 +40,7 @@ def share_common(graph: Graph) -> Graph:
         inputs = node.inputs
         if swaps:
             inputs = tuple([swaps.get(v, v) for v in inputs])
-        key = (node.op.name, inputs, _attribute_key(node.attrs))
+        key = (node.op, inputs, _attributes_key(node))
         first_node = seen.get(key)
         if first_node is not None:
             swaps.update(zip(node.outputs, first_node.outputs))

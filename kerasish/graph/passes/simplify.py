@@ -1,10 +1,12 @@
 """Simplify algebra: neutral elements, chained scalings, movements that cancel.
 
-Every rule keeps NaN and Inf as they are: x * 0 stays, x - x stays.
+Every rule keeps NaN, Inf and the sign of zero as they are: x * 0, x - x and x + 0.0 stay. A rule
+may change how a result is rounded, never whether it overflows or underflows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -136,8 +138,10 @@ def _neutral(number: float, both: bool) -> Rule:
 
 
 def _is(found: Any, number: float) -> bool:
-    # x + (-0.0) is x, x + 0.0 turns -0.0 into 0.0: equal numbers, so both count.
-    return found is not None and bool(found == number)
+    """Return whether `found` is `number`, the sign of a zero included (integers have none)."""
+    if found is None or found != number:
+        return False
+    return bool(np.signbit(found)) == bool(np.signbit(number)) or found.dtype.kind in "iub"
 
 
 def _power(r: Rewriter, node: Node) -> Any:
@@ -152,37 +156,63 @@ def _power(r: Rewriter, node: Node) -> Any:
     if not dtypes.is_float(x.dtype):
         return None
     if number == 0.5:
-        return [make("sqrt", [x])]
+        return _square_root(r, x)
     if number == -1:
         return [make("reciprocal", [x])]
     return None
 
 
+def _square_root(r: Rewriter, x: Value) -> list[Node]:
+    """x ** 0.5 by a square root; only the power gives +Inf at -Inf and 0.0 at -0.0."""
+    root = make("sqrt", [(positive := make("add", [x, r.constant(0.0, x.dtype)])).out])
+    lowest = make("equal", [x, r.constant(-np.inf, x.dtype)])
+    choice = make("select", [lowest.out, r.constant(np.inf, x.dtype), root.out])
+    return [positive, root, lowest, choice]
+
+
 def _divide(r: Rewriter, node: Node) -> Any:
-    """x / c -> x * (1 / c) where 1 / c is exact (a power of two)."""
+    """x / c -> x * (1 / c) where 1 / c is exact (a power of two) and finite in x's dtype."""
     x, by = node.inputs
     number = r.number(by)
     if number is None or number == 0 or not dtypes.is_float(x.dtype):
         return None
     mantissa, _ = np.frexp(float(number))
-    if abs(mantissa) != 0.5 or not np.isfinite(1.0 / float(number)):
+    if abs(mantissa) != 0.5 or not _is_exact(1.0 / float(number), x.dtype):
         return None
     return [make("multiply", [x, r.constant(1.0 / float(number), by.dtype)])]
 
 
+def _is_exact(number: float, dtype: str) -> bool:
+    """Return whether a finite number stays what it is in `dtype`."""
+    with np.errstate(over="ignore"):
+        return (
+            math.isfinite(number) and float(np.asarray(number, dtypes.array_dtype(dtype))) == number
+        )
+
+
 def _chained_scale(r: Rewriter, node: Node) -> Any:
-    """(x * c) * d -> x * (c * d)."""
+    """(x * c) * d -> x * (c * d) where x * c neither overflows nor underflows on its own.
+
+    Both factors must shrink, or both must grow: then what happens to x * c happens to the result.
+    """
     for x, by in (node.inputs, node.inputs[::-1]):
         outer, inner = r.number(by), r.maker(x, "multiply")
         if outer is None or inner is None or r.uses.get(x, 0) > 1:
             continue
         for y, c in (inner.inputs, inner.inputs[::-1]):
             number = r.number(c)
-            if number is not None and dtypes.is_float(y.dtype) and y.shape == node.out.shape:
-                product = float(number) * float(outer)
-                if np.isfinite(product) and (product != 0 or 0 in (number, outer)):
-                    return [make("multiply", [y, r.constant(product, y.dtype)])]
+            if number is None or not dtypes.is_float(y.dtype) or y.shape != node.out.shape:
+                continue
+            if _scales_alike(float(number), float(outer), y.dtype):
+                return [make("multiply", [y, r.constant(float(number) * outer, y.dtype)])]
     return None
+
+
+def _scales_alike(c: float, d: float, dtype: str) -> bool:
+    lowest, highest = dtypes.normal_range(dtype)
+    product = abs(c * d)
+    shrink = abs(c) <= 1 and abs(d) <= 1 and product >= lowest
+    return shrink or (abs(c) >= 1 and abs(d) >= 1 and product <= highest)
 
 
 def _double(name: str) -> Rule:
@@ -249,9 +279,10 @@ def _holds(wide: str, narrow: str) -> bool:
 def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
     """Sum over axes along which the input only repeats: multiply by their number instead."""
     inner = r.maker(node.inputs[0], "broadcast_to")
-    if inner is None or not dtypes.is_float(node.out.dtype):
+    x, shape = node.inputs[0], node.inputs[0].shape
+    if inner is None or not dtypes.is_float(x.dtype) or x.dtype != node.out.dtype:
         return None
-    x, shape = inner.inputs[0], inner.out.shape
+    x = inner.inputs[0]
     lead = len(shape) - len(x.shape)
     repeats = 1
     for axis in node.attrs["axis"]:
@@ -259,6 +290,8 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
         if own != 1:
             return None
         repeats *= shape[axis]
+    if repeats == 0 or not _is_exact(repeats, x.dtype):
+        return None  # an empty sum is 0, also of Inf; halves do not hold every count
     scaled = make("multiply", [x, r.constant(float(repeats), x.dtype)])
     kept = tuple(s for i, s in enumerate(shape) if i not in node.attrs["axis"])
     target = node.out.shape if node.attrs["keepdims"] else kept
@@ -330,7 +363,7 @@ BROADCASTING = frozenset((
 ))  # fmt: skip
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_neutral(0.0, True),),
+    "add": (_neutral(-0.0, True),),
     "subtract": (_neutral(0.0, False),),
     "multiply": (_neutral(1.0, True), _chained_scale),
     "divide": (_neutral(1.0, False), _divide),

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from kerasish import ops
+from kerasish.graph.interpret import interpret
 from kerasish.graph.passes import drop_dead, fold_constants, optimize, share_common
 from kerasish.graph.passes.simplify import simplify_algebra
 from kerasish.graph.trace import trace
+from kerasish.ops import dtypes
 
 X = np.ones((2, 3), "float32")
 
@@ -21,12 +23,13 @@ def names(function, *arguments, run=optimize):
     ("function", "left"),
     [
         (lambda x: x * 1.0, []),
-        (lambda x: x + 0.0, []),
+        (lambda x: x + -0.0, []),
+        (lambda x: x + 0.0, ["add"]),
         (lambda x: x - 0.0, []),
         (lambda x: x / 1.0, []),
         (lambda x: x**1.0, []),
         (lambda x: x**2.0, ["square"]),
-        (lambda x: x**0.5, ["sqrt"]),
+        (lambda x: x**0.5, ["add", "sqrt", "equal", "select"]),
         (lambda x: x / 4.0, ["multiply"]),
         (lambda x: x / 3.0, ["divide"]),
         (lambda x: (x * 2.0) * 3.0, ["multiply"]),
@@ -82,7 +85,61 @@ def test_dead_nodes_go_inputs_stay():
     assert len(graph.inputs) == 2
 
 
-def test_negative_zero_and_nan_survive():
-    values = np.array([[-0.0, np.nan, np.inf]], "float32")
-    graph = simplify_algebra(trace(lambda x: (x * 2.0) * 0.5, values).graph)
-    assert len(graph.nodes) >= 1
+SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-45, 1e-39, 1e-30, 1e20, 1e30, 3e38]
+REWRITTEN = {
+    "add zero": lambda x: x + 0.0,
+    "add negative zero": lambda x: x + -0.0,
+    "zero plus": lambda x: 0.0 + x,
+    "subtract zero": lambda x: x - 0.0,
+    "subtract negative zero": lambda x: x - -0.0,
+    "times one": lambda x: x * 1.0,
+    "times zero": lambda x: x * 0.0,
+    "itself away": lambda x: x - x,
+    "by itself": lambda x: x / x,
+    "negated twice": lambda x: ops.negative(ops.negative(x)),
+    "to the power of 1": lambda x: x**1.0,
+    "to the power of 2": lambda x: x**2.0,
+    "to the power of 1/2": lambda x: x**0.5,
+    "to the power of -1": lambda x: x**-1.0,
+    "to the power of 0": lambda x: x**0.0,
+    **{f"by {d}": lambda x, d=d: x / d for d in (1.0, 2.0, 0.5, -4.0, 2.0**-130, 2.0**127, 0.0)},
+    **{
+        f"times {c} times {d}": lambda x, c=c, d=d: (x * c) * d
+        for c in (2.0, 0.5, -0.0, 1e30, 1e-30, np.inf, -1.0)
+        for d in (0.5, 4.0, 0.0, 1e30, 1e-30, np.inf, 1.0)
+    },
+    "sum of repeats": lambda x: ops.sum(ops.broadcast_to(x[:, None], (x.shape[0], 7)), -1),
+    "sum of none": lambda x: ops.sum(ops.broadcast_to(x[:, None], (x.shape[0], 0)), -1),
+    "cast there and back": lambda x: ops.cast(ops.cast(x, "float64"), "float32"),
+}  # fmt: skip
+
+
+def smallest(dtype):
+    return float(np.nextafter(*np.asarray([0, 1], dtypes.array_dtype(dtype))))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_special_numbers_survive(name, dtype):
+    """NaN, Inf, the sign of zero, overflow and underflow are those of the graph as written."""
+    with np.errstate(over="ignore"):
+        values = np.asarray(SPECIAL).astype(dtypes.array_dtype(dtype))
+    graph = trace(REWRITTEN[name], values).graph
+    with np.errstate(all="ignore"):
+        expected, found = (
+            np.asarray(interpret(g, [values])[0]).astype("float64")
+            for g in (graph, simplify_algebra(fold_constants(graph)))
+        )
+    rounding = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
+    np.testing.assert_allclose(found, expected, rtol=rounding, atol=2 * smallest(dtype))
+    if not name.startswith("sum"):  # the sum of negative zeros has either sign
+        assert np.signbit(found).tolist() == np.signbit(expected).tolist()
+
+
+def test_scalings_are_chained_where_neither_can_overflow_alone():
+    def count(c, d):
+        graph = trace(lambda x: (x * c) * d, np.ones(3, "float32")).graph
+        return len(drop_dead(simplify_algebra(fold_constants(graph))).nodes)
+
+    assert count(0.5, 0.25) == count(2.0, 3.0) == count(1.0, 1e-3) == 1
+    assert count(1e30, 1e-30) == count(0.5, 2.0) == count(1e30, 1e30) == count(1e-30, 1e-30) == 2

@@ -13,8 +13,8 @@ level:
   `rows` is split into `groups` equal runs (1 as a rule): a mean over time is a column_sum with one
   group per sample.
 - `all_sum all_max all_min all_prod`: anything -> scalar, over everything.
-- `broadcast`: anything -> element. An output is written once per number of its level, and a sum adds
-  one term per number of its level, so what varies along rows alone must be broadcast first.
+- `broadcast`: anything -> element. An output is written once per number of its level, and a sum
+  adds one term per number of its level, so what varies along rows alone must be broadcast first.
 
 Nodes after column_ and all_ reductions (running means, square roots, ...) run when every row is
 done; they may use scalars and columns only. Sums run in blocks, per thread, and the threads'

@@ -1,0 +1,71 @@
+"""The structure of a graph as a hashable key: equal for graphs that compute the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.graph.ir import Graph, Node, Value
+
+LARGE = 1 << 16  # bytes of a constant that is not compared
+
+
+class Incomparable(Exception):  # noqa: N818 (a signal)
+    """A graph holds something whose equality cannot be decided."""
+
+
+def structure_of(graph: Graph) -> Any:
+    """Return what is equal for graphs that compute the same, and unequal for all others.
+
+    It is hashable; None where an attribute is not, or where constants are too large to compare.
+    """
+    try:
+        found = _structure(graph)
+        hash(found)
+    except (Incomparable, TypeError):
+        return None
+    return found
+
+
+def attributes_key(node: Node) -> Any:
+    """Return what is equal for equal attributes only.
+
+    1, 1.0 and True are equal numbers but not the same attribute, and so are 0.0 and -0.0.
+
+    Raises:
+        Incomparable: a graph inside holds something whose equality cannot be decided.
+    """
+    return tuple([(name, _key(value)) for name, value in sorted(node.attrs.items())])
+
+
+def _key(value: Any) -> Any:
+    if type(value) is float:
+        return "float", value.hex()
+    if isinstance(value, Graph):
+        return "graph", _structure(value)
+    if isinstance(value, tuple):
+        return type(value), tuple([_key(v) for v in value])
+    return type(value), value
+
+
+def _structure(graph: Graph) -> Any:
+    numbers: dict[Value, int] = {}
+
+    def number(v: Value) -> int:
+        return numbers.setdefault(v, len(numbers))
+
+    constants = []
+    inputs = tuple([(number(v), v.shape, v.dtype) for v in graph.inputs])
+    for v, array in graph.constants.items():
+        array = np.asarray(array)
+        if array.nbytes > LARGE:
+            raise Incomparable
+        constants.append((number(v), v.shape, v.dtype, array.tobytes()))
+    nodes = []
+    for node in graph.nodes:
+        nodes.append((
+            node.op, tuple([number(v) for v in node.inputs]), attributes_key(node),
+            tuple([(number(v), v.shape, v.dtype) for v in node.outputs]),
+        ))  # fmt: skip
+    return inputs, tuple(constants), tuple(nodes), tuple([number(v) for v in graph.outputs])
