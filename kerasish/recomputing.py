@@ -14,10 +14,10 @@ from kerasish.autodiff import _name, walk_back
 from kerasish.ops.elementwise import anew
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
-    Journal,
     Record,
     Tensor,
     Variable,
+    VariableScope,
     _serials,
     is_traced,
     record,
@@ -133,7 +133,7 @@ class _Past:
     """What variables held before a call that assigns some, to go back there for a while."""
 
     def __init__(self, scope: Scope | None) -> None:
-        self._scope: Any = _Delayed() if scope is None else scope
+        self._scope: Any = VariableScope() if scope is None else scope
         self._commits = scope is None
         self._before: dict[Variable, Tensor] = {}
         self._changed: list[Variable] = []
@@ -178,13 +178,3 @@ def _without(written: dict[Variable, Tensor], variable: Variable) -> Iterator[No
     value = written.pop(variable)
     yield
     written[variable] = value
-
-
-class _Delayed(Journal):
-    """Variables outside all scopes: what is assigned is assigned when the block is over."""
-
-    def commit(self) -> None:
-        """Make the assignments."""
-        for variable, value in self.written.items():
-            variable._set(value)
-        self.written.clear()

@@ -9,7 +9,13 @@ from typing import Any
 
 
 class Scope:
-    """Stands between variables and their values: what a trace or a pure step reads and writes."""
+    """Stands between variables and their values: what a trace or a pure step reads and writes.
+
+    Attributes:
+        outer: the scope in which this one was entered last, None outside all others.
+    """
+
+    outer: Scope | None = None
 
     def read(self, variable: Any) -> Any:
         """Return the value that `variable` has here."""
@@ -30,11 +36,23 @@ _scopes = _Scopes()
 @contextmanager
 def using_scope(scope: Scope | None) -> Iterator[None]:
     """Let `scope` stand for all variables inside the `with` block, in this thread."""
-    before, _scopes.top = _scopes.top, scope
+    before = _scopes.top
+    if scope is not None and not _lies_in(scope, before):
+        scope.outer = before
+    _scopes.top = scope
     try:
         yield
     finally:
         _scopes.top = before
+
+
+def _lies_in(scope: Scope, chain: Scope | None) -> bool:
+    """Return whether `scope` is one of the nested scopes that end in `chain`."""
+    while chain is not None:
+        if chain is scope:
+            return True
+        chain = chain.outer
+    return False
 
 
 def current_scope() -> Scope | None:

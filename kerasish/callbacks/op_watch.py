@@ -17,7 +17,7 @@ from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Op, current_engine, using_engine
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Journal, Tensor, Variable, convert, to_numpy, using_scope
+from kerasish.tensor import Tensor, Variable, VariableScope, convert, to_numpy, using_scope
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -227,7 +227,7 @@ def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]
     for name, part in zip(("x", "y", "sample_weight"), tensors):
         for path, leaf in _leaves(part):
             data["/".join([name, *map(str, path)])] = leaf.value
-    watch, writes = OpWatch(model, data), Journal()
+    watch, writes = OpWatch(model, data), VariableScope()
     with using_engine(watch), using_scope(writes):
         own = _run_step(step, tensors)
     ends = [leaf.value for leaf in writes.written.values()]

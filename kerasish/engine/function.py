@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasish import tree
+from kerasish import autodiff, tree
 from kerasish.backends import choose
 from kerasish.devices import lies_on_gpu
-from kerasish.tensor import Tensor, convert
+from kerasish.engine.operation import KerasTensor
+from kerasish.ops import dtypes
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    VariableScope,
+    convert,
+    current_scope,
+    record,
+    recording,
+    using_scope,
+    wrap,
+)
 
 
 def function(
@@ -19,9 +31,11 @@ def function(
 ) -> Callable[..., Any]:
     """Return `f` compiled by the backend in charge, once for each signature of its arguments.
 
-    Variables that it reads are read anew at each call, assignments to variables are made when it
-    is done. Arguments that are no arrays (numbers, strings, flags) are constants: another value
-    is another signature.
+    Variables that it reads are read at each call, assignments to variables are made when it is
+    done. Arguments that are no arrays (numbers, strings, flags) are constants: another value is
+    another signature. Derivatives of any order flow through it, by its tensor arguments and by
+    the variables that it reads. Inside another compiled function, or a model's `call`, it becomes
+    a part of that.
 
     Args:
         f: a function of structures of tensors or arrays.
@@ -39,10 +53,14 @@ def function(
         >>> import numpy as np
         >>> float(hypotenuse(np.float32([3.0]), np.float32([4.0]))[0])
         5.0
+        >>> import kerasish
+        >>> float(kerasish.grad(function(lambda x: x**3))(2.0))
+        12.0
     """
     if f is None:
         return functools.partial(function, backend=backend, optimize=optimize)
-    made: dict[int, Callable[..., Any]] = {}
+    steps: dict[int, Callable[..., Any]] = {}
+    reverse = _Reverse(f, backend, optimize)
 
     def whole(args: Any, kwargs: Any) -> Any:
         args, kwargs = tree.map_structure(_as_tensor, (args, kwargs))
@@ -50,11 +68,15 @@ def function(
 
     @functools.wraps(f)
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, KerasTensor) for x in tree.flatten((args, kwargs))):
+            return f(*args, **kwargs)
         chosen = choose(backend)
-        step = made.get(id(chosen))
+        step = steps.get(id(chosen))
         if step is None:
             name = getattr(f, "__name__", "function")
-            step = made[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
+            step = steps[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
+        if recording.on and current_scope() is None and hasattr(step, "variables"):
+            return reverse.recorded(step, args, kwargs)
         return step(args, kwargs)
 
     return compiled
@@ -65,3 +87,106 @@ def _as_tensor(x: Any) -> Any:
         return x
     numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
     return convert(x) if numbers or lies_on_gpu(x) else x
+
+
+class _Reverse:
+    """Makes calls of a compiled function differentiable: its reverse pass is compiled, too."""
+
+    def __init__(self, f: Callable[..., Any], backend: str | None, optimize: str | None) -> None:
+        self.f, self.options = f, {"backend": backend, "optimize": optimize}
+        self._compiled: dict[tuple[Variable, ...], Callable[..., Any]] = {}
+
+    def recorded(self, step: Any, args: Any, kwargs: Any) -> Any:
+        """Call the step; leave a record where a derivative may be asked for."""
+        leaves = tree.flatten((args, kwargs))
+        variables = step.variables(args, kwargs)
+        # The values that the step reads, before it assigns new ones.
+        latest = [v.latest for v in variables]
+        values = [x.value if isinstance(x, Variable) else x for x in leaves]
+        entering = [*values, *latest]
+        places = [i for i, t in enumerate(entering) if isinstance(t, Tensor) and t.tracked]
+        result = step(args, kwargs)
+        if not places:
+            return result
+        outputs = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
+        kept = [wrap(t.value) for t in outputs]
+        op: Any = _CompiledCall(self, (args, kwargs), variables, entering, places, len(kept))
+        if kept:
+            record(op, [entering[i] for i in places], {}, kept)
+        left = iter(kept)
+        return tree.map_structure(lambda t: next(left) if isinstance(t, Tensor) else t, result)
+
+    def pull_back(self, variables: tuple[Variable, ...]) -> Callable[..., Any]:
+        """Return the compiled reverse pass of calls that read these variables."""
+        if variables not in self._compiled:
+            self._compiled[variables] = function(
+                functools.partial(_pull_back, self.f, variables), **self.options
+            )
+        return self._compiled[variables]
+
+
+class _CompiledCall:
+    """Stands in a record for an op: a call of a compiled function."""
+
+    name = "function"
+    sparse_gradients = False
+
+    def __init__(
+        self,
+        reverse: _Reverse,
+        structure: Any,
+        variables: tuple[Variable, ...],
+        entering: Sequence[Any],
+        places: Sequence[int],
+        outputs: int,
+    ) -> None:
+        self.reverse, self.variables, self.outputs = reverse, variables, outputs
+        self._structure, self._entering, self._places = structure, entering, tuple(places)
+
+    def grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
+        entering = list(self._entering)
+        for place, tensor in zip(self._places, inputs):
+            entering[place] = tensor
+        count = len(entering) - len(self.variables)
+        call = tree.pack_sequence_as(self._structure, entering[:count])
+        arriving = list(g) if self.outputs > 1 else [g]
+        found: list[Tensor | None] = self.reverse.pull_back(self.variables)(
+            call, entering[count:], arriving, self._places
+        )
+        return found
+
+
+def _pull_back(
+    f: Callable[..., Any],
+    variables: tuple[Variable, ...],
+    call: Any,
+    values: Sequence[Tensor],
+    arriving: Sequence[Tensor],
+    places: Sequence[int],
+) -> list[Tensor | None]:
+    """Return the derivatives of sum(f(...) * arriving) by the tensors at `places`.
+
+    Args:
+        call: (args, kwargs).
+        values: what the variables held at the call; new values are forgotten.
+        arriving: the derivatives by f's results.
+        places: numbers in the flat list of the arguments, then the variables' values.
+    """
+    entering = [*tree.flatten(call), *values]
+    count = len(entering) - len(variables)
+
+    def results(*chosen: Tensor) -> list[Tensor]:
+        filled = list(entering)
+        for place, tensor in zip(places, chosen):
+            filled[place] = tensor
+        args, kwargs = tree.map_structure(_as_tensor, tree.pack_sequence_as(call, filled[:count]))
+        scope = VariableScope()
+        scope.given = dict(zip(variables, filled[count:]))
+        with using_scope(scope):
+            result = f(*args, **kwargs)
+        made = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
+        return [t for t in made if dtypes.is_inexact(t.dtype)]
+
+    return autodiff.vjp(results, [entering[i] for i in places], [
+        g for g in arriving if dtypes.is_inexact(g.dtype)
+    ])  # fmt: skip

@@ -5,16 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.tensor import Scope, Tensor, Variable, convert, using_scope
+from kerasish.tensor import Tensor, Variable, VariableScope, convert, using_scope
 
 
-class StatelessScope(Scope):
+class StatelessScope(VariableScope):
     """A `with` block inside which variables have given values and assignments stay inside.
+
+    Variables without a value here have the one that they have around the block. Derivatives flow
+    through given and assigned values.
 
     Args:
         state_mapping: (variable, value) pairs.
-        collect_losses: kept for Keras's sake.
-        initialize_variables: kept for Keras's sake.
+        collect_losses: accepted as in Keras; losses are always collected.
+        initialize_variables: accepted as in Keras; variables are always initialized.
+
+    Raises:
+        ValueError: something other than a variable is given a value, or the shapes differ.
+
+    Example:
+        >>> import kerasish
+        >>> v = kerasish.Variable(1.0)
+        >>> with kerasish.StatelessScope([(v, 5.0)]):
+        ...     float(v * 2)
+        10.0
     """
 
     def __init__(
@@ -23,8 +36,8 @@ class StatelessScope(Scope):
         collect_losses: bool = False,
         initialize_variables: bool = True,
     ) -> None:
+        super().__init__()
         self.losses: list[Any] = []
-        self.written: dict[Variable, Tensor] = {}
         pairs = state_mapping.items() if isinstance(state_mapping, dict) else state_mapping or []
         for variable, value in pairs:
             if not isinstance(variable, Variable):
@@ -38,10 +51,6 @@ class StatelessScope(Scope):
                     f"value {made.shape}."
                 )
             self.written[variable] = made
-
-    def read(self, variable: Variable) -> Tensor:
-        """Return the value given or assigned in this scope, else the variable's own."""
-        return self.written.get(variable, variable._leaf)
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Keep the assignment inside."""
@@ -57,7 +66,7 @@ class StatelessScope(Scope):
 
     def get_current_value(self, variable: Variable) -> Any:
         """Return the value that `variable` has in this scope."""
-        return self.written.get(variable, variable.value)
+        return self.read(variable)
 
     def __enter__(self) -> StatelessScope:
         self._open = using_scope(self)

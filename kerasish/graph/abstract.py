@@ -7,7 +7,16 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.ops.op import Op, Spec, Unknown, using_engine
-from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, using_scope, wrap
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    VariableScope,
+    prepare,
+    record,
+    recording,
+    using_scope,
+    wrap,
+)
 
 
 class Abstract:
@@ -54,19 +63,6 @@ class ShapesOnly:
         return carry, tree.map_structure(repeat, rows)
 
 
-class _Discard(Scope):
-    """Lets variables be read and assigned with no effect outside."""
-
-    def __init__(self) -> None:
-        self.written: dict[Variable, Tensor] = {}
-
-    def read(self, variable: Variable) -> Tensor:
-        return self.written.get(variable, variable._leaf)
-
-    def write(self, variable: Variable, value: Tensor) -> None:
-        self.written[variable] = value
-
-
 # A size of the result that follows both is unknown, too. They divide well, as sizes that are split
 # and regrouped do, and are short enough for Python that loops over them.
 _FILLS = (Unknown(120), Unknown(168))
@@ -80,7 +76,7 @@ def _run(
             return x
         return wrap(Abstract(tuple(number if s is None else s for s in x.shape), x.dtype))
 
-    with using_engine(engine), using_scope(_Discard()):
+    with using_engine(engine), using_scope(None), using_scope(VariableScope()):
         return function(*_map_specs(fill, args), **_map_specs(fill, kwargs))
 
 

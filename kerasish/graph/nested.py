@@ -12,7 +12,7 @@ from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.tracer import NodeWriter
 from kerasish.ops.control import keep_kind, tensors_of
 from kerasish.ops.op import Spec, using_engine
-from kerasish.tensor import Tensor, Variable, record, recording, using_scope, wrap
+from kerasish.tensor import Tensor, Variable, current_scope, record, recording, using_scope, wrap
 
 UNROLLED = 8  # loops of at most so many rounds are written out: their rounds can be fused
 MASKED = 64  # while_loops whose gradient is wanted, of at most so many rounds, likewise
@@ -157,7 +157,7 @@ class Tracer(NodeWriter):
         """Return results in the structure of `like`; assign what is left to the variables."""
         count = len(results) - len(written)
         for variable, new in zip(written, results[count:]):
-            self.write(variable, new)
+            (current_scope() or self).write(variable, new)
         return _filled(like, results[:count])
 
 
@@ -166,7 +166,7 @@ class Inner(Tracer):
 
     def __init__(self, outer: Tracer) -> None:
         super().__init__()
-        self.outer = outer
+        self.around = outer
         self.own: set[Value] = set()
         self.captured: dict[Any, tuple[Tensor, Value]] = {}  # (value, its gradient's name) -> ...
 
@@ -204,13 +204,15 @@ class Inner(Tracer):
         """Return the array of a tensor whose numbers are known here or outside."""
         value = tensor.value
         if isinstance(value, Value) and value not in self.own:
-            return self.outer.number_of(tensor)
+            return self.around.number_of(tensor)
         return super().number_of(tensor)
 
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned here, or the variable's value outside."""
         found = self.written.get(variable)
-        return self.outer.read(variable) if found is None else found
+        if found is not None:
+            return found
+        return self.around.read(variable) if self.outer is None else self.outer.read(variable)
 
     def values_of(self, structure: Any) -> list[Value]:
         """Return the values of the tensors of a structure, None left out."""
@@ -251,7 +253,7 @@ class _State:
         self.structure, self.written = structure, list(written)
         own = [t for t in tree.flatten(structure) if t is not None]
         self._count = len(own)
-        self.tensors: list[Tensor] = [*own, *(outer.read(v) for v in written)]
+        self.tensors: list[Tensor] = [*own, *((current_scope() or outer).read(v) for v in written)]
         self._entered: dict[int, list[Tensor]] = {}
 
     def enter(self, inner: Inner) -> Any:

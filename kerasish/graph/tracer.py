@@ -76,18 +76,12 @@ class NodeWriter(Scope):
         if variable in self.written:
             return self.written[variable]
         if variable not in self.variables:
-            leaf = variable._leaf
-            value = Value(tuple(leaf.shape), leaf.dtype)
+            latest = variable.latest
+            value = Value(tuple(latest.shape), latest.dtype)
             self.read_values[variable] = value
-            self.variables[variable] = self._leaf(variable, value)
+            self.variables[variable] = variable.leaf_of(value)
         return self.variables[variable]
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Make the assignment an output of the graph."""
-        self.written[variable] = self._leaf(variable, self.value_of(value))
-
-    def _leaf(self, variable: Variable, value: Value) -> Tensor:
-        leaf = wrap(value)
-        leaf.key = variable._key
-        leaf.tracked = variable._leaf.tracked
-        return leaf
+        self.written[variable] = variable.leaf_of(self.value_of(value))

@@ -18,11 +18,18 @@ from kerasish.errors import ShapeError
 from kerasish.naming import name_for
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
-from kerasish.optimizers.collect import Collect
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
 from kerasish.optimizers.whole import descend_whole
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
-from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient, using_scope
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    VariableScope,
+    autocast,
+    convert,
+    no_gradient,
+    using_scope,
+)
 
 Updates = dict[Variable, Any]
 
@@ -393,7 +400,7 @@ class Optimizer:
                 found = self._descend(self._clipped(gradients), variables, rate, shared, True)
             return {**shared, **found}
         gradients = self._clipped(gradients)
-        scope = Collect()
+        scope = VariableScope()
         with using_scope(scope):
             for v in variables:
                 if self._decays(v):
@@ -548,7 +555,7 @@ class Optimizer:
                     f"values, got {len(given)}."
                 )
         values = [*optimizer_variables, *trainable_variables]
-        scope = Collect(dict(zip([*own, *trained], values)))
+        scope = VariableScope(dict(zip([*own, *trained], values)))
         with using_scope(scope):
             self.apply(list(grads), trained)
         return [scope.read(v) for v in trained], [scope.read(v) for v in own]

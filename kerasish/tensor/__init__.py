@@ -21,5 +21,5 @@ from kerasish.tensor.handle import recording as recording
 from kerasish.tensor.handle import scalar as scalar
 from kerasish.tensor.handle import to_numpy as to_numpy
 from kerasish.tensor.handle import wrap as wrap
-from kerasish.tensor.journal import Journal as Journal
+from kerasish.tensor.scope import VariableScope as VariableScope
 from kerasish.tensor.variable import Variable as Variable

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kerasish import config, ops
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
@@ -39,6 +41,7 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
 
 
 _canonicals: dict[Any, dict[str, Any]] = {}
+_FLOAT_TYPES = frozenset((float, np.float16, np.float32, np.float64))
 
 
 def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +52,11 @@ def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict
         shapes = tuple([t.value.shape for t in tensors])
     # 1, 1.0 and True are equal, but not the same attribute: their types are part of the key.
     values = attrs.values()
-    key: Any = (op, shapes, *values, *map(type, values))
+    types = tuple(map(type, values))
+    if not _FLOAT_TYPES.isdisjoint(types):
+        # 0.0 and -0.0 are equal, too: attributes that are floats are not looked up.
+        return op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+    key: Any = (op, shapes, *values, *types)
     if "dtype" in attrs:
         # None and "float" stand for the default float, which may change.
         key = (config.floatx(), key)

@@ -80,10 +80,23 @@ class Variable(Holder):
         with using_scope(None), no_gradient(), using_engine(None):
             self._set(_own(_first_value(initializer, shape, dtype), self.name))
 
-    def _set(self, tensor: Tensor) -> None:
-        leaf = wrap(tensor.value)
+    def leaf_of(self, value: Any) -> Tensor:
+        """Return a tensor of `value`, an array or a value of a trace, for derivatives by this."""
+        leaf = wrap(value)
         leaf.key = self._key
         leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
+        return leaf
+
+    def _set(self, tensor: Tensor) -> None:
+        self._leaf = self.leaf_of(tensor.value)
+
+    @property
+    def latest(self) -> Tensor:
+        """The value outside of all scopes: what was assigned last, by a step or by hand."""
+        return self._leaf
+
+    def set_latest(self, leaf: Tensor) -> None:
+        """Let `leaf` (see `leaf_of`) be the value outside of all scopes."""
         self._leaf = leaf
 
     # A compiled step keeps the value at a fixed address, its home, and writes there. Tensors
@@ -93,10 +106,7 @@ class Variable(Holder):
     def _leaf(self) -> Tensor:
         leaf = self._current
         if leaf is None:
-            leaf = wrap(self._home.array.copy())
-            leaf.key = self._key
-            leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
-            self._current = leaf
+            leaf = self._current = self.leaf_of(self._home.array.copy())
         return leaf
 
     @_leaf.setter

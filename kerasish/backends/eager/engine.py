@@ -13,11 +13,11 @@ import numpy as np
 from kerasish.backends.backend import Backend
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
-from kerasish.backends.step import StepJournal
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
 from kerasish.tensor import (
     Tensor,
+    VariableScope,
     is_traced,
     prepare,
     record,
@@ -206,15 +206,15 @@ class Eager(Backend):
 
     def _in_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the function; make its assignments together when it has returned."""
-        journal = self._journal()
+        scope = self._scope()
         before, self._quiet.run = self._quiet.run, None
         try:
-            with np.errstate(all="ignore"), using_scope(journal):
+            with np.errstate(all="ignore"), using_scope(scope):
                 result = function(*args, **kwargs)
         finally:
             self._quiet.run = before
-        journal.commit()
+        scope.commit()
         return result
 
-    def _journal(self) -> StepJournal:
-        return StepJournal()
+    def _scope(self) -> VariableScope:
+        return VariableScope()

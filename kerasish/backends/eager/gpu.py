@@ -14,11 +14,10 @@ from kerasish.backends.eager.cuda.update import update_by_rule
 from kerasish.backends.eager.cuda.wholes import FIRST_OF_SEVERAL, WHOLES
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
-from kerasish.backends.step import StepJournal
 from kerasish.devices import Device, place_of
 from kerasish.errors import DeviceMemoryError
 from kerasish.ops.op import Op
-from kerasish.tensor import Tensor, Variable, prepare, wrap
+from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
 
 
 class _NoNeed:
@@ -143,8 +142,8 @@ class EagerOnGPU(Eager):
 
         return on_device
 
-    def _journal(self) -> StepJournal:
-        return _MovingJournal(self)
+    def _scope(self) -> VariableScope:
+        return _MovingScope(self)
 
     def synchronize(self) -> None:
         """Wait until all work handed in so far is done."""
@@ -156,8 +155,8 @@ class EagerOnGPU(Eager):
         return devices.memory(self.device)
 
 
-class _MovingJournal(StepJournal):
-    """A journal whose variables move to the engine's device when they are first read."""
+class _MovingScope(VariableScope):
+    """A scope whose variables move to the engine's device when they are first read."""
 
     def __init__(self, engine: EagerOnGPU) -> None:
         super().__init__()
@@ -165,9 +164,9 @@ class _MovingJournal(StepJournal):
 
     def read(self, variable: Variable) -> Tensor:
         if variable not in self.written:
-            leaf = variable._leaf
+            leaf = variable.latest
             if place_of(leaf.value) != self.engine.device:
-                variable._leaf = self.engine._brought(leaf)
+                variable.set_latest(self.engine._brought(leaf))
         return super().read(variable)
 
 

@@ -33,7 +33,7 @@ from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
-from kerasish.tensor import Tensor, Variable, to_numpy, wrap
+from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
 
 
 class Home:
@@ -91,11 +91,21 @@ class CompiledStep:
         self._guard = threading.RLock()
 
     def __call__(self, *args: Any) -> Any:
+        if current_scope() is not None:
+            # Inside a trace, another step or a scope of the user's: a part of that.
+            return self.eager.compile(self.function)(*args)
+        return self._find(args)(args)
+
+    def variables(self, *args: Any) -> tuple[Variable, ...]:
+        """Return the variables that the step reads for arguments like these."""
+        return self._find(args).variables
+
+    def _find(self, args: Sequence[Any]) -> CompiledCall:
         key = tuple([signature(a) for a in args])
         call = self._made.get(key)
         if call is None or call.threads != native.get_threads():
             call = self._compile(key, args)
-        return call(args)
+        return call
 
     def _compile(self, key: Any, args: Any) -> CompiledCall:
         with self._guard:
@@ -138,11 +148,7 @@ class CompiledStep:
             return None
         parts = [a[:batch_size] for a in arrays]
         args = pack(parts)
-        key = tuple([signature(a) for a in args])
-        call = self._made.get(key)
-        if call is None or call.threads != native.get_threads():
-            call = self._compile(key, args)
-        return call.over_rows(arrays, parts, args, order)
+        return self._find(args).over_rows(arrays, parts, args, order)
 
     def memory_report(self) -> dict[str, int]:
         """Return bytes of the largest arena, and of one buffer a value for the same step."""
