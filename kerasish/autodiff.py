@@ -309,8 +309,7 @@ class GradientTape:
 
 def _as_leaf(x: Any) -> Any:
     t = convert(x)
-    leaf = wrap(t.value)
-    leaf.source = t.source
+    leaf = wrap(t.value.copy() if t.borrowed else t.value)
     leaf.require_grad()
     if t.tracked:
         # Keep the way back to what x came from, for derivatives of derivatives.

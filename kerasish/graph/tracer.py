@@ -65,7 +65,7 @@ class NodeWriter(Scope):
         if found is not None:
             return found[1]
         made = Value(tuple(value.shape), tensor.dtype)
-        self.constants[made] = value
+        self.constants[made] = value.copy() if tensor.borrowed else value
         self._known[id(value)] = (value, made)  # keeps the array, so that its id stays its own
         return made
 

@@ -19,8 +19,8 @@ from kerasish.tensor.handle import (
     Tensor,
     convert,
     scalar,
+    wrap,
 )
-from kerasish.tensor.lending import _lock
 
 
 def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], Any]:
@@ -144,9 +144,11 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
 
 def record(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any) -> None:
     """Give the tensors `results` their maker, so that gradients can flow to `inputs`."""
-    maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
     for t in inputs:
-        if t.source is not None:
-            _lock(maker, t.source)
+        if t.borrowed:
+            # The reverse pass must find the numbers of now.
+            inputs = [wrap(t.value.copy()) if t.borrowed else t for t in inputs]
+            break
+    maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
     for index, r in enumerate(results):
         r.maker, r.index, r.tracked = maker, index, True

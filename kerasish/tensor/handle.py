@@ -23,7 +23,6 @@ from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
-from kerasish.tensor.lending import _locked
 
 _serials = itertools.count()
 
@@ -31,12 +30,11 @@ _serials = itertools.count()
 class Record:
     """How a tensor was made: op, inputs, attributes, results; the reverse pass reads it."""
 
-    __slots__ = ("attrs", "inputs", "op", "results", "serial", "locks", "__weakref__")
+    __slots__ = ("attrs", "inputs", "op", "results", "serial", "__weakref__")
 
     def __init__(self, op: Any, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any):
         self.op, self.inputs, self.attrs, self.results = op, inputs, attrs, results
         self.serial = next(_serials)
-        self.locks: Any = None
 
 
 class Key:
@@ -83,20 +81,20 @@ class Tensor(Operators):
     """
 
     __slots__ = (
-        "value", "maker", "index", "tracked", "key", "grad", "source", "_keras_mask",
+        "value", "maker", "index", "tracked", "key", "grad", "borrowed", "_keras_mask",
         "_lost_mask", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:
         made = convert(value, dtype)
-        self.value = made.value
+        self.value = made.value.copy() if made.borrowed else made.value
         if _devices.accelerated and not is_traced(made):
             self.value = _on_current(made.value)
         self.maker: Record | None = None
         self.index = 0
         self.key: Any = None
         self.grad: Tensor | None = None
-        self.source = made.source
+        self.borrowed = False
         self.tracked = False
         if requires_grad:
             self.require_grad()
@@ -173,9 +171,8 @@ class Tensor(Operators):
         value = concrete(self)
         if isinstance(value, np.generic):
             value = np.asarray(value)
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
-            # NumPy hands out no read-only DLPack: a copy keeps tensors immutable.
-            value = value.copy()
+        if isinstance(value, np.ndarray):
+            value = value.copy()  # whoever takes it may write to it
         return value.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
@@ -263,9 +260,9 @@ def wrap(value: Any) -> Tensor:
     """Return a tensor around a value that is one already (an array, or a value of a trace)."""
     t = Tensor.__new__(Tensor)
     t.value = value
-    t.maker = t.key = t.grad = t.source = None
+    t.maker = t.key = t.grad = None
     t.index = 0
-    t.tracked = False
+    t.tracked = t.borrowed = False
     return t
 
 
@@ -346,7 +343,11 @@ def scalar(value: Any, dtype: str) -> Tensor:
 
 
 def convert(x: Any, dtype: str | None = None) -> Tensor:
-    """Return `x` (tensor, variable, array, list, number) as a tensor, copied only if it must be."""
+    """Return `x` (tensor, variable, array, list, number) as a tensor, copied only if it must be.
+
+    Where it shares memory with an array that others may write to, it is marked as `borrowed`: what
+    keeps it (a record, a result that is a view) copies it first.
+    """
     name = None if dtype is None else dtypes.name_of(dtype)
     if isinstance(x, Holder):
         x = x.value
@@ -370,37 +371,47 @@ def _scalar_dtype(x: Any) -> str:
 
 
 def _convert_array(x: Any, name: str | None) -> Tensor:
-    foreign = x
+    borrowed = False
     if isinstance(x, (list, tuple)):
         array, name = _convert_list(x, name)
         if isinstance(array, Tensor):
             return array if name is None else convert(array, name)
-        foreign = None
-    elif isinstance(x, (np.ndarray, np.generic)):
+    elif isinstance(x, np.generic):
         array = x
+    elif isinstance(x, np.ndarray):
+        array, borrowed = x, _may_change(x)
     elif devices.lies_on_gpu(x):
-        array, foreign = devices.adopt(x), None
+        array = devices.adopt(x)
     elif hasattr(x, "__array__"):
         array = np.asarray(x)
+        borrowed = _may_change(array)
     elif hasattr(x, "__dlpack__"):
-        array = np.from_dlpack(x)
+        array, borrowed = np.from_dlpack(x), True
     else:
-        array, foreign = np.asarray(x), None
+        array = np.asarray(x)
     if array.dtype.kind in "OUSV" and "bfloat16" not in str(array.dtype):
         raise DTypeError(
             f"Expected numbers, got {type(x).__name__} with dtype {array.dtype}: {str(x)[:60]}"
         )
     if name is not None and array.dtype != dtypes.array_dtype(name):
-        array, foreign = array.astype(dtypes.array_dtype(name)), None
+        array, borrowed = array.astype(dtypes.array_dtype(name)), False
     dtypes.name_of(array.dtype)
     if _devices.accelerated and array.nbytes > devices.SMALL:
         # Smaller ones are brought to a device by the engine there, which keeps such constants.
         moved = _on_current(array)
-        array, foreign = moved, foreign if moved is array else None
+        array, borrowed = moved, borrowed and moved is array
     made = wrap(array)
-    if isinstance(foreign, np.ndarray) and (foreign.flags.writeable or id(foreign) in _locked):
-        made.source = foreign
+    made.borrowed = borrowed
     return made
+
+
+def _may_change(array: Any) -> bool:
+    """Return whether somebody may write to the memory of `array`: by it, or by what it views."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return True
+        array = array.base
+    return array is not None
 
 
 def _on_current(array: Any) -> Any:

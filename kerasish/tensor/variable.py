@@ -301,6 +301,6 @@ def _own(tensor: Tensor, name: str) -> Tensor:
     value = tensor.value
     if _devices.accelerated:
         value = Tensor(tensor).value  # on the current device
-    if tensor.source is not None or not hasattr(value, "flags") or not value.flags.owndata:
+    if tensor.borrowed or not hasattr(value, "flags") or not value.flags.owndata:
         value = value.copy() if hasattr(value, "copy") else np.asarray(value)
     return wrap(np.asarray(value) if isinstance(value, np.generic) else value)

@@ -116,6 +116,10 @@ class Eager(Backend):
         except Exception as error:
             self._explain(op, tensors, attrs, error)
             raise
+        for t in tensors:
+            if t.borrowed:
+                out = _apart(out, tensors)
+                break
         if op.outputs == 1:
             result = wrap(out)
             if op.grad is not None:
@@ -218,3 +222,15 @@ class Eager(Backend):
 
     def _scope(self) -> VariableScope:
         return VariableScope()
+
+
+def _apart(out: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return results that share no memory with arrays of the user's, who may write to them."""
+    if isinstance(out, (tuple, list)):
+        return [_apart(o, tensors) for o in out]
+    if not isinstance(out, np.ndarray):
+        return out
+    lent = any(
+        t.borrowed and (out is t.value or np.may_share_memory(out, t.value)) for t in tensors
+    )
+    return out.copy() if lent else out

@@ -1,7 +1,8 @@
 """Simplify algebra: neutral elements, chained scalings, movements that cancel.
 
 Every rule keeps NaN, Inf and the sign of zero as they are: x * 0, x - x and x + 0.0 stay. A rule
-may change how a result is rounded, never whether it overflows or underflows.
+may change how a result is rounded, never whether it overflows or underflows. (The sign of a sum
+that is zero depends on the order of its terms and is not kept.)
 """
 
 from __future__ import annotations
