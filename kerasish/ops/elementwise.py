@@ -429,9 +429,11 @@ def arctanh(xp, x):
 )
 def sigmoid(xp, x):
     """1 / (1 + exp(-x)), in [0, 1]."""
-    # By tanh: no overflow for large |x|, and one pass.
-    half = xp.asarray(0.5, dtype=x.dtype)
-    return xp.tanh(x * half) * half + half
+    # exp(-|x|) neither overflows nor loses the digits of a small result.
+    if x.dtype.kind == "c":
+        return 1 / (1 + xp.exp(-x))
+    small = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, xp.ones((), x.dtype), small) / (small + 1)
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, sigmoid(x)),), "float", examples=SINGLE)

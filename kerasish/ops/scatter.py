@@ -53,9 +53,9 @@ def _held(start: Any, size: int, room: int) -> Any:
     """Return `start` moved so that `size` places fit into `room`."""
     if isinstance(start, int):
         return builtins.min(builtins.max(start, 0), room - size)
-    start = cast(start, "int32")
+    # In the start's own dtype: a cast would wrap one that is far outside.
     start = select(less(start, 0), 0, start)
-    return select(less(start, room - size), start, room - size)
+    return cast(select(less(start, room - size), start, room - size), "int32")
 
 
 @function

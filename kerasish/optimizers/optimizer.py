@@ -21,15 +21,8 @@ from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
 from kerasish.optimizers.whole import descend_whole
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
-from kerasish.tensor import (
-    Tensor,
-    Variable,
-    VariableScope,
-    autocast,
-    convert,
-    no_gradient,
-    using_scope,
-)
+from kerasish.scopes import autocast, using_scope
+from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
 
 Updates = dict[Variable, Any]
 

@@ -188,19 +188,27 @@ def _integer_division(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
 def _mod(w: Writer, a: Value, b: Value) -> Value:
     if not is_float(a.dtype):
         return _integer_division(w, a, b)[1]
+    rest, apart = _remainder(w, a, b)
+    zero = w.like(a, 0)
+    signed = w.select(w.compare("oeq", rest, zero), vector_math.with_sign(w, zero, b), rest)
+    return w.select(apart, w.add(rest, b), signed)
+
+
+def _remainder(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
+    """C's fmod, which has the sign of a, and whether it is not zero and b has the other sign."""
     rest = vector_math.library(w, "fmod", a, b)
     zero = w.like(a, 0)
     apart = w.bits_xor(w.compare("olt", rest, zero), w.compare("olt", b, zero))
-    moved = w.bits_and(apart, w.compare("one", rest, zero))
-    signed = w.select(w.compare("oeq", rest, zero), vector_math.with_sign(w, zero, b), rest)
-    return w.select(moved, w.add(rest, b), signed)
+    return rest, w.bits_and(apart, w.compare("one", rest, zero))
 
 
 def _floor_divide(w: Writer, a: Value, b: Value) -> Value:
     if not is_float(a.dtype):
         return _integer_division(w, a, b)[0]
-    rest = _mod(w, a, b)
+    # One less where the signs differ, rather than by the remainder plus b: b may be infinite.
+    rest, apart = _remainder(w, a, b)
     quotient = w.div(w.sub(a, rest), b)
+    quotient = w.select(apart, w.sub(quotient, w.like(a, 1)), quotient)
     down = w.call("llvm.floor", quotient)
     near = w.compare("ogt", w.sub(quotient, down), w.like(a, 0.5))
     whole = w.select(near, w.add(down, w.like(a, 1)), down)
@@ -221,7 +229,12 @@ def _power(w: Writer, a: Value, b: Value) -> Value:
         result = w.select(odd, w.mul(result, base), result)
         base, rest = w.mul(base, base), w.shift_right(rest, 1)
     if is_signed(a.dtype):
-        result = w.select(w.compare("slt", b, zero), zero, result)
+        # 1 / a ** -b without its fraction: what has none are the powers of 1 and -1.
+        minus = w.like(a, -1)
+        even = w.compare("eq", w.bits_and(b, one), zero)
+        unit = w.select(w.compare("eq", a, minus), w.select(even, one, minus), zero)
+        unit = w.select(w.compare("eq", a, one), one, unit)
+        result = w.select(w.compare("slt", b, zero), unit, result)
     return result
 
 
