@@ -7,9 +7,10 @@ from typing import Any
 
 from kerasish import config, ops
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.watched import Watched
 
 
-class Constraint:
+class Constraint(Watched):
     """A function weight -> allowed weight; subclasses write `__call__`. This one allows any.
 
     Example:

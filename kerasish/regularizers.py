@@ -9,9 +9,10 @@ from typing import Any
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.watched import Watched
 
 
-class Regularizer:
+class Regularizer(Watched):
     """A function tensor -> penalty, added to the loss; subclasses write `__call__`.
 
     Example:

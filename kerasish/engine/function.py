@@ -24,6 +24,7 @@ from kerasish.tensor import (
     using_scope,
     wrap,
 )
+from kerasish.watched import note_use
 
 
 def function(
@@ -64,6 +65,7 @@ def function(
 
     def whole(args: Any, kwargs: Any) -> Any:
         args, kwargs = tree.map_structure(_as_tensor, (args, kwargs))
+        note_use(f)
         return f(*args, **kwargs)
 
     @functools.wraps(f)

@@ -60,6 +60,7 @@ from kerasish.tensor import (
     current_path,
     name_scope,
 )
+from kerasish.watched import note_use, set_calling
 
 # Attributes in which no parts of a layer are looked for.
 _NOT_PARTS = {
@@ -463,6 +464,8 @@ class Layer(Masked, Penalised, Weighted, Operation):
         if outermost:
             context.root, context.serial = self, next(serials)
             self._losses, self._losses_of = [], context.serial
+            set_calling(True)
+        note_use(self)
         context.training = training
         try:
             if not self.built:
@@ -474,6 +477,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
             context.training = before
             if outermost:
                 context.root = None
+                set_calling(False)
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):

@@ -15,6 +15,7 @@ from kerasish.naming import name_for
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op, Spec
+from kerasish.watched import Watched
 
 
 class KerasHistory(NamedTuple):
@@ -175,7 +176,7 @@ def from_specs(structure: Any) -> Any:
     return structure
 
 
-class Operation:
+class Operation(Watched):
     """A step that functional models can hold: `call` on tensors, symbolic on symbolic ones.
 
     Args:

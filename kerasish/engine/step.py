@@ -13,6 +13,7 @@ from typing import Any
 from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.tensor import no_gradient
+from kerasish.watched import is_collecting, note_use
 
 
 def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -44,6 +45,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 
 def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
+    _note_uses(model)
     predictions = model(x, training=True)
     loss = _loss_of(model, x, y, predictions, sample_weight, True)
     track_loss(model, loss, x)
@@ -54,6 +56,13 @@ def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: A
         optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
     with no_gradient():
         model._update_metrics(x, y, predictions, sample_weight)
+
+
+def _note_uses(model: Any) -> None:
+    """Let a trace depend on the settings of the model, its metrics and its optimizer."""
+    if is_collecting():
+        for thing in (model, *model.metrics, model.optimizer):
+            note_use(thing)
 
 
 def _loss_of(
@@ -89,6 +98,7 @@ def _check_connected(model: Any, variables: Sequence[Any], gradients: Sequence[A
 
 def test(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
     """One evaluation step: the metrics' variables are assigned."""
+    _note_uses(model)
     predictions = model(x, training=False)
     loss = _loss_of(model, x, y, predictions, sample_weight, False)
     track_loss(model, loss, x)

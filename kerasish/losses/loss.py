@@ -10,9 +10,10 @@ from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor
+from kerasish.watched import Watched, note_use
 
 
-class Loss:
+class Loss(Watched):
     """The reduction of `call(y_true, y_pred)`, the losses of single samples.
 
     Args:
@@ -59,6 +60,7 @@ class Loss:
         Raises:
             ShapeError: the shapes do not fit.
         """
+        note_use(self)
         mask = getattr(y_pred, "_keras_mask", None)
         values = self.call(self._target(y_true), _as_dtype(y_pred, self._dtype))
         own = getattr(values, "_keras_mask", None)

@@ -11,9 +11,10 @@ from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, name_scope
+from kerasish.watched import Watched
 
 
-class Metric:
+class Metric(Watched):
     """A number gathered over batches: `update_state`, `result`, `reset_state`.
 
     Subclasses make variables in `__init__` by `add_variable`, change them in `update_state`, and

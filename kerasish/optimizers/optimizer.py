@@ -23,11 +23,12 @@ from kerasish.optimizers.whole import descend_whole
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
+from kerasish.watched import Watched
 
 Updates = dict[Variable, Any]
 
 
-class Optimizer:
+class Optimizer(Watched):
     """Changes variables so that a loss falls.
 
     A subclass makes its slots in `build` and writes `update` (pure, one variable) and, where some

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import random
 import sys
 import threading
 import warnings
@@ -34,6 +35,7 @@ from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
+from kerasish.watched import Guards, collecting_uses
 
 
 class Home:
@@ -104,7 +106,13 @@ class CompiledStep:
         key = tuple([signature(a) for a in args])
         call = self._made.get(key)
         if call is None or call.threads != native.get_threads():
-            call = self._compile(key, args)
+            return self._compile(key, args)
+        stale = call.guards.stale()
+        if stale is not None:
+            if config.is_explaining_compiles():
+                say(f"forgetting {self.name}: {stale}")
+            self._made.pop(key, None)
+            return self._compile(key, args)
         return call
 
     def _compile(self, key: Any, args: Any) -> CompiledCall:
@@ -116,8 +124,10 @@ class CompiledStep:
                     say(f"compiling {self.name}: {explain(key, list(self._made))}")
                 level = self.optimize or config.optimize()
                 with _no_collections():
-                    traced = trace(self.function, *args)
-                    call = CompiledCall(traced, self.eager, level, self.name)
+                    with collecting_uses() as used, _watching_random(self.name):
+                        traced = trace(self.function, *args)
+                    guards = Guards(used.values())
+                    call = CompiledCall(traced, self.eager, level, self.name, guards)
                 self._made[key] = call
             return call
 
@@ -176,6 +186,26 @@ def _no_collections() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _watching_random(name: str) -> Iterator[None]:
+    """Warn where Python draws random numbers in a trace: they are the same at every call."""
+
+    def states() -> tuple[Any, ...]:
+        kind, keys, place, *_ = np.random.get_state()  # noqa: NPY002 (what users draw from)
+        return kind, keys.tobytes(), place, random.getstate()
+
+    before = states()
+    yield
+    if states() != before:
+        warnings.warn(
+            f"{name}: np.random or random drew numbers while the step was traced. They are "
+            "constants of the compiled step, the same at each call. Use kerasish.random with a "
+            "SeedGenerator, or run_eagerly=True.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def say(text: str) -> None:
@@ -278,8 +308,12 @@ BLUEPRINTS = Blueprints()
 class CompiledCall:
     """One traced and compiled signature of a step."""
 
-    def __init__(self, traced: Traced, eager: Eager, level: str, name: str = "step") -> None:
+    def __init__(
+        self, traced: Traced, eager: Eager, level: str, name: str = "step",
+        guards: Guards | None = None,
+    ) -> None:  # fmt: skip
         self.traced, self.traced_graph = traced, traced.graph
+        self.guards = guards or Guards(())
         self.threads = native.get_threads()
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasish import ops
+from kerasish.watched import Watched
 
 
-class LearningRateSchedule:
+class LearningRateSchedule(Watched):
     """A function step -> learning rate with a config; subclasses write `__call__` and `get_config`.
 
     Example:

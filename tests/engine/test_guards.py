@@ -1,0 +1,170 @@
+"""Python values behind compiled steps: what changes after compiling takes effect, or warns."""
+
+from __future__ import annotations
+
+import random
+import types
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import config, layers, losses, ops
+
+SCALE = 2.0
+SETTINGS = types.SimpleNamespace(shift=0.0)
+TABLE = {"a": 1.0}
+
+
+@pytest.fixture(params=["static", "eager"], autouse=True)
+def backend(request):
+    before = config.backend()
+    config.set_backend(request.param)
+    yield request.param
+    config.set_backend(before)
+
+
+class Scaled(layers.Layer):
+    def __init__(self, beta=1.0, activation=None):
+        super().__init__()
+        self.beta, self.activation, self.parts = beta, activation or (lambda x: x), [1.0]
+        self.table = np.ones(2, "float32")
+
+    def call(self, x):
+        self.latest = ops.shape(x)  # a result of the call, not a setting
+        return self.activation(x) * self.beta * self.parts[0] * self.table
+
+
+X = np.ones((3, 2), "float32")
+
+
+def functional(layer):
+    i = layers.Input((2,))
+    return kerasish.Model(i, layer(i))
+
+
+CHANGES = {
+    "a number": lambda layer: setattr(layer, "beta", 5.0),
+    "an activation": lambda layer: setattr(layer, "activation", ops.exp),
+    "inside a list": lambda layer: layer.parts.__setitem__(0, 7.0),
+    "inside an array": lambda layer: layer.table.__setitem__(0, 9.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_predict_and_evaluate_use_what_a_layer_holds_now(change):
+    layer = Scaled()
+    model = functional(layer)
+    model.compile(loss="mse")
+    for _ in range(2):
+        expected = np.asarray(model(X))
+        np.testing.assert_allclose(model.predict(X, verbose=0), expected)
+        loss = model.evaluate(X, X, verbose=0)
+        np.testing.assert_allclose(loss, np.mean((expected - X) ** 2), rtol=1e-6)
+        CHANGES[change](layer)
+    assert not np.allclose(expected, X)
+
+
+def test_training_uses_what_layers_losses_and_optimizers_hold_now():
+    def trained(changed_before):
+        kerasish.utils.set_random_seed(1)
+        loss, dropout = losses.Huber(delta=1.0), layers.Dropout(0.5, seed=1)
+        optimizer = kerasish.optimizers.SGD(0.1)
+        dense = layers.Dense(2, kernel_regularizer=kerasish.regularizers.L2(0.0))
+        model = kerasish.Sequential([layers.Input((2,)), dense, dropout])
+        model.compile(optimizer, loss)
+        start = model.get_weights()
+
+        def change():
+            loss.delta = 0.1
+            dropout.rate = 0.0
+            optimizer.clipvalue = 1e-3
+            dense.kernel_regularizer.l2 = 0.1
+
+        if changed_before:
+            change()
+        model.fit(X, X, epochs=1, verbose=0)
+        if not changed_before:
+            change()
+            model.set_weights(start)
+            model.fit(X, X, epochs=1, verbose=0)
+        return model.get_weights()
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+def test_globals_and_closures_are_read_again(monkeypatch):
+    offset = 1.0
+
+    def helper(x):
+        return x * SCALE + SETTINGS.shift + TABLE["a"]
+
+    f = kerasish.function(lambda x: helper(x) + offset)
+
+    def expected():
+        return 3.0 * SCALE + SETTINGS.shift + TABLE["a"] + offset
+
+    assert float(f(3.0)) == expected()
+    monkeypatch.setitem(globals(), "SCALE", 4.0)
+    assert float(f(3.0)) == expected()
+    monkeypatch.setattr(SETTINGS, "shift", 10.0)
+    assert float(f(3.0)) == expected()
+    monkeypatch.setitem(TABLE, "a", 100.0)
+    assert float(f(3.0)) == expected()
+    offset = -1.0
+    assert float(f(3.0)) == expected()
+
+
+def test_a_custom_loss_reads_its_globals_again(monkeypatch):
+    model = functional(Scaled(2.0))
+    model.compile(loss=lambda y, p: ops.mean(ops.square(y - p)) * SCALE)
+    first = model.evaluate(X, X, verbose=0)
+    monkeypatch.setitem(globals(), "SCALE", 3 * SCALE)
+    assert model.evaluate(X, X, verbose=0) == pytest.approx(3 * first)
+
+
+def test_a_schedule_of_a_callback_takes_effect():
+    seen, layer = [], Scaled(1.0)
+    dense = layers.Dense(2, kernel_initializer="identity")
+    model = kerasish.Sequential([layers.Input((2,)), dense, layer])
+    model.compile(kerasish.optimizers.SGD(0.0), "mse")
+    change = kerasish.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: (
+            seen.append(logs["loss"]),
+            setattr(layer, "beta", layer.beta + 1.0),
+        )
+    )
+    model.fit(X, X * 0, epochs=3, verbose=0, callbacks=[change])
+    assert seen == [1.0, 4.0, 9.0]
+
+
+def test_what_does_not_change_is_not_compiled_again(backend, capsys):
+    if backend == "eager":
+        pytest.skip("the eager engine compiles nothing")
+    layer = Scaled(2.0)
+    model = functional(layer)
+    model.predict(X, verbose=0)
+    config.explain_compiles(True)
+    try:
+        layer.beta = 2.0
+        model(X)  # sets `latest`
+        model.predict(X, verbose=0)
+        functional(Scaled(3.0))(X)
+        model.predict(X, verbose=0)
+        assert "compiling" not in capsys.readouterr().err
+        layer.beta = 2.5
+        model.predict(X, verbose=0)
+        assert "an attribute of Scaled 'scaled" in capsys.readouterr().err
+    finally:
+        config.explain_compiles(False)
+
+
+@pytest.mark.parametrize("draw", [lambda: float(np.random.rand()), random.random])
+def test_random_numbers_of_python_in_a_trace_warn(draw, backend):
+    f = kerasish.function(lambda x: x * draw())
+    if backend == "eager":
+        assert float(f(1.0)) != float(f(1.0))
+        return
+    with pytest.warns(RuntimeWarning, match=r"np\.random or random drew numbers"):
+        f(1.0)
