@@ -167,9 +167,16 @@ _reverse.append(backward)
 
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
-    """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
+    """Return the derivatives of the one-number `target` by each variable (None: no way there).
+
+    Where a branch was chosen while records were kept, a variable may be read by another branch
+    alone: its derivative is zero then, as it is in a trace, which holds all branches.
+    """
     found = _differentiate([target], None, (), False)
-    return [found.get(v._key) for v in variables]
+    gradients = [found.get(v._key) for v in variables]
+    if not recording.branched:
+        return gradients
+    return [ops.zeros(v.shape, v.dtype) if g is None else g for g, v in zip(gradients, variables)]
 
 
 def _leaf(source: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import layers, ops
+from kerasish import config, layers, ops
 from kerasish.callbacks import Callback
 from kerasish.errors import AdviceWarning
 from kerasish.tensor import to_numpy
@@ -377,3 +377,34 @@ def test_a_compute_loss_that_knows_nothing_of_training(engine):
         model.compile("sgd", "mse")
     assert older.evaluate(x, y, verbose=0) == 2 * plain.evaluate(x, y, verbose=0) == 8.0
     assert older.fit(x, y, verbose=0).history["loss"] == [8.0]
+
+
+class Branching(layers.Layer):
+    def build(self, input_shape):
+        self.w = self.add_weight(shape=(3,), initializer="ones", name="w")
+
+    def call(self, x):
+        return ops.cond(ops.sum(x) > 0, lambda: x * self.w, lambda: ops.tanh(x))
+
+
+def test_a_weight_of_the_other_branch_has_the_gradient_zero():
+    """Its momentum decays, and an accumulated gradient is applied when it is due."""
+
+    def trained(backend):
+        before = config.backend()
+        config.set_backend(backend)
+        try:
+            model = kerasish.Sequential(
+                [layers.Input((3,)), Branching(), layers.Dense(1, kernel_initializer="ones")]
+            )
+            rule = kerasish.optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=2)
+            model.compile(rule, "mse")
+            for sign in (1.0, -1.0, 1.0):
+                x = np.full((2, 3), sign, "float32")
+                model.train_on_batch(x, np.ones((2, 1), "float32"))
+            return model.layers[0].w.numpy()
+        finally:
+            config.set_backend(before)
+
+    np.testing.assert_allclose(trained("eager"), trained("static"), rtol=1e-6)
+    assert not np.allclose(trained("static"), 1.0)

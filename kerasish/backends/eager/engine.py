@@ -96,6 +96,11 @@ class Eager(Backend):
             place = current()
         return self.on(place)
 
+    def control(self, kind: str, **parts: Any) -> Any:
+        """Leave control flow to Python; note where a number chooses what runs."""
+        recording.branched = recording.branched or kind in ("cond", "switch")
+        return NotImplemented
+
     def on(self, device: Device) -> Eager:
         """Return the engine of `device`."""
         if device.kind == "cpu" or self.elsewhere is None:
