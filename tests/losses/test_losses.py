@@ -45,7 +45,10 @@ def check(name, arguments, kind, engine):
     """Each reduction's value and gradient, plain, weighted and masked, as Keras gives them."""
     case = cases.name_of(name, arguments, kind)
     true, pred = cases.inputs(kind)
-    made = {r: getattr(losses, name)(reduction=r, **arguments) for r in cases.REDUCTIONS}
+    # A trace of all reductions and ways would hold 35 losses; sums and means differ by a factor.
+    some = ("sum_over_batch_size", "mean_with_sample_weight", "none")
+    reductions = cases.REDUCTIONS if engine == "eager" else some
+    made = {r: getattr(losses, name)(reduction=r, **arguments) for r in reductions}
     shape = made["none"](true, pred).shape
     ways = list(cases.ways(tuple(shape)))
 
@@ -65,9 +68,8 @@ def check(name, arguments, kind, engine):
 
     run = all_of if engine == "eager" else compiled_step(all_of)
     found = run(Tensor(true), Tensor(pred))
-    for reduction in cases.REDUCTIONS:
-        for words, _, _ in ways:
-            expected, slope = FACTS[case][reduction][words]
+    for reduction in reductions:
+        for words, (expected, slope) in FACTS[case][reduction].items():
             value, gradient = found[f"{reduction}, {words}"]
             what = f"{case}: {reduction}, {words}"
             facts.expect_close(value, expected, what)
