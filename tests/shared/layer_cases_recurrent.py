@@ -25,7 +25,7 @@ def _layers() -> Any:
             {"activation": "relu"}, BACK, {**ALL, **STATE}, {**BACK, **STATE},
             {"unroll": True, **BACK, **ALL, **STATE}, {"use_bias": False, **ALL},
             {"kernel_regularizer": L2, "recurrent_regularizer": L2, "bias_regularizer": L2},
-            {"activity_regularizer": L2, **ALL}, {"activation": None, **ALL},
+            {"activation": None, **ALL},
             {"activation": "sigmoid", **ALL},
         ):  # fmt: skip
             yield name, {**units, **args}, shape, {}
@@ -36,6 +36,8 @@ def _layers() -> Any:
         for mode in ("elu", "gelu", "softsign"):
             yield name, {**units, "activation": mode, **ALL}, shape, {}
     for name in ("LSTM", "GRU"):
+        # Keras's SimpleRNN takes this argument, and does not hand it on.
+        yield name, {"units": 3, "activity_regularizer": L2, **ALL}, [2, 5, 4], {}
         for mode in ("hard_sigmoid", "tanh", None):
             yield name, {"units": 3, "recurrent_activation": mode, **ALL}, [2, 5, 4], {}
     for args in (ALL, {"use_bias": False}, {**BACK, **ALL, **STATE}, {"unroll": True},
@@ -111,7 +113,7 @@ def _both_ways() -> Any:
         inner = {"layer": [name, {"units": 2, **ALL, **STATE}]}
         yield "Bidirectional", inner, shape, {}
         yield "Bidirectional", {"layer": [name, {"units": 2, **ALL}]}, shape, {
-            "mask": [[1, 1, 1, 0], [1, 0, 1, 1]],
+            "mask": [[1, 0, 1, 1], [1, 1, 0, 1]],
         }  # fmt: skip
     yield "Bidirectional", {
         "layer": ["LSTM", {"units": 2, **ALL}], "backward_layer": ["GRU", {"units": 3, **BACK,

@@ -73,8 +73,9 @@ def fact_of(case: Any) -> dict[str, Any]:
 
 
 def main(words: list[str]) -> None:
-    """Record the cases without facts; with words, also those whose names hold one of them."""
+    """Record the cases without facts; with words, those whose names hold one of them as well."""
     found = facts.read("layers")
+    found["cases"] = {n: f for n, f in found["cases"].items() if n in cases.CASES}
     added = 0
     for name, case in cases.CASES.items():
         if name in found["cases"] and not any(word in name for word in words):
