@@ -20,7 +20,10 @@ KNOWN = FACTS["cases"]
 FIRST = {name: case for case in reversed(cases.CASES.values()) for name in [case[0]]}
 FIRST_NAMES = {cases.name_of(case) for case in FIRST.values()}
 # Layer: (share of the largest number that results may be off, why more than 1e-5).
-LOOSER: dict[str, tuple[float, str]] = {}
+LOOSER: dict[str, tuple[float, str]] = {
+    "GroupNormalization": (1e-4, "of two numbers in a group, gradients of 1 cancel to 0.01"),
+    "MelSpectrogram": (1e-4, "Keras takes log(1 + f / 700) of low frequencies in float32"),
+}
 # Layers without recorded gradients: (elsewhere recorded results, or why there are none).
 WITHOUT: dict[str, str] = {
     "CRF": "kerasish's own; tests/layers/test_crf.py sums over all paths",
@@ -85,7 +88,9 @@ def check(case, engine):
     assert len(many) == len(fact["outputs"])
     for i, (t, expected) in enumerate(zip(many, fact["outputs"])):
         facts.expect_close(t, expected, f"output {i} of {name}", tolerance)
-    facts.expect_close(total, fact["loss"], f"sum of {name}", tolerance)
+    # Terms of about 1, of both signs: what is left of them may be small.
+    terms = max(1.0, *(float(np.abs(t).sum()) for t in fact["outputs"]))
+    facts.expect_close(total / terms, fact["loss"] / terms, f"sum of {name}", tolerance)
     names = [v.name for v in layer.trainable_variables] + [f"input {i}" for i in range(9)]
     assert len(slopes) == len(fact["slopes"])
     for g, expected, what in zip(slopes, fact["slopes"], names):

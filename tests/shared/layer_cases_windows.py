@@ -88,8 +88,6 @@ def _depthwise() -> Any:
             yield f"DepthwiseConv{n}", {"kernel_size": 2, **FIRST, **args}, first, {}
             channels = {"filters": 2, "kernel_size": 2, **FIRST}
             yield f"SeparableConv{n}", {**channels, **args}, first, {}
-    causal = {"filters": 3, "kernel_size": 3, "padding": "causal"}
-    yield "SeparableConv1D", causal, [2, 7, 2], {}
     yield "DepthwiseConv2D", {"kernel_size": [2, 3], "strides": 2}, [2, 5, 6, 2], {}
     l2 = {"depthwise_regularizer": L2, "pointwise_regularizer": L2, "bias_regularizer": L2}
     yield "SeparableConv2D", {"filters": 2, "kernel_size": 2, **l2}, [2, 3, 4, 2], {}
