@@ -106,7 +106,7 @@ def _normalization() -> Any:
     for training in (False, True):
         for args, shape in (
             ({"axis": 1}, [3, 2, 4]), ({"axis": -2}, [2, 3, 2]), ({"momentum": 0.5}, [4, 2]),
-            ({"center": False, "scale": False}, [3, 2, 2]), 
+            ({"center": False, "scale": False}, [3, 2, 2]),
             ({"beta_regularizer": L2, "gamma_regularizer": L2}, [4, 3]),
             ({}, [2, 2, 1, 2, 3]),
         ):  # fmt: skip

@@ -174,3 +174,12 @@ def options_of(case: str, schedules: Any) -> dict[str, Any]:
         name, arguments, more = SCHEDULES[rate[0]]
         options["learning_rate"] = getattr(schedules, name)(*arguments, **more)
     return options
+
+
+def by_jax(case: str) -> bool:
+    """Say whether a case is recorded on JAX in place of PyTorch.
+
+    Keras's ScheduleFreeAdamW keeps a variable's value before it changes the variable; PyTorch
+    changes that value with it, so that the steps differ from those on Keras's other backends.
+    """
+    return CASES[case][0] == "ScheduleFreeAdamW"

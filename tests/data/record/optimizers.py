@@ -1,15 +1,16 @@
 """Write optimizers.npz: what Keras's optimizers and schedules do, for tests/optimizers.
 
-On JAX: on PyTorch, Keras takes the steps of some optimizers with PyTorch's own formulas.
+On PyTorch, and then, in a second process, on JAX for the cases that say so (`by_jax`).
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "jax"
+os.environ["KERAS_BACKEND"] = os.environ.get("FACTS_ON", "torch")
 
 import facts
 import keras
@@ -56,17 +57,26 @@ def schedule_of(case: str) -> dict[str, Any]:
     return {"values": values, "config": schedule.get_config()}
 
 
-def main(words: list[str]) -> None:
-    """Record all, or the cases without facts and those whose names hold one of `words`."""
-    old = facts.read("optimizers")["optimizers"] if words else {}
-    kept: dict[str, Any] = {}
+def on_torch() -> None:
+    """Write the file with all but the cases for JAX."""
+    kept = {case: steps_of(case) for case in cases.CASES if not cases.by_jax(case)}
     schedules = {case: schedule_of(case) for case in cases.SCHEDULES}
-    for case in cases.CASES:
-        known = case in old and not any(word in case for word in words)
-        kept[case] = old[case] if known else steps_of(case)
     found = {"keras": keras.__version__, "optimizers": kept, "schedules": schedules}
-    print(f"{len(kept)} cases of optimizers, {facts.write('optimizers', found)} bytes")
+    print(f"{len(kept)} cases of optimizers, {facts.write('optimizers', found)} bytes", flush=True)
+
+
+def on_jax() -> None:
+    """Add the cases for JAX to the file."""
+    found = facts.read("optimizers")
+    added = {case: steps_of(case) for case in cases.CASES if cases.by_jax(case)}
+    found["optimizers"].update(added)
+    print(f"{len(added)} more on JAX, {facts.write('optimizers', found)} bytes")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if keras.backend.backend() == "jax":
+        on_jax()
+    else:
+        on_torch()
+        command = [sys.executable, "-m", "tests.data.record.optimizers"]
+        subprocess.run(command, env={**os.environ, "FACTS_ON": "jax"}, check=True)
