@@ -158,7 +158,6 @@ def _attention() -> Any:
     shapes = [[2, 4, 3], [2, 5, 2]]
     for name, args in (("MultiHeadAttention", heads), ("GroupQueryAttention", grouped)):
         for call in (
-            {"query_mask": M24, "value_mask": M25}, {"query_mask": M24, "key_mask": M25},
             {"value_mask": M25, "key_mask": M25[::-1]}, {"use_causal_mask": True},
             {"value_mask": FIRST, "use_causal_mask": True, "return_attention_scores": True},
         ):  # fmt: skip
