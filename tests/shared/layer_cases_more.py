@@ -72,7 +72,6 @@ def _activation() -> Any:
     yield "ELU", {}, [2, 4], {}
     yield "PReLU", {"alpha_regularizer": L2}, [2, 3], {}
     yield "PReLU", {"shared_axes": [1]}, [2, 3, 2], {}
-    yield "Softmax", {"axis": [1, 2]}, [2, 3, 2], {"mask": [[[1, 0], [1, 1], [0, 1]]] * 2}
     yield "Softmax", {"axis": -2}, [2, 3, 2], {}
 
 
