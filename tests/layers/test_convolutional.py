@@ -1,4 +1,4 @@
-"""Convolution layers: settings, errors, config (numbers: see test_recurrent's record)."""
+"""Convolution layers: settings, errors, config (numbers: see test_as_keras)."""
 
 from __future__ import annotations
 

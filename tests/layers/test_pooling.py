@@ -1,4 +1,4 @@
-"""Pooling layers: settings, errors, masks (numbers: see test_recurrent's record)."""
+"""Pooling layers: settings, errors, masks (numbers: see test_as_keras)."""
 
 from __future__ import annotations
 

@@ -1,53 +1,20 @@
-"""Recurrent layers: Keras's numbers, states, dropout, stacking, and the static engine."""
+"""Recurrent layers: states, dropout, stacking, the static engine; numbers: see test_as_keras."""
 
 from __future__ import annotations
 
-import json
-import pathlib
-import runpy
-
 import numpy as np
 import pytest
+from layer_cases import wave
 
 from kerasish import backends, layers, ops
 from kerasish.autodiff import GradientTape
 from kerasish.errors import ShapeError
 
-FOLDER = pathlib.Path(__file__).parent.parent / "data"
-_recorder = runpy.run_path(str(FOLDER / "record_layers_with_steps.py"))
-arguments, wave = _recorder["arguments"], _recorder["wave"]
-CASES = [
-    pytest.param(case, id=f"{case['layer']}-{i}")
-    for name in ("recurrent", "windows")
-    for i, case in enumerate(json.loads((FOLDER / f"layers_{name}.json").read_text()))
-]
 KINDS = [layers.LSTM, layers.GRU, layers.SimpleRNN]
 
 
 def listed(y):
     return list(y) if isinstance(y, (list, tuple)) else [y]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_layer_gives_what_keras_gives(case):
-    layer = getattr(layers, case["layer"])(**case["args"])
-    x = ops.convert_to_tensor(wave(case["shape"], 0.0))
-    options = arguments(case["layer"], case["args"], case["call"])
-    layer(x, **options)
-    assert [list(w.shape) for w in layer.weights] == case["weights"]
-    layer.set_weights([wave(w.shape, 1.0 + i, 0.5) for i, w in enumerate(layer.weights)])
-    with GradientTape() as tape:
-        tape.watch(x)
-        ys = listed(layer(x, **options))
-        loss = sum(ops.sum(y * wave(y.shape, 3.0 + i)) for i, y in enumerate(ys))
-    for y, expected in zip(ys, case["outputs"], strict=True):
-        np.testing.assert_allclose(y, np.array(expected), atol=6e-5)
-    gradients = tape.gradient(loss, [x, *layer.weights])
-    found = [float(ops.sum(g * wave(g.shape, 4.0))) for g in gradients]
-    np.testing.assert_allclose(found, case["gradients"], rtol=1e-4, atol=5e-4)
-    shapes = layer.compute_output_shape((None, *case["shape"][1:]))
-    first = shapes[0] if isinstance(shapes[0], tuple) else shapes
-    assert first == (None, *ys[0].shape[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,4 @@
-"""What the ops give, beside what Keras gives: recorded by tests/data/record_ops.py.
+"""What the ops give, beside what Keras gives: recorded by tests/data/record/ops.py.
 
 Where Keras's own backends differ, or one of them is wrong, the case is not here but in a test of
 its own beside the op.

@@ -30,6 +30,11 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray]:
     if kind == "sequence":
         labels = np.array([[1, 2, 3], [2, 2, 0], [4, 0, 0]])
         return labels, rng.normal(size=(3, 7, 5)).astype("float32")
+    if kind == "classes across":  # classes on axis 1
+        across = np.moveaxis(np.exp(rng.normal(size=(3, 2, 4))), -1, 1)
+        return rng.randint(0, 4, (3, 2)).astype("int32"), (
+            across / across.sum(1, keepdims=True)
+        ).astype("float32")
     true, pred = made[kind.removesuffix(" 3d")]
     true = true.astype("int32") if true.dtype.kind == "i" else true.astype("float32")
     return true, pred.astype("float32")
@@ -85,6 +90,32 @@ LOSSES: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("Circle", {}, ("unit",)),
     ("Circle", {"gamma": 5.0, "margin": 0.1, "remove_diagonal": False}, ("unit",)),
     ("CTC", {}, ("sequence",)),
+    ("Huber", {"delta": 2.5}, ("real 3d",)),
+    ("CosineSimilarity", {"axis": 0}, ("real",)),
+    ("CategoricalHinge", {}, ("onehot logits",)),
+    ("Hinge", {}, ("column",)),
+    ("KLDivergence", {}, ("binary 3d", "positive")),
+    ("Poisson", {}, ("positive 3d",)),
+    ("BinaryCrossentropy", {"from_logits": True, "label_smoothing": 0.3}, ("bits",)),
+    ("BinaryFocalCrossentropy", {"gamma": 0.0}, ("binary",)),
+    ("BinaryFocalCrossentropy", {"from_logits": True, "apply_class_balancing": True}, ("bits 3d",)),
+    ("CategoricalCrossentropy", {"from_logits": True, "label_smoothing": 0.1}, ("onehot logits",)),
+    (
+        "CategoricalFocalCrossentropy",
+        {"alpha": 0.7, "gamma": 0.5, "label_smoothing": 0.2},
+        ("onehot",),
+    ),
+    (
+        "SparseCategoricalCrossentropy",
+        {"from_logits": True, "ignore_class": 1},
+        ("classes logits", "classes logits 3d"),
+    ),
+    ("SparseCategoricalCrossentropy", {"ignore_class": -1}, ("classes",)),
+    ("SparseCategoricalCrossentropy", {"axis": 1}, ("classes across",)),
+    ("CategoricalGeneralizedCrossEntropy", {"q": 0.2}, ("classes",)),
+    ("Dice", {"axis": [0]}, ("binary",)),
+    ("Tversky", {"alpha": 0.8, "beta": 0.2, "axis": [1, 2]}, ("binary 3d",)),
+    ("Circle", {"gamma": 2.0, "margin": 0.6}, ("unit",)),
 ]
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none")
 
@@ -94,7 +125,23 @@ def name_of(name: str, arguments: dict[str, Any], kind: str) -> str:
     return f"{name} {arguments} {kind}" if arguments else f"{name} {kind}"
 
 
-def weights_for(values_shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return one weight for each loss, or None where there is one loss alone."""
-    size = int(np.prod(values_shape))
-    return (np.arange(size) % 3).reshape(values_shape).astype("float32") if values_shape else None
+def wave(shape: Any) -> np.ndarray:
+    """Return numbers by which values are multiplied before their sum is differentiated."""
+    return np.cos(0.9 * np.arange(int(np.prod(shape)))).reshape(tuple(shape)).astype("float32")
+
+
+def ways(shape: tuple[int, ...]) -> Any:
+    """Yield (words, weights, mask) in which losses of a shape are taken."""
+    yield "plain", None, None
+    if not shape:
+        return
+    size = int(np.prod(shape))
+    weights = (np.arange(size) % 3).reshape(shape).astype("float32")
+    mask = (np.arange(size) % 4 != 1).reshape(shape)
+    yield "weighted", weights, None
+    rows = weights.reshape(shape[0], -1)[:, :1] + 0.5
+    yield "a weight for each row", rows.reshape(shape[0], *(1 for _ in shape[1:])), None
+    yield "a weight for all", np.float32(0.3), None
+    yield "masked", None, mask
+    yield "weighted and masked", weights, mask
+    yield "all masked", None, np.zeros(shape, "bool")

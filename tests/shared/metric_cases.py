@@ -30,6 +30,9 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         "labels": (classes, np.where(rng.rand(*classes.shape) < 0.6, classes, 1)),
         "marked": (np.where(classes == 3, 255, classes), np.minimum(classes + (x[..., 0] > 1), 3)),
         "ids": (classes, np.argsort(-x, -1)),
+        "classes one hot": (np.eye(4)[classes], np.eye(4)[np.argmax(x, -1)] * 0.5),
+        "column of classes": (classes[..., None], shares),
+        "onehot labels": (np.eye(4)[classes], np.where(x[..., 0] > 0, classes, 2)),
     }
     true, pred = made[kind.removesuffix(" 3d")]
     weights = rng.randint(0, 4, 30).astype("float32")
@@ -37,11 +40,34 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return true.astype(kinds[true.dtype.kind]), pred.astype(kinds[pred.dtype.kind]), weights
 
 
-def batches(kind: str) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the samples in three batches of different sizes."""
+WAYS = ("plain", "weighted", "masked", "weighted and masked")
+OF_VALUES = ("Mean", "Sum")  # of values, without targets
+
+
+def ways(kind: str) -> tuple[str, ...]:
+    """Return the ways in which the samples of a kind are counted."""
+    return (*WAYS, "a weight for each step") if kind.endswith(" 3d") else WAYS
+
+
+def given(arguments: dict[str, Any], losses: Any) -> dict[str, Any]:
+    """Return arguments with a function of `losses` in place of its name."""
+    made = arguments.get("fn")
+    return {**arguments, "fn": getattr(losses, made)} if made else arguments
+
+
+def batches(kind: str, way: str = "weighted") -> list[tuple[Any, Any, Any, Any]]:
+    """Return (y_true, y_pred, weights, mask) of the samples in three batches of different sizes."""
     true, pred, weights = inputs(kind)
+    shape = pred.shape[: 2 if kind.endswith(" 3d") else 1]
+    mask = (np.arange(np.prod(shape)) % 5 != 2).reshape(shape)
+    if way == "a weight for each step" or (way == "weighted and masked" and len(shape) == 2):
+        weights = (np.arange(np.prod(shape)) % 4).reshape(shape).astype("float32")
     cuts = [slice(0, 7), slice(7, 8), slice(8, 30)]
-    return [(true[c], pred[c], weights[c]) for c in cuts]
+    return [
+        (true[c], pred[c], weights[c] if "weight" in way else None,
+         mask[c] if "masked" in way else None)
+        for c in cuts
+    ]  # fmt: skip
 
 
 # Class, arguments, kinds of inputs.
@@ -114,6 +140,58 @@ METRICS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("BinaryCrossentropy", {"from_logits": True, "label_smoothing": 0.1}, ("bits",)),
     ("CategoricalCrossentropy", {"label_smoothing": 0.1}, ("onehot",)),
     ("SparseCategoricalCrossentropy", {}, ("classes", "classes 3d")),
+    ("Mean", {}, ("real", "real 3d", "flat")),
+    ("Sum", {}, ("real", "real 3d", "flat")),
+    ("MeanMetricWrapper", {"fn": "mean_squared_error"}, ("real", "real 3d")),
+    ("MeanMetricWrapper", {"fn": "huber", "delta": 0.4}, ("real",)),
+    ("CategoricalAccuracy", {}, ("classes one hot",)),
+    ("SparseCategoricalAccuracy", {}, ("column of classes",)),
+    ("TopKCategoricalAccuracy", {"k": 1}, ("onehot",)),
+    ("SparseTopKCategoricalAccuracy", {"k": 3}, ("column of classes",)),
+    ("TruePositives", {"thresholds": [0.3, 0.7]}, ("binary", "binary 3d")),
+    ("FalsePositives", {}, ("binary 3d",)),
+    ("FalseNegatives", {}, ("binary 3d",)),
+    ("TrueNegatives", {"thresholds": [0.1, 0.9]}, ("binary",)),
+    ("Precision", {"top_k": 1, "class_id": 0}, ("onehot",)),
+    ("Precision", {"class_id": 3, "thresholds": [0.4, 0.6]}, ("binary",)),
+    ("Recall", {"top_k": 3}, ("onehot",)),
+    ("Recall", {"class_id": 0}, ("binary",)),
+    ("AUC", {"num_thresholds": 3}, ("binary", "flat")),
+    ("AUC", {"curve": "PR", "summation_method": "minoring"}, ("binary",)),
+    ("AUC", {"summation_method": "majoring"}, ("binary 3d",)),
+    ("AUC", {"curve": "PR", "multi_label": True, "num_thresholds": 9}, ("binary",)),
+    ("SensitivityAtSpecificity", {"specificity": 0.2, "num_thresholds": 5}, ("binary",)),
+    ("SensitivityAtSpecificity", {"specificity": 0.9, "class_id": 2}, ("binary",)),
+    ("SpecificityAtSensitivity", {"sensitivity": 0.9, "num_thresholds": 7}, ("flat",)),
+    ("RecallAtPrecision", {"precision": 0.9, "class_id": 1}, ("binary",)),
+    ("PrecisionAtRecall", {"recall": 0.9, "num_thresholds": 11}, ("binary",)),
+    ("F1Score", {"average": "micro"}, ("onehot",)),
+    ("F1Score", {"average": "macro", "threshold": 0.6}, ("binary",)),
+    ("FBetaScore", {"beta": 3.0, "average": "weighted"}, ("onehot",)),
+    ("IoU", {"num_classes": 4, "target_class_ids": [1], "sparse_y_pred": False}, ("classes",)),
+    ("IoU", {"num_classes": 4, "target_class_ids": [1, 2]}, ("labels 3d",)),
+    ("MeanIoU", {"num_classes": 5}, ("labels 3d",)),
+    ("BinaryIoU", {"target_class_ids": [0]}, ("flat",)),
+    (
+        "OneHotIoU",
+        {"num_classes": 4, "target_class_ids": [0], "sparse_y_pred": True},
+        ("onehot labels",),
+    ),
+    ("OneHotMeanIoU", {"num_classes": 4, "sparse_y_pred": True}, ("onehot labels",)),
+    ("MeanAbsolutePercentageError", {}, ("real 3d",)),
+    ("MeanSquaredLogarithmicError", {}, ("real", "positive 3d")),
+    ("LogCoshError", {}, ("real 3d",)),
+    ("PearsonCorrelation", {"axis": 0}, ("real",)),
+    ("ConcordanceCorrelation", {"axis": 0}, ("real",)),
+    ("Hinge", {}, ("bits",)),
+    ("CategoricalHinge", {}, ("onehot 3d",)),
+    ("KLDivergence", {}, ("onehot 3d",)),
+    ("Poisson", {}, ("positive 3d",)),
+    ("CategoricalCrossentropy", {"from_logits": True, "axis": -1}, ("onehot 3d",)),
+    ("CategoricalCrossentropy", {}, ("onehot 3d",)),
+    ("SparseCategoricalCrossentropy", {"from_logits": True}, ("classes",)),
+    ("BinaryCrossentropy", {"label_smoothing": 0.3}, ("binary",)),
+    ("R2Score", {"class_aggregation": None, "num_regressors": 2}, ("real",)),
 ]
 
 

@@ -28,6 +28,9 @@ class Bidirectional(Layer):
         backward_layer: the layer that reads backwards (its go_backwards differs from the
             other's); None: a copy of `layer`.
 
+    With `return_sequences`, outputs of masked steps are 0, whatever the layers'
+    `zero_output_for_mask` was.
+
     Shape: (n, steps, inputs) -> (n[, steps], 2 units) for "concat".
     Source: Schuster and Paliwal, IEEE Transactions on Signal Processing 1997.
     """
@@ -65,6 +68,9 @@ class Bidirectional(Layer):
         else:
             self.backward_layer = backward_layer
         self._check_pair()
+        for one in (self.forward_layer, self.backward_layer):
+            if getattr(one, "zero_output_for_mask", None) is not None:
+                one.zero_output_for_mask = one.return_sequences
         self.return_sequences = layer.return_sequences
         self.return_state = layer.return_state
         self.stateful = layer.stateful

@@ -1,12 +1,15 @@
 """Write boxes.npz: what Keras's own functions give for tests/ops/test_boxes.py.
 
-Run with Keras 3 and JAX installed: KERAS_BACKEND=jax python tests/data/record_boxes.py
+On JAX.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
 
 import numpy as np
 from keras.utils import bounding_boxes
@@ -47,4 +50,4 @@ if __name__ == "__main__":
     out["enc"] = bounding_boxes.encode_box_to_deltas(BOXES, OTHER, *rest, variance=spread)
     out["dec"] = bounding_boxes.decode_deltas_to_boxes(BOXES, out["enc"], *rest, variance=spread)
     arrays = {k: np.asarray(v) for k, v in out.items()}
-    np.savez_compressed(Path(__file__).parent / "boxes.npz", **arrays)
+    np.savez_compressed(Path(__file__).parents[1] / "boxes.npz", **arrays)

@@ -1,6 +1,6 @@
 """Record what Keras (on JAX) gives for the cases of tests/ops/test_as_keras.py.
 
-Run from the repository's root, where Keras and JAX are installed: python tests/data/record_ops.py
+Those cases are in a test file, which imports kerasish: this part needs it, too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 os.environ["KERAS_BACKEND"] = "jax"
 import keras
 
-HERE = pathlib.Path(__file__).parent
+TESTS = pathlib.Path(__file__).parents[2]
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    sys.path.insert(0, str(HERE.parent.parent))
-    cases = runpy.run_path(str(HERE.parent / "ops" / "test_as_keras.py"))
+    sys.path.insert(0, str(TESTS.parent))
+    cases = runpy.run_path(str(TESTS / "ops" / "test_as_keras.py"))
     arrays = {}
     for key, (name, args, kwargs) in cases["keyed"]().items():
         try:
@@ -32,7 +32,7 @@ def main() -> None:
             continue
         for i, array in enumerate(results):
             arrays[f"{key}/{i}"] = array
-    np.savez_compressed(HERE / "ops.npz", **arrays)
+    np.savez_compressed(TESTS / "data" / "ops.npz", **arrays)
     print(f"{len(arrays)} arrays, keras {keras.__version__}")
 
 

@@ -1,22 +1,17 @@
-"""Writes masks.json: what Keras's layers do with a mask. By hand, where Keras is installed:
-
-KERAS_BACKEND=torch python tests/data/record_masks.py
-"""
+"""Write masks.json: what Keras's layers do with a mask, on PyTorch."""
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 import warnings
 from pathlib import Path
 from typing import Any
 
+os.environ["KERAS_BACKEND"] = "torch"
+
 import keras
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "shared"))
-
-from mask_cases import fates  # noqa: E402
+from mask_cases import fates
 
 
 def mask_of(t: Any) -> Any:
@@ -33,7 +28,7 @@ def main() -> None:
     found = fates(keras.layers, keras.ops.convert_to_tensor, mask_of, give_mask)
     lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()]
     text = "{\n" + ",\n".join([f'"keras": "{keras.__version__}"', *lines]) + "\n}\n"
-    (HERE / "masks.json").write_text(text)
+    (Path(__file__).parents[1] / "masks.json").write_text(text)
 
 
 if __name__ == "__main__":

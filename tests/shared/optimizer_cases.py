@@ -1,13 +1,8 @@
-"""Records what Keras's optimizers and schedules do, for tests/optimizers.
-
-Run with an environment that holds Keras 3: KERAS_BACKEND=jax python tests/data/record_optimizers.py
-"""
+"""The cases in which optimizers and schedules meet Keras's numbers; no framework in here."""
 
 from __future__ import annotations
 
-import json
-import pathlib
-import sys
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +90,47 @@ for _name, _rate in _RATES.items():
     CASES[f"{_name}, averages"] = (_name, {"learning_rate": _rate, **_averages})
     _twos = {"gradient_accumulation_steps": 2, "global_clipnorm": 2.0}
     CASES[f"{_name}, two batches"] = (_name, {"learning_rate": _rate, **_twos})
+    _more = {
+        "decay and clipped norms": {"weight_decay": 0.02, "clipnorm": 0.8},
+        "clipped values": {"clipvalue": 0.4, "use_ema": True, "ema_momentum": 0.9},
+        "clipped together": {"global_clipnorm": 1.1, "weight_decay": 0.03},
+        "three batches, all else": {
+            "gradient_accumulation_steps": 3, "clipnorm": 0.9, "weight_decay": 0.05,
+            "use_ema": True, "ema_momentum": 0.6, "ema_overwrite_frequency": 2,
+            "loss_scale_factor": 4.0,
+        },
+    }  # fmt: skip
+    for _words, _options in _more.items():
+        CASES[f"{_name}, {_words}"] = (_name, {"learning_rate": _rate, **_options})
+    # A rate that changes with the steps; see `options_of`.
+    CASES[f"{_name}, schedule"] = (_name, {"learning_rate": ["cosine_warmup_only"]})
+
+_OPTIONS = {
+    "Adam": ({"amsgrad": True, "weight_decay": 0.1}, {"beta_1": 0.5, "beta_2": 0.7},
+             {"epsilon": 0.1}, {"amsgrad": True, "beta_2": 0.3, "gradient_accumulation_steps": 2}),
+    "AdamW": ({"amsgrad": True, "beta_2": 0.4}, {"weight_decay": 0.0}, {"epsilon": 0.2}),
+    "Adamax": ({"beta_1": 0.5, "beta_2": 0.6, "epsilon": 0.1},),
+    "Nadam": ({"beta_1": 0.5, "beta_2": 0.6, "epsilon": 0.1},),
+    "SGD": ({"momentum": 0.5, "nesterov": True, "weight_decay": 0.1, "clipnorm": 0.5},
+            {"momentum": 0.7, "gradient_accumulation_steps": 2}, {"learning_rate": ["piecewise"]},
+            {"momentum": 0.9, "nesterov": True, "learning_rate": ["exponential_staircase"]}),
+    "RMSprop": ({"centered": True}, {"rho": 0.3, "epsilon": 0.1}, {"momentum": 0.5}),
+    "Adagrad": ({"initial_accumulator_value": 0.7}, {"epsilon": 0.3}),
+    "Adadelta": ({"rho": 0.5, "epsilon": 1e-3},),
+    "Ftrl": ({"initial_accumulator_value": 0.5}, {"l1_regularization_strength": 0.3},
+             {"l2_regularization_strength": 0.3}, {"learning_rate_power": 0.0}),
+    "Lion": ({"beta_1": 0.5, "beta_2": 0.6},),
+    "Lamb": ({"beta_1": 0.5, "beta_2": 0.6, "epsilon": 0.1},),
+    "Adafactor": ({"beta_2_decay": -0.5, "clip_threshold": 0.5}, {"epsilon_1": 0.1},
+                  {"epsilon_2": 0.5}, {"weight_decay": 0.1}),
+    "Muon": ({"momentum": 0.5}, {"ns_steps": 2}, {"adam_beta_1": 0.5, "adam_beta_2": 0.6},
+             {"muon_a": 2.0, "muon_b": -1.5, "muon_c": 0.5}, {"adam_weight_decay": 0.1}),
+    "ScheduleFreeAdamW": ({"beta_2": 0.6, "epsilon": 0.1},
+                          {"warmup_steps": 3, "gradient_accumulation_steps": 2}),
+}  # fmt: skip
+for _name, _sets in _OPTIONS.items():
+    for _set in _sets:
+        CASES[f"{_name} {_set}"] = (_name, {"learning_rate": _RATES[_name], **_set})
 
 SCHEDULES = {
     "exponential": ("ExponentialDecay", [0.1, 7, 0.5], {}),
@@ -130,50 +166,20 @@ def gradient(shape, number, step):
     return wave.reshape(shape).astype("float32")
 
 
-def record_case(optimizers, variable, name, options):
-    """Return the values of the variables and of the optimizer's after the steps."""
-    made = getattr(optimizers, name)(**options)
-    weights = [variable(start(s, i), name=n) for i, (n, s) in enumerate(SHAPES.items())]
-    made.build(weights)
-    first = None
-    for step in range(STEPS):
-        made.apply([gradient(s, i, step) for i, s in enumerate(SHAPES.values())])
-        first = first or [flat(w) for w in weights]
-    trained = [flat(w) for w in weights]
-    made.finalize_variable_values(weights)
-    return {
-        "first": first,
-        "weights": trained,
-        "final": [flat(w) for w in weights],
-        "slots": [flat(v) for v in made.variables[2:]],
-        "names": [v.path.split("/")[-1] for v in made.variables],
-        "config": made.get_config(),
-    }
+def options_of(case: str, schedules: Any) -> dict[str, Any]:
+    """Return the arguments of a case, with a schedule in place of a schedule's name."""
+    options = dict(CASES[case][1])
+    rate = options["learning_rate"]
+    if isinstance(rate, list):
+        name, arguments, more = SCHEDULES[rate[0]]
+        options["learning_rate"] = getattr(schedules, name)(*arguments, **more)
+    return options
 
 
-def flat(x):
-    """Return the numbers of a variable as a flat list of short decimals."""
-    return [float(f"{v:.8g}") for v in np.asarray(x, "float64").ravel()]
+def by_jax(case: str) -> bool:
+    """Say whether a case is recorded on JAX in place of PyTorch.
 
-
-def main():
-    """Write optimizers.json beside this file."""
-    import keras
-
-    def weight(value, name):
-        return keras.Variable(value, name=name)
-
-    kept = {"optimizers": {}, "schedules": {}}
-    for case, (name, options) in CASES.items():
-        kept["optimizers"][case] = record_case(keras.optimizers, weight, name, options)
-    for case, (name, arguments, options) in SCHEDULES.items():
-        schedule = getattr(keras.optimizers.schedules, name)(*arguments, **options)
-        values = [flat(schedule(step))[0] for step in SCHEDULE_STEPS]
-        kept["schedules"][case] = {"values": values, "config": schedule.get_config()}
-    path = pathlib.Path(__file__).with_name("optimizers.json")
-    path.write_text(json.dumps({"keras": keras.__version__, **kept}, separators=(",", ":")))
-    sys.stdout.write(f"{path.stat().st_size} bytes\n")
-
-
-if __name__ == "__main__":
-    main()
+    Keras's ScheduleFreeAdamW keeps a variable's value before it changes the variable; PyTorch
+    changes that value with it, so that the steps differ from those on Keras's other backends.
+    """
+    return CASES[case][0] == "ScheduleFreeAdamW"

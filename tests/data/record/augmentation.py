@@ -1,21 +1,18 @@
 """Write augmentation.npz: what Keras's layers on pictures give for augmentation_cases.py.
 
-Run with Keras 3 and TensorFlow installed:
-KERAS_BACKEND=tensorflow python tests/data/record_augmentation.py
-Cases that Keras itself cannot compute are printed and left out.
+On TensorFlow. Cases that Keras itself cannot compute are printed and left out.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "shared"))
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
-import augmentation_cases as cases  # noqa: E402
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
+import augmentation_cases as cases
+import keras
+import numpy as np
 
 if __name__ == "__main__":
     found = {}
@@ -29,4 +26,4 @@ if __name__ == "__main__":
             whole = value.dtype.kind in "iub"
             found[f"{number} {key}"] = value if whole else value.astype("float32")
         found[f"{number} name"] = np.array(cases.name_of(case))
-    np.savez_compressed(HERE / "augmentation.npz", **found)
+    np.savez_compressed(Path(__file__).parents[1] / "augmentation.npz", **found)

@@ -1,21 +1,18 @@
-"""Record what Keras makes of the preprocessing cases: `python tests/data/record_preprocessing.py`.
+"""Write what Keras makes of the preprocessing cases, on TensorFlow.
 
-Needs Keras 3 with TensorFlow; writes preprocessing.json, feature_space.json,
-feature_space.keras and lookups.keras beside this file.
+The files: preprocessing.json, feature_space.json, feature_space.keras and lookups.keras.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "shared"))
+HERE = Path(__file__).parents[1]
 
 import feature_space_cases as spaces  # noqa: E402
 import keras  # noqa: E402 (the backend is chosen above)
