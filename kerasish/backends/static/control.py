@@ -17,13 +17,21 @@ from kerasish.graph.passes import gather, optimize
 from kerasish.graph.passes.widen import widen_halves
 
 KernelOf = Callable[[Any], Callable[..., Any]]
+Watch = Callable[[str, Graph, Graph], None] | None
 
 
 class Runner:
-    """A graph inside a control node as a function of arrays, compiled when it is first called."""
+    """A graph inside a control node as a function of arrays, compiled when it is first called.
 
-    def __init__(self, graph: Graph, kernel_of: KernelOf) -> None:
-        self._graph, self._kernel_of = graph, kernel_of
+    Args:
+        graph: as traced.
+        kernel_of: op -> NumPy kernel, for ops without native code.
+        level: which passes the graph goes through, as for the graph around it.
+        watch: called as `watch(name, before, after)` for each pass.
+    """
+
+    def __init__(self, graph: Graph, kernel_of: KernelOf, level: str, watch: Watch) -> None:
+        self._graph, self._kernel_of, self._level, self._watch = graph, kernel_of, level, watch
         self._executable: Executable | None = None
         self._inputs: list[Any] = []
         self._last: Sequence[Any] = ()
@@ -43,8 +51,9 @@ class Runner:
             return [executable.output(v) for v in executable.blueprint.graph.outputs]
 
     def _compile(self) -> Executable:
-        graph = optimize(widen_halves(self._graph, slow_halves()))
-        graph = gather(graph)
+        graph = optimize(widen_halves(self._graph, slow_halves()), self._level, self._watch)
+        if self._level == "fast_run":
+            graph = gather(graph)
         # What is taken from around a loop is the same in every round: inputs lie outside the arena,
         # as variables do, so that they need no copy where nothing is new.
         blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)
@@ -60,8 +69,8 @@ class Runner:
 class ControlKernel:
     """The kernel of one control node: holds what its graphs were compiled to."""
 
-    def __init__(self, op: ControlOp, kernel_of: KernelOf) -> None:
-        self._op, self._kernel_of = op, kernel_of
+    def __init__(self, op: ControlOp, kernel_of: KernelOf, level: str, watch: Watch) -> None:
+        self._op, self._kernel_of, self._level, self._watch = op, kernel_of, level, watch
         self._runners: dict[str, list[Runner]] | None = None
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Any:
@@ -69,7 +78,7 @@ class ControlKernel:
         runners = self._runners
         if runners is None:
             runners = self._runners = {
-                name: [Runner(graph, self._kernel_of) for graph in graphs]
+                name: [Runner(g, self._kernel_of, self._level, self._watch) for g in graphs]
                 for name, graphs in graphs_of(attrs).items()
             }
         for several in runners.values():
@@ -78,10 +87,19 @@ class ControlKernel:
         return self._op.run(runners, *inputs, **attrs)
 
 
-def kernels(kernel_of: KernelOf) -> KernelOf:
-    """Return `kernel_of` extended by the kernels of control nodes."""
+def kernels(kernel_of: KernelOf, level: str, watch: Watch = None) -> KernelOf:
+    """Return `kernel_of` extended by the kernels of control nodes.
+
+    Args:
+        kernel_of: op -> NumPy kernel.
+        level: the optimization level of branches and loop bodies: "fast_run", "fast_compile" or
+            "none".
+        watch: called as `watch(name, before, after)` for each pass over such a graph.
+    """
 
     def find(op: Any) -> Callable[..., Any]:
-        return ControlKernel(op, find) if isinstance(op, ControlOp) else kernel_of(op)
+        if isinstance(op, ControlOp):
+            return ControlKernel(op, find, level, watch)
+        return kernel_of(op)
 
     return find

@@ -373,7 +373,7 @@ class CompiledCall:
         homes = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
-            return Blueprint(graph, homes, updates, kernels(eager.kernel))
+            return Blueprint(graph, homes, updates, kernels(eager.kernel, level, watch))
         except ImportError as error:
             warn_once(
                 f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "
