@@ -31,6 +31,7 @@ from kerasish.backends.static.loops import gemm, matmul
 from kerasish.backends.static.loops import generate as loops
 from kerasish.backends.static.loops.description import Kernel
 from kerasish.backends.static.machine_code import Code
+from kerasish.ops import bessel
 
 FORMAT = b"kerasish kernels 1\n"
 
@@ -148,7 +149,8 @@ def _versions() -> str:
     """llvmlite's version and a hash of the generator's own source."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*here.glob("loops/*.py"), *(here / n for n in _SOURCES)]):
+    own = [here / name for name in _SOURCES]
+    for path in sorted([*here.glob("loops/*.py"), *own, Path(bessel.__file__)]):
         digest.update(path.read_bytes())
     try:
         version = metadata.version("llvmlite")
