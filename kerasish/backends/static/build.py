@@ -21,7 +21,7 @@ from kerasish.backends.static.lower_rows import make_rows
 from kerasish.backends.static.units import CopyUnit, EmptyUnit, PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.follow import LastReads, Product, apart
-from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.fuse import REDUCTIONS, fuse_loops
 from kerasish.graph.passes.widen import HALVES, widen_halves
 
 POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
@@ -92,7 +92,7 @@ class Builder:
         for v in node.inputs:
             self._carry_out(v)
         unit = self._unit(node)
-        if unit is None and self._widen(node):
+        if unit is None and (self._widen(node) or self._split(node)):
             return
         self.units.append(unit or self._python(node))
 
@@ -112,6 +112,30 @@ class Builder:
             Node(n.op, n.inputs, n.attrs, [named.get(v, v) for v in n.outputs]) for n in wide.nodes
         ]
         for piece in fuse_loops(wide.replace(nodes=nodes, outputs=node.outputs)).nodes:
+            self._lower(piece)
+        return True
+
+    def _split(self, node: Node) -> bool:
+        """Lower a reduction over axes that do not lie side by side as two: the last ones first."""
+        if node.op.name not in REDUCTIONS or node.inputs[0].size == 0:
+            return False
+        shape = node.inputs[0].shape
+        real = [axis for axis in sorted(node.attrs["axis"]) if shape[axis] != 1]
+        kept = [axis for axis in range(len(shape)) if shape[axis] != 1 and axis not in real]
+        between = [axis for axis in kept if real and real[0] < axis < real[-1]]
+        if not between:
+            return False
+        last = [axis for axis in real if axis > between[-1]]
+        first = {**node.attrs, "axis": tuple(last), "keepdims": True}
+        spec = node.op.shape(node.inputs[0].spec, **first)
+        part = Value(spec.shape, spec.dtype)
+        if node.op.shape(spec, **node.attrs) != node.out.spec:
+            return False
+        pieces = [
+            Node(node.op, node.inputs, first, [part]),
+            Node(node.op, [part], node.attrs, node.outputs),
+        ]
+        for piece in fuse_loops(Graph(node.inputs, {}, pieces, node.outputs)).nodes:
             self._lower(piece)
         return True
 
