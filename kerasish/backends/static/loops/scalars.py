@@ -72,7 +72,7 @@ def apply(w: Writer, node: Node, args: list[Value]) -> Value:
     if op == "bitcast":
         return w.bitcast(args[0], computed(node.dtype))
     if op == "nextafter":
-        return functions.nextafter(w, *args, node.attr("stored", node.dtype))
+        return functions.nextafter(w, args[0], args[1], node.attr("stored", node.dtype))
     return _RULES[op](w, *args)
 
 
