@@ -130,9 +130,7 @@ class CompiledStep:
                     with collecting_uses() as used, _watching_random(self.name):
                         traced = trace(self.function, *args)
                     guards = Guards(used.values())
-                    call = CompiledCall(
-                        traced, self.eager, level, self.name, guards, self.training
-                    )
+                    call = CompiledCall(traced, self.eager, level, self.name, guards, self.training)
                 self._made[key] = call
             return call
 
