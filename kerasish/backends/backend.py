@@ -55,7 +55,8 @@ class Backend(ABC):
 
         Args:
             function: the pure step.
-            options: hints a backend may use or ignore: `name` for messages, `optimize`.
+            options: hints a backend may use or ignore: `name` for messages, `optimize`,
+                `training` where the step trains a model (a backend may warn of what is slow).
         """
 
     def on(self, device: Device) -> Backend | None:

@@ -278,7 +278,10 @@ class Trainer:
         if found is None:
             self._penalised = None
             self._trained = self._trained if kind != "train" else self._now_trained()
-            found = backend.compile(self._step_function(kind), name=f"{kind} {self.name}")  # type: ignore[attr-defined]
+            options: dict[str, Any] = {"name": f"{kind} {self.name}"}  # type: ignore[attr-defined]
+            if kind == "train":
+                options["training"] = True
+            found = backend.compile(self._step_function(kind), **options)
             self._compiled_functions[key] = found
         return found
 

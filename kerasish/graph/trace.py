@@ -24,6 +24,7 @@ class Traced(NamedTuple):
         variables: the variables behind the other inputs, in order.
         updated: the variables behind the outputs after the results, in order.
         structure: the function's result with the place of each tensor result as a `Place`.
+        paths: value -> the names of the layers inside which it was computed, "model/layer".
     """
 
     graph: Graph
@@ -31,6 +32,7 @@ class Traced(NamedTuple):
     variables: tuple[Variable, ...]
     updated: tuple[Variable, ...]
     structure: Any
+    paths: dict[Value, str]
 
 
 class Place:
@@ -90,7 +92,8 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
         tracer.nodes,
         [*outputs, *news],
     )
-    return Traced(graph, len(inputs), tuple(tracer.read_values), updated, structure)
+    variables = tuple(tracer.read_values)
+    return Traced(graph, len(inputs), variables, updated, structure, tracer.paths)
 
 
 def spec_of(x: Any) -> Spec | None:

@@ -8,6 +8,7 @@ from typing import Any
 from kerasish.errors import TraceError
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Op, Spec
+from kerasish.scopes import current_path
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
 
 
@@ -16,6 +17,7 @@ class NodeWriter(Scope):
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.paths: dict[Value, str] = {}  # first result of a node -> the layers around it
         self.constants: dict[Value, Any] = {}
         self._known: dict[int, tuple[Any, Value]] = {}
         self._aliases: dict[Value, Value] = {}
@@ -42,6 +44,9 @@ class NodeWriter(Scope):
     def write_node(self, node: Node) -> None:
         """Keep a node."""
         self.nodes.append(node)
+        path = current_path()
+        if path:
+            self.paths[node.outputs[0]] = path
         if node.op.name == "alias":
             self._aliases[node.outputs[0]] = node.inputs[0]
 

@@ -30,6 +30,7 @@ from kerasish.ops.array import take_along_axis as take_along_axis
 from kerasish.ops.array import tile as tile
 from kerasish.ops.array import var as var
 from kerasish.ops.array import where as where
+from kerasish.ops.bessel import i0 as i0
 from kerasish.ops.complexes import angle as angle
 from kerasish.ops.complexes import conj as conj
 from kerasish.ops.complexes import conj as conjugate
@@ -191,7 +192,6 @@ from kerasish.ops.special import fmod as fmod
 from kerasish.ops.special import gcd as gcd
 from kerasish.ops.special import heaviside as heaviside
 from kerasish.ops.special import hypot as hypot
-from kerasish.ops.special import i0 as i0
 from kerasish.ops.special import isclose as isclose
 from kerasish.ops.special import isneginf as isneginf
 from kerasish.ops.special import isposinf as isposinf

@@ -122,29 +122,6 @@ def nextafter(xp, x1, x2):
     return xp.nextafter(x1, x2).astype(x1.dtype)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, i1(x)),), "float", examples=SINGLE)
-def i0(xp, x):
-    """The modified Bessel function of the first kind and order 0."""
-    return xp.i0(x).astype(x.dtype).reshape(x.shape)
-
-
-@op("elementwise", same, lambda g, y, x: (multiply(g, _i1_slope(y, x)),), "float", examples=SINGLE)
-def i1(xp, x):
-    """The modified Bessel function of the first kind and order 1.
-
-    The mean of cos(t) * exp(x * cos(t)) over a circle, by the trapezoidal rule: exact to the last
-    digits for a smooth periodic function.
-    """
-    angles = (xp.arange(64) + 0.5) * (math.pi / 64)
-    wide = x.astype(xp.float64)[..., None]
-    return xp.mean(xp.cos(angles) * xp.exp(wide * xp.cos(angles)), axis=-1).astype(x.dtype)
-
-
-def _i1_slope(y: Any, x: Any) -> Any:
-    small = equal(x, 0)
-    return subtract(i0(x), select(small, 0.5, divide(y, select(small, 1, x))))
-
-
 # --- compositions ---------------------------------------------------------------------------
 
 

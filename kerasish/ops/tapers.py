@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kerasish.ops.bessel import i0
 from kerasish.ops.creation import arange, ones
 from kerasish.ops.elementwise import absolute, add, cos, divide, multiply, sqrt, square, subtract
-from kerasish.ops.special import i0
 
 
 def _count(x: Any) -> int:

@@ -7,7 +7,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 from kerasish import autodiff, backends, config, ops
-from kerasish.backends.static import lower_columns, native
+from kerasish.backends.static import build, engine, lower_columns, native, onednn_library
 from kerasish.backends.static.loops import cost
 
 CASES = {
@@ -63,13 +63,44 @@ def test_float64_goes_this_way_beside_onednn():
 
 
 @pytest.mark.filterwarnings("ignore:The static engine multiplies and convolves")
-def test_halves_go_this_way_too(without_onednn):
+@pytest.mark.parametrize("has_instructions", [False, True])
+@pytest.mark.parametrize("chosen", ["", "native", "float32"])
+def test_halves_go_this_way_too(has_instructions, chosen, without_onednn, monkeypatch):
+    """On every processor: without oneDNN nobody multiplies halves by their instructions."""
+    monkeypatch.setenv("KERASISH_BFLOAT16", chosen)
+    monkeypatch.setattr(onednn_library, "_has_bfloat16_instructions", lambda: has_instructions)
+    check_convolution_of_halves()
+
+
+@pytest.mark.parametrize("has_instructions", [False, True])
+def test_halves_are_native_with_onednn_on_every_processor(has_instructions, monkeypatch):
+    monkeypatch.setattr(onednn_library, "_has_bfloat16_instructions", lambda: has_instructions)
+    check_convolution_of_halves()
+
+
+def test_halves_that_onednn_refuses_are_computed_in_float32(monkeypatch):
+    """A processor with bfloat16, and a convolution that oneDNN has no code for."""
+    monkeypatch.setenv("KERASISH_BFLOAT16", "native")
+    made = build.make_convolution
+
+    def refuse(node, *more):
+        return None if node.out.dtype == "bfloat16" else made(node, *more)
+
+    monkeypatch.setattr(build, "make_convolution", refuse)
+    names = [unit.name for unit in check_convolution_of_halves()]
+    assert len([name for name in names if "cast" in name]) >= 2, names
+
+
+def check_convolution_of_halves():
+    engine.BLUEPRINTS.clear()
     x, w = np.ones((2, 5, 5, 3), bfloat16), np.ones((3, 3, 3, 2), bfloat16)
     compiled = backends.get("static").compile(lambda x, w: ops.conv(x, w))
     got = compiled(x, w)
     assert got.dtype == "bfloat16"
     assert got.astype("float32").tolist() == np.full((2, 3, 3, 2), 27.0).tolist()
-    assert all(unit.native for unit in compiled.executables()[0].units)
+    units = compiled.executables()[0].units
+    assert all(unit.native for unit in units), [unit.name for unit in units]
+    return units
 
 
 @pytest.mark.filterwarnings("ignore:The static engine multiplies and convolves")

@@ -103,7 +103,10 @@ def test_who_computes_bfloat16(monkeypatch):
     monkeypatch.delenv("KERASISH_BFLOAT16", raising=False)
     assert ("bfloat16" in slow_halves()) is not has_bfloat16()
     monkeypatch.setenv("KERASISH_BFLOAT16", "native")
-    assert slow_halves() == ("float16",)
+    # Without oneDNN nothing multiplies halves.
+    assert slow_halves() == (("float16", "bfloat16") if native.available() else ("float16",))
+    monkeypatch.setattr(native, "available", lambda: "not there")
+    assert slow_halves() == ("float16", "bfloat16")
     monkeypatch.setenv("KERASISH_BFLOAT16", "float32")
     assert "bfloat16" in slow_halves()
     monkeypatch.setenv("KERASISH_BFLOAT16", "fast")
@@ -126,7 +129,13 @@ def test_instruction_sets(isa, expected, monkeypatch):
     monkeypatch.setattr(native, "available", lambda: "")
     monkeypatch.setattr(native, "library", Library)
     monkeypatch.setattr(Library.dnnl_get_effective_cpu_isa, "restype", None, raising=False)
-    assert onednn_library.has_bfloat16.__wrapped__() is expected
+    monkeypatch.setattr(
+        onednn_library, "_has_bfloat16_instructions",
+        onednn_library._has_bfloat16_instructions.__wrapped__,
+    )  # fmt: skip
+    assert onednn_library.has_bfloat16() is expected
+    monkeypatch.setattr(native, "available", lambda: "not there")
+    assert not onednn_library.has_bfloat16()
 
 
 def test_digits_are_learnt_as_well_in_bfloat16():

@@ -186,10 +186,19 @@ def test_the_processor_can_be_held_back(monkeypatch):
         pytest.skip("levels are those of x86-64; this is another processor")
     assert machine_code.host_target("sse").level == "sse"
     monkeypatch.setenv("KERASISH_CPU", "sse")
-    machine_code.host_target.cache_clear()
     assert machine_code.host_target().level == "sse"
-    monkeypatch.delenv("KERASISH_CPU")
-    machine_code.host_target.cache_clear()
+    monkeypatch.setenv("KERASISH_CPU", "avx2")
+    assert machine_code.host_target().level in ("avx2", "sse")
+
+
+def test_unknown_levels_of_processors_are_refused(monkeypatch):
+    monkeypatch.setenv("KERASISH_CPU", "nope")
+    with pytest.raises(ValueError, match="KERASISH_CPU: .*'avx512', 'avx2', 'sse'.*got 'nope'"):
+        machine_code.host_target()
+    with pytest.raises(ValueError, match="KERASISH_CPU"):
+        kernels.compile_one(some_kernel(97.0))
+    with pytest.raises(ValueError, match="limit: .*got 'AVX2'"):
+        machine_code.host_target("AVX2")
 
 
 @pytest.mark.parametrize("level", ["avx512", "avx2", "sse"])

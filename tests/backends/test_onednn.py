@@ -12,7 +12,7 @@ import threading
 import numpy as np
 import pytest
 
-from kerasish.backends.static import native, onednn
+from kerasish.backends.static import native, onednn, onednn_library, onednn_primitive
 from kerasish.backends.static.onednn import Buffer, Geometry
 
 _spec = importlib.util.spec_from_file_location(
@@ -29,12 +29,31 @@ def random(*shape, dtype="float32"):
     return RNG.standard_normal(shape).astype(dtype)
 
 
+@pytest.fixture(name="scratch", params=["as here", "always"])
+def _scratch(request, monkeypatch):
+    """Scratchpads as this processor needs them, and one for every primitive, as others may.
+
+    oneDNN leaves a scratchpad alone that it did not ask for.
+    """
+    asked = onednn_primitive._optional
+
+    def answer(descriptor, what, index=0):
+        found = asked(descriptor, what, index)
+        if what == onednn_library.QUERY_SCRATCHPAD and found is None and request.param == "always":
+            return onednn.strided((4096,), (1,), "uint8")
+        return found
+
+    monkeypatch.setattr(onednn_primitive, "_optional", answer)
+    onednn.clear_cache()
+    gc.collect()
+    yield request.param
+    onednn.clear_cache()
+    gc.collect()
+
+
 def run(primitive, **buffers):
     """Bind (with scratchpad and workspace of the right size, if not given) and run."""
-    for name in ("scratchpad", "workspace"):
-        if name in primitive.arguments and name not in buffers:
-            buffers[name] = np.zeros(primitive.arguments[name].nbytes, np.uint8)
-    binding = primitive.bind(buffers)
+    binding = primitive.bind({**primitive.scratch(), **buffers})
     binding.execute()
     return binding
 
@@ -52,6 +71,14 @@ def close(got, expected, tolerance=2e-5):
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
 
+
+# oneDNN reads its level once: each of these runs in a process of its own. Those above this
+# processor's own change nothing.
+each_level = pytest.mark.parametrize(
+    "level",
+    [{}, {"ONEDNN_MAX_CPU_ISA": "AVX2"}, {"ONEDNN_MAX_CPU_ISA": "SSE41"}],
+    ids=["as here", "AVX2", "SSE 4.1"],
+)
 
 # ---------------------------------------------------------------------------------------- matmul
 
@@ -424,20 +451,23 @@ def test_an_unsupported_dtype_names_primitive_and_shapes():
         onednn.matmul((2, 3), (3, 5), dtype="int32")
 
 
-def test_buffers_are_checked_before_anything_runs():
+def test_buffers_are_checked_before_anything_runs(scratch):
     product = onednn.matmul((4, 5), (5, 6))
     a, b, out = random(4, 5), random(5, 6), np.empty((4, 6), np.float32)
-    with pytest.raises(ValueError, match=r"missing \['out'\]"):
-        product.bind({"a": a, "b": b})
+    right = {"a": a, "b": b, "out": out, **product.scratch()}
+    assert set(right) == set(product.arguments)
+    for name in right:
+        with pytest.raises(ValueError, match=rf"missing \['{name}'\]"):
+            product.bind({k: v for k, v in right.items() if k != name})
     with pytest.raises(ValueError, match=r"unknown \['c'\]"):
-        product.bind({"a": a, "b": b, "out": out, "c": out})
+        product.bind({**right, "c": out})
     with pytest.raises(ValueError, match="needs 96 bytes"):
-        product.bind({"a": a, "b": b, "out": out[:3]})
+        product.bind({**right, "out": out[:3]})
     with pytest.raises(ValueError, match="no address"):
-        product.bind({"a": Buffer(0, 80), "b": b, "out": out})
+        product.bind({**right, "a": Buffer(0, 80)})
     with pytest.raises(ValueError, match="must be a Buffer"):
-        product.bind({"a": [1.0] * 20, "b": b, "out": out})
-    binding = product.bind({"a": a, "b": b, "out": out})
+        product.bind({**right, "a": [1.0] * 20})
+    binding = product.bind(right)
     with pytest.raises(ValueError, match="needs 80 bytes"):
         binding.rebind("a", a[:2])
     with pytest.raises(ValueError, match="no argument 'x'"):
@@ -449,7 +479,7 @@ def test_buffers_are_checked_before_anything_runs():
 # -------------------------------------------------------------- binding, cache, memory, threads
 
 
-def test_rebinding_takes_other_memory():
+def test_rebinding_takes_other_memory(scratch):
     product = onednn.matmul((4, 5), (5, 6))
     a, b, out = random(4, 5), random(5, 6), np.empty((4, 6), np.float32)
     binding = run(product, a=a, b=b, out=out)
@@ -497,13 +527,13 @@ def _resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_memory_does_not_grow():
+def test_memory_does_not_grow(scratch):
     a, b, out = random(8, 8), random(8, 8), np.empty((8, 8), np.float32)
 
     def work(count):
         for n in range(count):
             product = onednn.matmul((8, 8), (8, 8), post=[("linear", 1.0, float(n % 7))])
-            product.bind({"a": a, "b": b, "out": out}).execute()
+            run(product, a=a, b=b, out=out)
             if n % 50 == 0:
                 onednn.clear_cache()
         gc.collect()
@@ -514,13 +544,13 @@ def test_memory_does_not_grow():
     assert _resident() - before < 4 << 20
 
 
-def test_a_block_runs_on_the_driver():
+def test_a_block_runs_on_the_driver(scratch):
     driver = pytest.importorskip("kerasish.backends.static.driver")
     pytest.importorskip("llvmlite")
     runtime = driver.load_runtime()
     a, b, out = random(33, 20), random(20, 32), np.empty((33, 32), np.float32)
     product = onednn.matmul((33, 20), (20, 32), threads=1)
-    binding = product.bind({"a": a, "b": b, "out": out})
+    binding = product.bind({"a": a, "b": b, "out": out, **product.scratch()})
     one, back = onednn.threads_block(1), onednn.threads_block(native.openmp_threads())
     records = [
         driver.Record(runtime.call_threads, one, "threads"),
@@ -582,7 +612,8 @@ n.available(); print("GOMP_SPINCOUNT" in os.environ)
     assert _python(code) == ["False"]
 
 
-def test_without_a_system_openmp_scikit_learns_copy_serves():
+@each_level
+def test_without_a_system_openmp_scikit_learns_copy_serves(level):
     assert native._bundled_openmp(), "scikit-learn's wheel has no libgomp here"
     code = """
 from kerasish.backends.static import elf, native as n
@@ -594,11 +625,12 @@ print(all("memfd" in line for line in maps if "libgomp" in line))
 import numpy as np
 from kerasish.backends.static import onednn
 a = np.ones((64, 300), "float32"); out = np.zeros((64, 64), "float32")
-onednn.matmul((64, 300), (300, 64), transpose_b=True, threads=2).bind(
-    {"a": a, "b": a, "out": out}).execute()
+product = onednn.matmul((64, 300), (300, 64), transpose_b=True, threads=2)
+product.bind({"a": a, "b": a, "out": out, **product.scratch()}).execute()
 print(out.min(), out.max())
 """
-    assert _python(code, OMP_NUM_THREADS="2") == ["False", "True", "True", "300.0", "300.0"]
+    got = _python(code, OMP_NUM_THREADS="2", **level)
+    assert got == ["False", "True", "True", "300.0", "300.0"]
 
 
 def test_elf_refuses_what_is_no_library(tmp_path):
@@ -613,15 +645,18 @@ def test_elf_refuses_what_is_no_library(tmp_path):
         elf.load_renamed(str(path), "libgomp.so.1")
 
 
-def test_a_forked_child_gets_an_error_or_one_thread_never_a_hang():
+@each_level
+def test_a_forked_child_gets_an_error_or_one_thread_never_a_hang(level):
     code = """
 import os, signal
 import numpy as np
-from kerasish.backends.static import native, onednn
+from kerasish.backends.static import native, onednn, onednn_library, onednn_primitive
 a = np.ones((256, 256), "float32"); out = np.zeros((256, 256), "float32")
 product = onednn.matmul((256, 256), (256, 256), threads=2)
-binding = product.bind({"a": a, "b": a, "out": out}); binding.execute()
-single = onednn.matmul((256, 256), (256, 256), threads=1).bind({"a": a, "b": a, "out": out})
+def bind(product):
+    return product.bind({"a": a, "b": a, "out": out, **product.scratch()})
+binding = bind(product); binding.execute()
+single = bind(onednn.matmul((256, 256), (256, 256), threads=1))
 pid = os.fork()
 if not pid:
     signal.alarm(20)
@@ -636,10 +671,10 @@ if not pid:
     again = onednn.matmul((256, 256), (256, 256), threads=2)
     assert again.threads == 1
     out[:] = 0
-    again.bind({"a": a, "b": a, "out": out}).execute()
+    bind(again).execute()
     os._exit(0 if (out == 256).all() else 4)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 binding.execute()
 print(out.min())
 """
-    assert _python(code, OMP_NUM_THREADS="2") == ["0", "256.0"]
+    assert _python(code, OMP_NUM_THREADS="2", **level) == ["0", "256.0"]

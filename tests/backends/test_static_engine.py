@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import kerasish
+from kerasish import ops
 from kerasish.errors import TraceError
+from kerasish.graph import passes
 
 
 def test_python_values_that_always_change_are_an_error():
@@ -60,3 +62,60 @@ _seen = {}
 def test_unknown_levels():
     with pytest.raises(ValueError, match="fast_run.*'fastest'"):
         kerasish.config.set_optimize("fastest")
+
+
+def record_passes(monkeypatch, marker):
+    """Return a set that gathers the names of the passes that see a graph with the op `marker`."""
+    seen = set()
+
+    def recorded(step):
+        def run(graph):
+            if any(node.op.name == marker for node in graph.nodes):
+                seen.add(step.__name__)
+            return step(graph)
+
+        run.__name__ = step.__name__
+        return run
+
+    for level, (rounds, steps) in passes.LEVELS.items():
+        monkeypatch.setitem(passes.LEVELS, level, (rounds, tuple(map(recorded, steps))))
+    monkeypatch.setattr(passes, "GATHERING", tuple(map(recorded, passes.GATHERING)))
+    return seen
+
+
+BODIES = {
+    "cond": lambda x: ops.cond(ops.sum(x) > 0, lambda: ops.sinh(x), lambda: x),
+    "switch": lambda x: ops.switch(ops.cast(x[0], "int32"), [ops.cosh, ops.sinh], x),
+    "while_loop": lambda x: ops.while_loop(
+        lambda i, y: i < ops.cast(ops.sum(x), "int32"), lambda i, y: (i + 1, ops.sinh(y)), (0, x)
+    )[1],
+    "scan": lambda x: ops.scan(lambda c, _: (ops.sinh(c), None), x, None, length=20)[0],
+    "nested": lambda x: ops.cond(
+        ops.sum(x) > 0,
+        lambda: ops.scan(lambda c, _: (ops.sinh(c), None), x, None, length=20)[0],
+        lambda: x,
+    ),
+}
+
+
+@pytest.mark.parametrize("level", ["fast_run", "fast_compile", "none"])
+@pytest.mark.parametrize("kind", BODIES)
+def test_branches_and_loop_bodies_go_through_the_passes_of_the_level(kind, level, monkeypatch):
+    monkeypatch.setattr(kerasish.config._Settings, "optimize", level)
+    steps = passes.LEVELS[level][1] + (passes.GATHERING if level == "fast_run" else ())
+    expected = {step.__name__ for step in steps}
+    seen = record_passes(monkeypatch, "sinh")
+    x = np.array([1.0, 0.0], "float32")
+    compiled = kerasish.backends.get("static").compile(lambda x: BODIES[kind](x) * (1.0 + 0 * x))
+    got = compiled(x).numpy()
+    assert seen == expected
+    np.testing.assert_allclose(got, kerasish.ops.convert_to_numpy(BODIES[kind](x)), rtol=1e-5)
+
+
+def test_a_level_given_to_a_function_holds_in_its_bodies(monkeypatch):
+    seen = record_passes(monkeypatch, "sinh")
+    x = np.array([1.0, 0.0], "float32")
+    kerasish.backends.get("static").compile(BODIES["cond"], optimize="none")(x)
+    assert not seen
+    kerasish.backends.get("static").compile(BODIES["cond"], optimize="fast_compile")(x)
+    assert seen == {"drop_dead", "fold_constants"}

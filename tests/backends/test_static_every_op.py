@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from native_code import WITHOUT_NATIVE_CODE
 
 from kerasish import backends, ops
 from kerasish.autodiff import value_and_grad
+from kerasish.backends.static.slow_units import slow_units
 from kerasish.ops.op import REGISTRY
 from kerasish.tensor import to_numpy
 
@@ -47,11 +49,15 @@ def assert_same(got, expected):
 
 @pytest.mark.parametrize(("op", "inputs", "attrs"), CASES)
 def test_value(op, inputs, attrs):
-    """The compiled op gives what the op applied at once gives."""
+    """The compiled op gives what the op applied at once gives, by native code."""
     arrays = arrays_of(inputs)
     expected = call(op, arrays, attrs)
     step = backends.get("static").compile(lambda *xs: call(op, xs, attrs))
     assert_same(step(*arrays), expected)
+    slow = {unit.name for made in step.executables() for unit in slow_units(made.units)}
+    assert not slow or op.name in WITHOUT_NATIVE_CODE, (
+        f"{op.name}: give it native code, or its reason in tests/shared/native_code.py"
+    )
 
 
 @pytest.mark.parametrize(

@@ -384,6 +384,36 @@ class Writer:
         self.label(f"{name}.exit")
         return phis
 
+    def repeat(
+        self,
+        carried: Sequence[Value],
+        more: Callable[[list[Value]], Value],
+        body: Callable[[list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """while more(carried): carried = body(carried); gives their last state.
+
+        Args:
+            more: gives one truth value, not one for each lane.
+        """
+        name = self.fresh("r")
+        before = self.block
+        self.jump(f"{name}.head")
+        self.label(f"{name}.head")
+        phis = [Value(f"%{name}.c{n}", c.dtype, c.lanes) for n, c in enumerate(carried)]
+        place = len(self.lines)
+        going = more(list(phis))
+        self.do(f"br i1 {going.text}, label %{name}.body, label %{name}.exit")
+        self.label(f"{name}.body")
+        result = list(body(list(phis)))
+        latch = self.block
+        self.jump(f"{name}.head")
+        self.lines[place:place] = [
+            f"  {p.text} = phi {p.llvm} [ {c.text}, %{before} ], [ {r.text}, %{latch} ]"
+            for p, c, r in zip(phis, carried, result, strict=True)
+        ]
+        self.label(f"{name}.exit")
+        return phis
+
     def branch(
         self,
         condition: Value,

@@ -18,10 +18,11 @@ from kerasish.backends.static.lower_loops import LoopUnit, NotALoop, SegmentsUni
 from kerasish.backends.static.lower_moves import make_indexing, make_move
 from kerasish.backends.static.lower_recurrent import make_recurrent
 from kerasish.backends.static.lower_rows import make_rows
-from kerasish.backends.static.units import CopyUnit, PythonUnit, Unit
+from kerasish.backends.static.units import CopyUnit, EmptyUnit, PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.follow import LastReads, Product, apart
-from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.fuse import REDUCTIONS, fuse_loops
+from kerasish.graph.passes.widen import HALVES, widen_halves
 
 POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
 
@@ -70,6 +71,9 @@ class Builder:
 
     def _lower(self, node: Node) -> None:
         name = node.op.name
+        if all(v.size == 0 for v in node.outputs):
+            self.units.append(EmptyUnit(node.op.name, (), node.outputs))
+            return
         if name in ("reshape", "alias", "anew", "stop_gradient"):
             self._carry_out(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
@@ -87,7 +91,53 @@ class Builder:
             return
         for v in node.inputs:
             self._carry_out(v)
-        self.units.append(self._unit(node))
+        unit = self._unit(node)
+        if unit is None and (self._widen(node) or self._split(node)):
+            return
+        self.units.append(unit or self._python(node))
+
+    def _widen(self, node: Node) -> bool:
+        """Lower a node of halves in float32 where it has native code in that dtype alone."""
+        halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
+        if not halves or node.op.name == "cast":
+            return False
+        if node.op.kind == "pool":  # whose gradient reads what the forward pass left
+            return False
+        graph = Graph(node.inputs, {}, [node], node.outputs)
+        wide = widen_halves(graph)
+        if wide is graph or node in wide.nodes:
+            return False
+        named = dict(zip(wide.outputs, node.outputs, strict=True))
+        nodes = [
+            Node(n.op, n.inputs, n.attrs, [named.get(v, v) for v in n.outputs]) for n in wide.nodes
+        ]
+        for piece in fuse_loops(wide.replace(nodes=nodes, outputs=node.outputs)).nodes:
+            self._lower(piece)
+        return True
+
+    def _split(self, node: Node) -> bool:
+        """Lower a reduction over axes that do not lie side by side as two: the last ones first."""
+        if node.op.name not in REDUCTIONS or node.inputs[0].size == 0:
+            return False
+        shape = node.inputs[0].shape
+        real = [axis for axis in sorted(node.attrs["axis"]) if shape[axis] != 1]
+        kept = [axis for axis in range(len(shape)) if shape[axis] != 1 and axis not in real]
+        between = [axis for axis in kept if real and real[0] < axis < real[-1]]
+        if not between:
+            return False
+        last = [axis for axis in real if axis > between[-1]]
+        first = {**node.attrs, "axis": tuple(last), "keepdims": True}
+        spec = node.op.shape(node.inputs[0].spec, **first)
+        part = Value(spec.shape, spec.dtype)
+        if node.op.shape(spec, **node.attrs) != node.out.spec:
+            return False
+        pieces = [
+            Node(node.op, node.inputs, first, [part]),
+            Node(node.op, [part], node.attrs, node.outputs),
+        ]
+        for piece in fuse_loops(Graph(node.inputs, {}, pieces, node.outputs)).nodes:
+            self._lower(piece)
+        return True
 
     def _follow(self, node: Node) -> None:
         """Lower a product with bias and relu; in pieces where the library has no such whole."""
@@ -123,14 +173,15 @@ class Builder:
         else:
             self.units.append(CopyUnit(added, node.out))
 
-    def _unit(self, node: Node) -> Unit:
+    def _unit(self, node: Node) -> Unit | None:
+        """Return the native unit of a node, None where there is none."""
         name = node.op.name
         unit: Unit | None = None
         if name == "fused":
             try:
                 return LoopUnit(node, self.graph.constants)
             except NotALoop:
-                return self._python(node)
+                return None
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
         elif name in POOLINGS:
@@ -139,7 +190,7 @@ class Builder:
             unit = make_recurrent(node)
         else:
             unit = make_move(node) or make_indexing(node) or make_rows(node)
-        return unit or self._python(node)
+        return unit
 
     def _python(self, node: Node) -> Unit:
         return PythonUnit(node, self.kernel_of(node.op))

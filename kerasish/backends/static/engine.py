@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,13 @@ from kerasish.backends.backend import Backend
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprint, Blueprints
-from kerasish.backends.static.control import kernels
+from kerasish.backends.static.control import Settings, kernels
 from kerasish.backends.static.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.onednn_library import slow_halves
 from kerasish.backends.static.program import Executable
 from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
-from kerasish.backends.static.units import aligned_array
+from kerasish.backends.static.slow_units import advice
+from kerasish.backends.static.units import Unit, aligned_array
 from kerasish.devices import Device
 from kerasish.errors import TraceError
 from kerasish.graph.ir import Graph, Value
@@ -85,8 +87,9 @@ class CompiledStep:
 
     def __init__(
         self, function: Callable[..., Any], eager: Eager, name: str = "step",
-        optimize: str | None = None,
+        optimize: str | None = None, training: bool = False,
     ) -> None:  # fmt: skip
+        self.training = training  # what is slow in it is told
         self.function, self.eager, self.name = function, eager, name
         self.optimize = optimize  # None: the setting when a signature is compiled
         self._made: dict[Any, CompiledCall] = {}
@@ -127,7 +130,7 @@ class CompiledStep:
                     with collecting_uses() as used, _watching_random(self.name):
                         traced = trace(self.function, *args)
                     guards = Guards(used.values())
-                    call = CompiledCall(traced, self.eager, level, self.name, guards)
+                    call = CompiledCall(traced, self.eager, level, self.name, guards, self.training)
                 self._made[key] = call
             return call
 
@@ -223,6 +226,13 @@ def warn_once(text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
+def _report(name: str, paths: dict[Value, str], traced: Graph, units: Sequence[Unit]) -> None:
+    """Warn of what a training step has no native code for."""
+    text = advice(name, units, paths, traced)
+    if text is not None:
+        warn_once(text)
+
+
 def show_pass(name: str, before: Graph, after: Graph) -> None:
     """Print what a pass has done."""
     say(f"{name}: {len(before.nodes)} -> {len(after.nodes)} nodes")
@@ -310,8 +320,9 @@ class CompiledCall:
 
     def __init__(
         self, traced: Traced, eager: Eager, level: str, name: str = "step",
-        guards: Guards | None = None,
+        guards: Guards | None = None, training: bool = False,
     ) -> None:  # fmt: skip
+        self._name, self._training = name, training
         self.traced, self.traced_graph = traced, traced.graph
         self.guards = guards or Guards(())
         self.threads = native.get_threads()
@@ -373,7 +384,15 @@ class CompiledCall:
         homes = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
-            return Blueprint(graph, homes, updates, kernels(eager.kernel))
+            # Blueprints outlive their models: what they hold must not hold variables.
+            report = None
+            if self._training and level == "fast_run":
+                report = partial(_report, self._name, self.traced.paths, self.traced_graph)
+            inside = Settings(level, watch, report)
+            blueprint = Blueprint(graph, homes, updates, kernels(eager.kernel, inside))
+            if report is not None:
+                report(blueprint.units)
+            return blueprint
         except ImportError as error:
             warn_once(
                 f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "

@@ -7,7 +7,8 @@ Equal descriptions share one piece of code in the process. On disk (`KERASISH_CA
 pack, and a small file per kernel names its pack. A key covers the structure, the generator's
 source, llvmlite's version and the target. Files are written beside and renamed, so that any
 number of processes may share the folder; a file whose checksum does not fit is ignored and
-written again; a folder that cannot be written leaves the cache in memory, silently.
+written again; files that somebody else can have written are not run (see `backends/trust.py`),
+which is said once; a folder that cannot be written leaves the cache in memory, silently.
 `KERASISH_CACHE_DIR=""` (empty) turns the disk off.
 """
 
@@ -24,15 +25,18 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from kerasish.backends import disk
+from kerasish.backends import disk, trust
 from kerasish.backends.static import machine_code
 from kerasish.backends.static.assembly import Target
 from kerasish.backends.static.loops import gemm, matmul
 from kerasish.backends.static.loops import generate as loops
 from kerasish.backends.static.loops.description import Kernel
 from kerasish.backends.static.machine_code import Code
+from kerasish.backends.trust import TrustedFolder
+from kerasish.ops import bessel
 
 FORMAT = b"kerasish kernels 1\n"
+WHAT = "compiled kernels"
 
 
 @dataclass(frozen=True)
@@ -148,7 +152,8 @@ def _versions() -> str:
     """llvmlite's version and a hash of the generator's own source."""
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in sorted([*here.glob("loops/*.py"), *(here / n for n in _SOURCES)]):
+    own = [here / name for name in _SOURCES]
+    for path in sorted([*here.glob("loops/*.py"), *own, Path(bessel.__file__)]):
         digest.update(path.read_bytes())
     try:
         version = metadata.version("llvmlite")
@@ -167,22 +172,43 @@ def cache_folder() -> Path | None:
     return disk.cache_folder("kernels")
 
 
-def _read(folder: Path, keys: list[str]) -> list[Code]:
-    packs: dict[str, None] = {}
-    for key in keys:
-        try:
-            packs[(folder / key[1:3] / key).read_text()] = None
-        except (OSError, UnicodeDecodeError):
-            continue
-    return [code for pack in packs if (code := _read_pack(folder, pack)) is not None]
+def _read(path: Path, keys: list[str]) -> list[Code]:
+    """Return the packs that hold these kernels; none where others can write the folder."""
+    try:
+        with trust.open_folder(path) as folder:
+            names = dict.fromkeys(n for key in keys if (n := _pack_of(folder, path, key)))
+            packs = [_read_pack(folder, path, name) for name in names]
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path, WHAT, error)
+        return []
+    except OSError:
+        return []
+    return [code for code in packs if code is not None]
 
 
-def _read_pack(folder: Path, name: str) -> Code | None:
-    if not name.isalnum():
+def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
+    try:
+        return folder.read(*parts)
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path, WHAT, error)
+        return None
+    except OSError:
+        return None
+
+
+def _pack_of(folder: TrustedFolder, path: Path, key: str) -> str | None:
+    """Return the name of the pack that holds a kernel."""
+    name = (_read_file(folder, path, key[1:3], key) or b"").decode("ascii", "replace")
+    return name if name.isascii() and name.isalnum() else None
+
+
+def _read_pack(folder: TrustedFolder, path: Path, name: str) -> Code | None:
+    data = _read_file(folder, path, name)
+    if data is None:
         return None
     try:
-        return unpack((folder / name).read_bytes())
-    except (OSError, ValueError):
+        return unpack(data)
+    except ValueError:
         return None
 
 
@@ -209,10 +235,13 @@ def _write(folder: Path, code: Code) -> None:
     data = pack(code)
     name = "p" + hashlib.sha256(data).hexdigest()[:40]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        trust.make_folder(folder)
+        trust.open_folder(folder).close()  # else nobody would read what is written
         disk.replace(folder / name, data)
         for key in code.symbols:
-            (folder / key[1:3]).mkdir(exist_ok=True)
+            trust.make_folder(folder / key[1:3])
             disk.replace(folder / key[1:3] / key, name.encode())
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(folder, WHAT, error)
     except OSError:
         return  # no disk, no permission, no space: the cache in memory serves

@@ -156,6 +156,8 @@ def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
             args = [a if a.dtype == "bool" else k.op("not_equal", a, 0) for a in args]
         if name == "select" and args[0].dtype != "bool":
             args = [k.op("not_equal", args[0], 0), *args[1:]]
+        if name == "nextafter" and dtype in ("bfloat16", "float16"):
+            return k.op(name, *args, stored=dtype)  # neighbours as they are stored
         return k.op(name, *args)
     except (ValueError, KeyError) as error:
         raise NotALoop(f"{name}: {error}") from error

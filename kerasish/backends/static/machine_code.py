@@ -42,18 +42,30 @@ class Code:
     symbols: dict[str, int]
 
 
-@lru_cache(maxsize=8)
 def host_target(limit: str = "") -> Target:
     """The target of this machine.
 
     Args:
         limit: "avx512", "avx2" or "sse" caps what is used; "" reads KERASISH_CPU, else takes all
-        there is.
+            there is.
 
     Raises:
         OSError: the processor is an x86-64 without SSE 4.2.
+        ValueError: `limit`, or KERASISH_CPU, is none of these levels.
     """
+    source = "limit" if limit else "KERASISH_CPU"
     limit = limit or os.environ.get("KERASISH_CPU", "")
+    if limit and limit not in LEVELS:
+        expected = ", ".join(map(repr, LEVELS))
+        raise ValueError(
+            f"{source}: expected one of {expected}, or nothing for all that the processor has, "
+            f"got {limit!r}."
+        )
+    return _capped_target(limit)
+
+
+@lru_cache(maxsize=8)
+def _capped_target(limit: str) -> Target:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return Target("generic", "")
     flags = _processor_flags()

@@ -107,11 +107,13 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 _BFLOAT16_INSTRUCTIONS = 0x80  # of AVX-512; a bit of oneDNN's numbers of instruction sets
 
 
-@functools.cache
 def has_bfloat16() -> bool:
     """Return whether oneDNN multiplies bfloat16 by instructions made for it (AVX-512 or AMX)."""
-    if native.available():
-        return False
+    return not native.available() and _has_bfloat16_instructions()
+
+
+@functools.cache
+def _has_bfloat16_instructions() -> bool:
     isa = native.library().dnnl_get_effective_cpu_isa
     isa.restype = ctypes.c_int
     return bool(isa() & _BFLOAT16_INSTRUCTIONS)
@@ -120,12 +122,13 @@ def has_bfloat16() -> bool:
 def slow_halves() -> tuple[str, ...]:
     """Return the dtypes of 16 bits that are computed in float32: this processor is faster so.
 
-    `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16.
+    `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16. Without
+    oneDNN nothing multiplies halves, and both are computed in float32 whatever was chosen.
     """
     wish = os.environ.get("KERASISH_BFLOAT16", "")
     if wish not in ("", "float32", "native"):
         raise ValueError(f"KERASISH_BFLOAT16: expected 'float32' or 'native', got {wish!r}.")
-    keep = wish == "native" or (not wish and has_bfloat16())
+    keep = has_bfloat16() if not wish else wish == "native" and not native.available()
     return ("float16",) if keep else ("float16", "bfloat16")
 
 

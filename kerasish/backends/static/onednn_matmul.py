@@ -81,7 +81,8 @@ def matmul(
         >>> a, b = np.ones((2, 3), "float32"), np.ones((3, 4), "float32")
         >>> out, bias = np.empty((2, 4), "float32"), np.full(4, -4, "float32")
         >>> product = matmul((2, 3), (3, 4), bias="float32", post=[("relu",)])
-        >>> product.bind({"a": a, "b": b, "bias": bias, "out": out}).execute()
+        >>> buffers = {"a": a, "b": b, "bias": bias, "out": out, **product.scratch()}
+        >>> product.bind(buffers).execute()
         >>> float(out.max())
         0.0
     """

@@ -230,6 +230,14 @@ class Primitive:
         """
         return Binding(self, buffers)
 
+    def scratch(self) -> dict[str, Any]:
+        """Return new memory for the scratchpad and the workspace, for `bind`.
+
+        Which of them a primitive has depends on the processor; {} where it has neither.
+        """
+        names = [name for name in ("scratchpad", "workspace") if name in self.arguments]
+        return {name: np.zeros(self.arguments[name].nbytes, np.uint8) for name in names}
+
     def __repr__(self) -> str:
         return f"Primitive({self.name}, {self.implementation}, threads={self.threads})"
 

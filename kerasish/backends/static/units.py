@@ -113,6 +113,14 @@ class PythonUnit(Unit):
         return call
 
 
+class EmptyUnit(Unit):
+    """Results without elements: there is nothing to compute."""
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return no record."""
+        return []
+
+
 class CopyUnit(Unit):
     """Bytes from one value to another of the same size."""
 

@@ -243,10 +243,10 @@ def softplus(w: Writer, x: Value) -> Value:
     """ln(1 + e**x)."""
     positive = w.select(w.compare("olt", x, w.like(x, 0.0)), w.like(x, 0.0), x)
     e = exp(w, w.negative(absolute(w, x)))
-    return w.add(positive, _log1p_below_one(w, e))
+    return w.add(positive, log1p_below_one(w, e))
 
 
-def _log1p_below_one(w: Writer, x: Value) -> Value:
+def log1p_below_one(w: Writer, x: Value) -> Value:
     """ln(1 + x) for 0 <= x <= 1 (or NaN): nothing endless, nothing subnormal to ask for."""
     one = w.like(x, 1.0)
     u = w.add(x, one)

@@ -27,7 +27,8 @@ ELEMENTWISE = frozenset(
         "arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid softplus relu erf "
         "erfinv floor ceil rint trunc equal not_equal less less_equal greater greater_equal isnan "
         "isinf isfinite signbit logical_and logical_or logical_xor logical_not select bitwise_and "
-        "bitwise_or bitwise_xor bitwise_not left_shift right_shift cast"
+        "bitwise_or bitwise_xor bitwise_not left_shift right_shift cast erfc cbrt fmod gcd lcm "
+        "logaddexp nextafter i0 i1"
     ).split()
 )
 REDUCTIONS = frozenset((

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kerasish.backends import disk
+from kerasish.backends import disk, trust
 from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.entry import confined, cupy, planning, scratch
 
@@ -197,9 +197,13 @@ def build(lib: Any, request: Request, where: dict[str, Any]) -> Any:
 def read(lib: Any, path: Any, where: dict[str, Any]) -> Any:
     """Return the planned graph that a file holds; None where there is none, or it is damaged."""
     try:
-        data = disk.unseal(MARK, path.read_bytes())
+        with trust.open_folder(path.parent) as folder:
+            data = disk.unseal(MARK, folder.read(path.name))
         graph = lib.pygraph(**where)
         graph.deserialize(list(data))
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path.parent, "cuDNN plans", error)
+        return None
     except (OSError, ValueError, RuntimeError, lib.cudnnGraphNotSupportedError):
         return None
     return graph
@@ -207,8 +211,11 @@ def read(lib: Any, path: Any, where: dict[str, Any]) -> Any:
 
 def _write(path: Any, data: bytes) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        trust.make_folder(path.parent)
+        trust.open_folder(path.parent).close()  # else nobody would read what is written
         disk.replace(path, disk.seal(MARK, data))
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path.parent, "cuDNN plans", error)
     except OSError:
         return  # no disk, no permission, no space: the plan in memory serves
 

@@ -11,12 +11,13 @@ from kerasish.backends.static.loops.plan import plan_loops
 # Nanoseconds per element on one thread with AVX2, measured in the first-level cache.
 _OPS = {
     "exp": 0.5, "expm1": 0.6, "log": 0.9, "log1p": 1.2, "tanh": 0.9, "sigmoid": 0.8,
-    "softplus": 1.7, "erf": 1.4, "sin": 1.3, "cos": 1.3, "power": 4.0, "log2": 2.0, "log10": 2.0,
+    "softplus": 1.7, "erf": 1.4, "sin": 1.3, "cos": 1.3, "power": 4.0, "logaddexp": 2.0,
+    "i0": 5.0, "i1": 5.0, "log2": 2.0, "log10": 2.0,
     "divide": 0.2, "sqrt": 0.2, "rsqrt": 0.3, "reciprocal": 0.2, "random_bits": 1.0,
 }  # fmt: skip
 _LIBRARY = frozenset((
     "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "erfc",
-    "erfinv", "lgamma", "mod", "floor_divide", "arctan2",
+    "erfinv", "lgamma", "mod", "floor_divide", "arctan2", "cbrt", "fmod", "gcd", "lcm",
 ))  # fmt: skip
 _BYTE = 0.02  # nanoseconds to bring one byte from the second-level cache
 _ROW = 12.0  # nanoseconds to begin a row

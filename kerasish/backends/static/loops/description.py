@@ -70,13 +70,20 @@ TESTS = ("isnan", "isinf", "isfinite", "signbit")
 FLOAT_FUNCTIONS = (
     "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
     "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
-    "sigmoid", "softplus", "erf", "erfc", "erfinv", "lgamma", "floor", "ceil", "rint", "trunc",
+    "sigmoid", "softplus", "erf", "erfc", "erfinv", "lgamma", "cbrt", "i0", "i1",
+    "floor", "ceil", "rint", "trunc",
 )  # fmt: skip
 ONE = ("negative", "absolute", "sign", "square", "relu", "stop_gradient", *FLOAT_FUNCTIONS)
 TWO = (
     "add", "subtract", "multiply", "divide", "floor_divide", "mod", "power", "maximum", "minimum",
-    "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
+    "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "fmod",
+    "gcd", "lcm", "logaddexp", "nextafter",
 )  # fmt: skip
+FLOATS_ONLY = frozenset((*FLOAT_FUNCTIONS, "divide", "arctan2", "logaddexp", "nextafter"))
+INTEGERS_ONLY = frozenset((
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "gcd",
+    "lcm",
+))  # fmt: skip
 LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
 ROW_REDUCTIONS = ("row_sum", "row_max", "row_min", "row_prod", "row_argmax", "row_argmin")
 COLUMN_REDUCTIONS = ("column_sum", "column_max", "column_min", "column_prod")
@@ -89,7 +96,8 @@ OPS = frozenset((*ONE, *TWO, *COMPARISONS, *TESTS, *LOGIC, *REDUCTIONS, *SOURCES
 ALIASES = {"where": "select", "round": "rint", "remainder": "mod", "invert": "bitwise_not"}
 # Ops that cost more than reading their result back from the first-level cache.
 DEAR = frozenset(FLOAT_FUNCTIONS) - {"floor", "ceil", "rint", "trunc"} | {
-    "divide", "floor_divide", "mod", "power", "arctan2", "random_bits",
+    "divide", "floor_divide", "mod", "power", "arctan2", "random_bits", "fmod", "gcd",
+    "lcm", "logaddexp",
 }  # fmt: skip
 
 
@@ -453,10 +461,10 @@ def result_dtype(name: str, args: list[str], dtype: str | None) -> str:
     if dtype is not None:
         return computed(dtype)
     _same(name, args)
-    if name in FLOAT_FUNCTIONS and not is_float(args[0]):
-        raise ValueError(f"{name}: needs a float, got {args[0]}; cast first")
-    if name == "divide" and not is_float(args[0]):
-        raise ValueError(f"divide: needs floats, got {args[0]}; cast first")
+    if name in FLOATS_ONLY and not is_float(args[0]):
+        raise ValueError(f"{name}: needs floats, got {args[0]}; cast first")
+    if name in INTEGERS_ONLY and is_float(args[0]):
+        raise ValueError(f"{name}: needs whole numbers, got {args[0]}; cast first")
     return args[0]
 
 

@@ -20,6 +20,7 @@ from kerasish.backends.static.assembly import (
     is_float,
     is_signed,
 )
+from kerasish.backends.static.loops import functions
 from kerasish.backends.static.loops.description import Node
 
 Rule = Callable[..., Value]
@@ -35,7 +36,7 @@ _PREDICATES = {
 _LIBRARY = {
     "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
     "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "erfc": "erfc",
-    "lgamma": "lgamma",
+    "lgamma": "lgamma", "cbrt": "cbrt",
 }  # fmt: skip
 _INTRINSICS = {
     "floor": "llvm.floor", "ceil": "llvm.ceil", "rint": "llvm.rint", "trunc": "llvm.trunc",
@@ -70,6 +71,8 @@ def apply(w: Writer, node: Node, args: list[Value]) -> Value:
         return cast(w, args[0], computed(node.dtype))
     if op == "bitcast":
         return w.bitcast(args[0], computed(node.dtype))
+    if op == "nextafter":
+        return functions.nextafter(w, args[0], args[1], node.attr("stored", node.dtype))
     return _RULES[op](w, *args)
 
 
@@ -167,22 +170,14 @@ def _add(w: Writer, a: Value, b: Value) -> Value:
 
 def _integer_division(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
     """(floor(a / b), a - floor(a / b) * b); 0 and 0 where b is 0."""
-    zero, one = w.like(a, 0), w.like(a, 1)
-    absent = w.compare("eq", b, zero)
-    safe = w.select(absent, one, b)
+    quotient, rest = functions.divide_whole(w, a, b)
     if not is_signed(a.dtype):
-        quotient = w.two("udiv", a, safe)
-        rest = w.sub(a, w.mul(quotient, safe))
-        return w.select(absent, zero, quotient), w.select(absent, zero, rest)
-    minus = w.compare("eq", safe, w.like(a, -1))
-    quotient = w.two("sdiv", a, w.select(minus, one, safe))
-    quotient = w.select(minus, w.negative(a), quotient)
-    rest = w.sub(a, w.mul(quotient, safe))
-    apart = w.compare("slt", w.bits_xor(rest, safe), zero)
+        return quotient, rest
+    zero = w.like(a, 0)
+    apart = w.compare("slt", w.bits_xor(rest, b), zero)
     low = w.bits_and(apart, w.compare("ne", rest, zero))
-    quotient = w.select(low, w.sub(quotient, one), quotient)
-    rest = w.select(low, w.add(rest, safe), rest)
-    return w.select(absent, zero, quotient), w.select(absent, zero, rest)
+    quotient = w.select(low, w.sub(quotient, w.like(a, 1)), quotient)
+    return quotient, w.select(low, w.add(rest, b), rest)
 
 
 def _mod(w: Writer, a: Value, b: Value) -> Value:
@@ -337,6 +332,12 @@ _RULES: dict[str, Rule] = {
     "power": _power,
     "maximum": maximum,
     "minimum": minimum,
+    "fmod": functions.fmod,
+    "gcd": functions.gcd,
+    "lcm": functions.lcm,
+    "logaddexp": functions.logaddexp,
+    "i0": functions.i0,
+    "i1": functions.i1,
     "arctan2": lambda w, a, b: vector_math.library(w, "atan2", a, b),
     "negative": lambda w, x: w.negative(x),
     "absolute": _absolute,
