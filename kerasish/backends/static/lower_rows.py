@@ -67,6 +67,10 @@ class RowsUnit(Unit):
         """Let the table be changed in place."""
         self._shared[written] = read
 
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the table that is changed in place."""
+        return self._shared.get(written)
+
     def _table_of(self, written: Value) -> Value:
         return self.tables[self.rows.changed[self.writes.index(written)]]
 

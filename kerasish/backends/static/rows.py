@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.static import guard_pages, strict_memory
 from kerasish.backends.static.driver import Program, Record, Steps, load_runtime
 from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import arguments
@@ -84,7 +85,8 @@ class RowSteps:
         self.done = 0
         self._before, self._after = before, after
         gather.start(self.order)
-        self._program = Program([*gather.records, *program.records])
+        gathers = strict_memory.named(gather.records) if guard_pages.mode() else gather.records
+        self._program = Program([*gathers, *program.records])
         self._steps = Steps(self._program, gather.advances)
 
     def run(self, seconds: float, most: int | None = None) -> int:

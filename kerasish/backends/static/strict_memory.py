@@ -1,0 +1,311 @@
+"""The strict mode of the tests: every use of a program's memory that is not right is an error.
+
+With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
+
+- checks its plan by `graph.plan_check`, which knows nothing of lifetimes;
+- lays its blocks between guard pages;
+- fills a block with signalling NaNs (0xA5 for integers and booleans) before the unit that first
+  writes it and after the unit that reads it last, and variables that are written but not read;
+- checks before a unit that none of these is left in what it reads, and after it that none is left
+  in what it wrote, and that nothing around those blocks has changed;
+- writes the name of each record into a file before it runs (`name_file`): after a crash it names
+  the record that touched a guard page.
+
+All of this is done by records between those of the units, so that the driver, loops over rows and
+control flow are those of every day. Integers of 8 and 16 bits are filled, but not checked: any of
+their values may be a right one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static import guard_pages
+from kerasish.backends.static.blueprint import Blueprint
+from kerasish.backends.static.driver import UNWRITTEN, Record, load_runtime
+from kerasish.backends.static.guard_pages import PATTERN, Range
+from kerasish.backends.static.kernels import Text, compile_one
+from kerasish.backends.static.strict_plan import check_blueprint
+from kerasish.backends.static.units import CopyUnit, Locate, Place, Unit, copy_record, nbytes_of
+from kerasish.graph.ir import Value
+from kerasish.ops import dtypes
+
+# Bytes of an element -> what it is filled with; other dtypes are filled with PATTERN, or 0xA5.
+_NANS = {"float32": PATTERN, "float64": 0x7FF4A5A5A5A5A5A5, "bfloat16": 0x7FA5, "float16": 0x7DA5}
+_WIDTHS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+_NAME_BYTES = 256
+
+# Words: 0 address, 1 elements, 2 the pattern, 3 the first element that still holds it.
+_SEARCH = """define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %w3 = getelementptr i64, ptr %args, i64 3
+  %data = load ptr, ptr %args, align 8
+  %count = load i64, ptr %w1, align 8
+  %wide = load i64, ptr %w2, align 8
+  %pattern = {narrow}
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %at = getelementptr {type}, ptr %data, i64 %i
+  %found = load {type}, ptr %at, align {bytes}
+  %next = add i64 %i, 1
+  %same = icmp eq {type} %found, %pattern
+  br i1 %same, label %bad, label %head
+bad:
+  store i64 %i, ptr %w3, align 8
+  ret i32 {status}
+good:
+  ret i32 0
+}}"""
+
+# Words: 0 address, 1 bytes, 2 address of what should be there; status 1 where it is not.
+_COMPARE = Text("""define i32 @SYMBOL(ptr %args) #0 {
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %data = load ptr, ptr %args, align 8
+  %count = load i64, ptr %w1, align 8
+  %wanted = load ptr, ptr %w2, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %at = getelementptr i8, ptr %data, i64 %i
+  %wanted.at = getelementptr i8, ptr %wanted, i64 %i
+  %a = load i8, ptr %at, align 1
+  %b = load i8, ptr %wanted.at, align 1
+  %next = add i64 %i, 1
+  %same = icmp eq i8 %a, %b
+  br i1 %same, label %head, label %bad
+bad:
+  ret i32 1
+good:
+  ret i32 0
+}""")
+
+
+def watch_of(blueprint: Blueprint) -> Watch | None:
+    """Return what watches over an executable's memory, or None where strict mode is off."""
+    mode = guard_pages.mode()
+    return Watch(blueprint, mode) if mode else None
+
+
+class Watch:
+    """The memory of one executable, and the records that watch over it.
+
+    Args:
+        blueprint: what is done; its plan is checked.
+        mode: one of `guard_pages.mode`, not "".
+
+    Attributes:
+        offsets: key -> where it lies from `address` on; keys as in the blueprint's plan.
+        owner: keeps the memory alive.
+    """
+
+    def __init__(self, blueprint: Blueprint, mode: str) -> None:
+        check_blueprint(blueprint)
+        self._blueprint, self._shared = blueprint, mode == "shared"
+        plan, sizes = blueprint.plan, blueprint.sizes
+        if self._shared:
+            self.owner, self.address = guard_pages.block(plan.nbytes)
+            self.offsets = dict(plan.offsets)
+        else:
+            keys = list(plan.offsets)
+            blocks = guard_pages.Blocks([sizes[k] for k in keys], mode == "start")
+            self.owner, self.address = blocks.owner, int(blocks.owner.ctypes.data)
+            self.offsets = {k: at - self.address for k, at in zip(keys, blocks.addresses)}
+        self.units = [*blueprint.units, *(CopyUnit(*ends) for ends in blueprint.copies)]
+        self._first, self._last = self._uses()
+
+    def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
+        """Return, by key, the unit that begins it, and the one after which nobody needs it."""
+        root = self._blueprint.root
+        first: dict[Any, int] = {}
+        last: dict[Any, int] = {}
+        for step, unit in enumerate(self.units):
+            for v in unit.writes:
+                first.setdefault(root(v), step)
+            for key in _further(unit):
+                first.setdefault(key, step)
+            last.update(dict.fromkeys(self._touched(unit), step))
+        for v in (*self._blueprint.graph.inputs, *self._blueprint.constants):
+            first.pop(v, None)  # they are there before the first unit
+        for v in self._blueprint.graph.outputs:
+            last.pop(root(v), None)
+        return first, last
+
+    # --- the records around a unit ----------------------------------------------------------------
+
+    def before(self, step: int, locate: Locate) -> list[Record]:
+        """Return what checks that a unit's inputs are there, and fills its outputs."""
+        unit = self.units[step]
+        made = []
+        for v in dict.fromkeys(unit.reads):
+            if not self._begins(v, step):
+                made += _search(v, locate(v), f"{unit.name} reads {v!r}")
+        for key in self._touched(unit):
+            if self._begins(key, step):
+                made += self._fill(key, locate(key))
+        return made
+
+    def after(self, step: int, locate: Locate) -> list[Record]:
+        """Return what checks a unit's outputs and all around them, and fills what is over."""
+        unit = self.units[step]
+        made = []
+        for v in unit.writes:
+            made += _search(v, locate(v), f"{unit.name} writes {v!r}")
+        for key in self._touched(unit):
+            for part in self._slack(key, locate(key)):
+                made.append(_compare(part, f"{unit.name} writes outside of {key!r}"))
+            if self._last.get(key) == step and key in self.offsets:
+                made += self._fill(key, locate(key))
+        return made
+
+    def _touched(self, unit: Unit) -> list[Any]:
+        keys = [*map(self._blueprint.root, (*unit.reads, *unit.writes)), *_further(unit)]
+        return list(dict.fromkeys(keys))
+
+    def _begins(self, key: Any, step: int) -> bool:
+        """Return whether what lay in a block before this unit does not matter."""
+        root = self._blueprint.root
+        key = root(key) if isinstance(key, Value) else key
+        if self._first.get(key) != step:
+            return False
+        variable = self._blueprint.home_of(key)
+        return variable is None or variable not in map(root, self.units[step].reads)
+
+    def _fill(self, key: Any, place: Place) -> Iterator[Record]:
+        nbytes = nbytes_of(key) if isinstance(key, Value) else place.nbytes
+        yield from _fill(key, Place(place.address, nbytes))
+        if self._shared and key in self.offsets:
+            for part in self._slack(key, place):
+                yield from _fill(None, Place(part.start, part.stop - part.start))
+
+    def _slack(self, key: Any, place: Place) -> list[Range]:
+        """Return the bytes around a block that nobody may change."""
+        address, nbytes = place
+        if isinstance(key, Value):
+            nbytes = nbytes_of(key)
+        if key in self.offsets and self._shared:
+            end = address + nbytes
+            return [Range(end, -(-end // 64) * 64)] if key in self._first and end % 64 else []
+        own = key in self.offsets or guard_pages.is_guarded(address)
+        return guard_pages.slack(address, nbytes) if own else []
+
+
+def _further(unit: Unit) -> list[Any]:
+    """Return the keys of a unit's memory that holds no values."""
+    keys: list[Any] = [("scratch", unit)] if unit.scratch else []
+    workspace = getattr(unit, "workspace_key", None)
+    return keys if workspace is None else [*keys, workspace]
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def _pattern(key: Any) -> tuple[int, int, bool]:
+    """Return (bytes of a word, its number, whether no right value is equal to it)."""
+    if not isinstance(key, Value):
+        return 4, PATTERN, False
+    width = int(dtypes.array_dtype(key.dtype).itemsize)
+    if key.dtype in _NANS:
+        return width, _NANS[key.dtype], True
+    if key.dtype.startswith("complex"):
+        return width // 2, _NANS["float32" if width == 8 else "float64"], True
+    return width, int("A5" * width, 16), width >= 4 or key.dtype == "bool"
+
+
+@functools.lru_cache(maxsize=64)
+def _source(width: int, word: int, nbytes: int) -> Any:
+    return np.full(nbytes // width, word, f"uint{8 * width}")
+
+
+def _filling(width: int, word: int, nbytes: int) -> Any:
+    """Return at least `nbytes` bytes of a pattern."""
+    return _source(width, word, 1 << max(nbytes, 4096).bit_length())
+
+
+def _fill(key: Any, place: Place) -> Iterator[Record]:
+    if not place.nbytes:
+        return
+    width, word, _ = _pattern(key)
+    filling = _filling(width, word, place.nbytes)
+    at = Place(filling.ctypes.data + place.address % width, place.nbytes)
+    record = copy_record(at, place, "strict memory: fill")
+    yield Record(record.function, record.block, record.name, filling)
+
+
+@functools.cache
+def _search_text(width: int) -> Text:
+    kind = _WIDTHS[width]
+    narrow = "add i64 %wide, 0" if width == 8 else f"trunc i64 %wide to {kind}"
+    return Text(_SEARCH.format(type=kind, narrow=narrow, bytes=width, status=UNWRITTEN))
+
+
+def _search(v: Value, place: Place, what: str) -> Iterator[Record]:
+    """Yield the record that fails where an element of v holds what blocks are filled with."""
+    width, word, sure = _pattern(v)
+    if sure and v.size:
+        words = [place.address, nbytes_of(v) // width, word, 0]
+        block = np.array(words, np.uint64).view(np.int64)
+        yield Record(compile_one(_search_text(width)), block, f"strict memory: {what}")
+
+
+def _compare(part: Range, what: str) -> Record:
+    nbytes = part.stop - part.start
+    filling = _filling(4, PATTERN, nbytes)
+    words = [part.start, nbytes, filling.ctypes.data + part.start % 4]
+    return Record(compile_one(_COMPARE), np.array(words, np.int64), f"strict memory: {what}",
+                  filling)  # fmt: skip
+
+
+# --- the record that runs ---------------------------------------------------------------------
+
+
+def name_file() -> str:
+    """Return the file in which the record that runs now is named; it is gone after a good end."""
+    return os.path.join(tempfile.gettempdir(), f"kerasish-record-{os.getpid()}.txt")
+
+
+@functools.cache
+def _name_pages(process: int) -> Any:
+    path = name_file()
+    with open(path, "w+b") as file:
+        file.truncate(_NAME_BYTES)
+        pages = np.frombuffer(mmap.mmap(file.fileno(), _NAME_BYTES), np.uint8)
+    atexit.register(_remove, path)
+    return pages
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def named(records: Sequence[Record]) -> list[Record]:
+    """Return records, each after one that writes its name into `name_file`."""
+    pages = _name_pages(os.getpid())
+    made = []
+    for number, record in enumerate(records):
+        text = f"{number}: {record.name}".encode()[: _NAME_BYTES - 1]
+        name = np.frombuffer(text.ljust(_NAME_BYTES - 1) + b"\n", np.uint8)
+        copy = copy_record(Place(name.ctypes.data, len(name)), Place(pages.ctypes.data, len(name)))
+        made += [Record(copy.function, copy.block, "strict memory: name", (name, pages)), record]
+    return made
+
+
