@@ -84,7 +84,10 @@ def verdict(steps, result, lives, plan):
     check_plan(
         {"arena": plan.nbytes},
         [place("x")],
-        [Step(str(i), tuple(map(place, r)), tuple(map(place, w))) for i, (r, w) in enumerate(steps)],
+        [
+            Step(str(i), tuple(map(place, r)), tuple(map(place, w)))
+            for i, (r, w) in enumerate(steps)
+        ],
         [place(result)],
     )
 

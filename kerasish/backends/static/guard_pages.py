@@ -58,13 +58,16 @@ class Blocks:
     Args:
         sizes: bytes of each.
         at_start: whether a block begins where its guard page ends, else it ends where one begins.
+        alignment: what blocks begin at a multiple of; the page's size, at most.
 
     Attributes:
-        addresses: where each block begins, a multiple of 64.
+        addresses: where each block begins.
         owner: an array of all pages; keep it alive, and leave its elements alone.
     """
 
-    def __init__(self, sizes: Sequence[int], at_start: bool = False) -> None:
+    def __init__(
+        self, sizes: Sequence[int], at_start: bool = False, alignment: int = ALIGNMENT
+    ) -> None:
         page = mmap.PAGESIZE
         spans = [_up(max(n, 1), page) for n in sizes]
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -77,7 +80,7 @@ class Blocks:
         for size, span in zip(sizes, spans):
             words = (ctypes.c_uint32 * (span // 4)).from_address(at)
             np.frombuffer(words, np.uint32)[:] = PATTERN
-            self.addresses.append(at if at_start else at + span - _up(max(size, 1), ALIGNMENT))
+            self.addresses.append(at if at_start else at + span - _up(max(size, 1), alignment))
             protect(at + span, page)
             at += span + page
 

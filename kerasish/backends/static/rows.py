@@ -84,8 +84,11 @@ class RowSteps:
         self.left = len(self.order) // gather.size
         self.done = 0
         self._before, self._after = before, after
+        gathers = gather.records
+        if guard_pages.mode():
+            self.order = guard_pages.constant(self.order)
+            gathers = strict_memory.named(gathers)
         gather.start(self.order)
-        gathers = strict_memory.named(gather.records) if guard_pages.mode() else gather.records
         self._program = Program([*gathers, *program.records])
         self._steps = Steps(self._program, gather.advances)
 

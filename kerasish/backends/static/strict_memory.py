@@ -30,7 +30,7 @@ import numpy as np
 
 from kerasish.backends.static import guard_pages
 from kerasish.backends.static.blueprint import Blueprint
-from kerasish.backends.static.driver import UNWRITTEN, Record, load_runtime
+from kerasish.backends.static.driver import UNWRITTEN, Record
 from kerasish.backends.static.guard_pages import PATTERN, Range
 from kerasish.backends.static.kernels import Text, compile_one
 from kerasish.backends.static.strict_plan import check_blueprint
@@ -307,5 +307,3 @@ def named(records: Sequence[Record]) -> list[Record]:
         copy = copy_record(Place(name.ctypes.data, len(name)), Place(pages.ctypes.data, len(name)))
         made += [Record(copy.function, copy.block, "strict memory: name", (name, pages)), record]
     return made
-
-

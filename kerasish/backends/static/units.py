@@ -81,6 +81,13 @@ def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
     return owner[shift : shift + nbytes].view(kind).reshape(shape)
 
 
+def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Any:
+    """Return an aligned array that holds one number everywhere."""
+    array = aligned_array(shape, dtype)
+    array[...] = number
+    return array
+
+
 def view_of(place: Place, value: Value) -> Any:
     """Return a NumPy array on a program's memory."""
     dtype = dtypes.array_dtype(value.dtype)
