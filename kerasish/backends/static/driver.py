@@ -395,7 +395,7 @@ class Program:
         if status == OUT_OF_RANGE:
             reason = "an index is out of range"
         elif status == UNWRITTEN:
-            reason = f"element {int(self.records[index].block[-1])} was never written"
+            reason = f"element {int(self.records[index].block[-1])} comes of unwritten memory"
         return RecordError(f"record {index} ({name}): {reason}")
 
 

@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SETTING = "KERASISH_STRICT_MEMORY"
-PATTERN = 0x7FA5A5A5  # a signalling NaN as float32
+# What blocks and the memory around them hold at first: a signalling NaN as float64; as float32 each
+# half is a NaN that is 0x7FB5A5A5, a signalling one, or that made quiet.
+PATTERN = 0x7FF5A5A57FB5A5A5
 ALIGNMENT = 64
 _MODES = {"": "", "0": "", "1": "end", "start": "start", "shared": "shared"}
 _NO_ACCESS, _READ = 0, 1  # PROT_NONE, PROT_READ
@@ -78,8 +80,8 @@ class Blocks:
         protect(at, page)
         at += page
         for size, span in zip(sizes, spans):
-            words = (ctypes.c_uint32 * (span // 4)).from_address(at)
-            np.frombuffer(words, np.uint32)[:] = PATTERN
+            words = (ctypes.c_uint64 * (span // 8)).from_address(at)
+            np.frombuffer(words, np.uint64)[:] = PATTERN
             self.addresses.append(at if at_start else at + span - _up(max(size, 1), alignment))
             protect(at + span, page)
             at += span + page

@@ -7,7 +7,7 @@ With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
 - fills a block with signalling NaNs (0xA5 for integers and booleans) before the unit that first
   writes it and after the unit that reads it last, and variables that are written but not read;
 - checks before a unit that none of these is left in what it reads, and after it that none is left
-  in what it wrote, and that nothing around those blocks has changed;
+  in what it wrote, or went into it, and that nothing around those blocks has changed;
 - writes the name of each record into a file before it runs (`name_file`): after a crash it names
   the record that touched a guard page.
 
@@ -24,7 +24,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,21 +38,26 @@ from kerasish.backends.static.units import CopyUnit, Locate, Place, Unit, copy_r
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
-# Bytes of an element -> what it is filled with; other dtypes are filled with PATTERN, or 0xA5.
-_NANS = {"float32": PATTERN, "float64": 0x7FF4A5A5A5A5A5A5, "bfloat16": 0x7FA5, "float16": 0x7DA5}
+# What floating-point numbers are filled with, and the bit that makes these NaNs quiet ones.
+_NANS = {"float32": 0x7FB5A5A5, "float64": PATTERN, "bfloat16": 0x7FB5, "float16": 0x7DA5}
+_QUIET = {"float32": 1 << 22, "float64": 1 << 51, "bfloat16": 1 << 6, "float16": 1 << 9}
 _WIDTHS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 _NAME_BYTES = 256
 
-# Words: 0 address, 1 elements, 2 the pattern, 3 the first element that still holds it.
+# Words: 0 address, 1 elements, 2 the pattern, 3 bits that are set and 4 bits that are kept before an
+# element is compared, 5 the first element that is equal to the pattern.
 _SEARCH = """define i32 @SYMBOL(ptr %args) #0 {{
 entry:
   %w1 = getelementptr i64, ptr %args, i64 1
   %w2 = getelementptr i64, ptr %args, i64 2
   %w3 = getelementptr i64, ptr %args, i64 3
+  %w4 = getelementptr i64, ptr %args, i64 4
+  %w5 = getelementptr i64, ptr %args, i64 5
   %data = load ptr, ptr %args, align 8
   %count = load i64, ptr %w1, align 8
-  %wide = load i64, ptr %w2, align 8
-  %pattern = {narrow}
+  %pattern = load {type}, ptr %w2, align 8
+  %set = load {type}, ptr %w3, align 8
+  %keep = load {type}, ptr %w4, align 8
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
@@ -62,10 +67,12 @@ body:
   %at = getelementptr {type}, ptr %data, i64 %i
   %found = load {type}, ptr %at, align {bytes}
   %next = add i64 %i, 1
-  %same = icmp eq {type} %found, %pattern
+  %some = or {type} %found, %set
+  %bits = and {type} %some, %keep
+  %same = icmp eq {type} %bits, %pattern
   br i1 %same, label %bad, label %head
 bad:
-  store i64 %i, ptr %w3, align 8
+  store i64 %i, ptr %w5, align 8
   ret i32 {status}
 good:
   ret i32 0
@@ -218,16 +225,31 @@ def _further(unit: Unit) -> list[Any]:
 # --- records ----------------------------------------------------------------------------------
 
 
-def _pattern(key: Any) -> tuple[int, int, bool]:
-    """Return (bytes of a word, its number, whether no right value is equal to it)."""
+class Pattern(NamedTuple):
+    """What a block is filled with.
+
+    Attributes:
+        width: bytes of a word.
+        word: what each holds.
+        quiet: the bit that arithmetic sets in it; 0 for integers.
+        sure: whether no right value is equal to it.
+    """
+
+    width: int
+    word: int
+    quiet: int = 0
+    sure: bool = False
+
+
+def _pattern(key: Any) -> Pattern:
     if not isinstance(key, Value):
-        return 4, PATTERN, False
+        return Pattern(8, PATTERN)
     width = int(dtypes.array_dtype(key.dtype).itemsize)
-    if key.dtype in _NANS:
-        return width, _NANS[key.dtype], True
-    if key.dtype.startswith("complex"):
-        return width // 2, _NANS["float32" if width == 8 else "float64"], True
-    return width, int("A5" * width, 16), width >= 4 or key.dtype == "bool"
+    dtype = {"complex64": "float32", "complex128": "float64"}.get(key.dtype, key.dtype)
+    if dtype in _NANS:
+        width = int(dtypes.array_dtype(dtype).itemsize)
+        return Pattern(width, _NANS[dtype], _QUIET[dtype], True)
+    return Pattern(width, int("A5" * width, 16), 0, width >= 4 or dtype == "bool")
 
 
 @functools.lru_cache(maxsize=64)
@@ -243,7 +265,7 @@ def _filling(width: int, word: int, nbytes: int) -> Any:
 def _fill(key: Any, place: Place) -> Iterator[Record]:
     if not place.nbytes:
         return
-    width, word, _ = _pattern(key)
+    width, word, *_ = _pattern(key)
     filling = _filling(width, word, place.nbytes)
     at = Place(filling.ctypes.data + place.address % width, place.nbytes)
     record = copy_record(at, place, "strict memory: fill")
@@ -252,24 +274,27 @@ def _fill(key: Any, place: Place) -> Iterator[Record]:
 
 @functools.cache
 def _search_text(width: int) -> Text:
-    kind = _WIDTHS[width]
-    narrow = "add i64 %wide, 0" if width == 8 else f"trunc i64 %wide to {kind}"
-    return Text(_SEARCH.format(type=kind, narrow=narrow, bytes=width, status=UNWRITTEN))
+    return Text(_SEARCH.format(type=_WIDTHS[width], bytes=width, status=UNWRITTEN))
 
 
 def _search(v: Value, place: Place, what: str) -> Iterator[Record]:
-    """Yield the record that fails where an element of v holds what blocks are filled with."""
-    width, word, sure = _pattern(v)
+    """Yield the record that fails where an element of v holds what blocks are filled with.
+
+    Arithmetic makes a signalling NaN a quiet one of either sign and keeps its other bits, so that
+    what was computed from one is known, too.
+    """
+    width, word, quiet, sure = _pattern(v)
     if sure and v.size:
-        words = [place.address, nbytes_of(v) // width, word, 0]
+        keep = (1 << 8 * width - bool(quiet)) - 1
+        words = [place.address, nbytes_of(v) // width, word | quiet, quiet, keep, 0]
         block = np.array(words, np.uint64).view(np.int64)
         yield Record(compile_one(_search_text(width)), block, f"strict memory: {what}")
 
 
 def _compare(part: Range, what: str) -> Record:
     nbytes = part.stop - part.start
-    filling = _filling(4, PATTERN, nbytes)
-    words = [part.start, nbytes, filling.ctypes.data + part.start % 4]
+    filling = _filling(8, PATTERN, nbytes)
+    words = [part.start, nbytes, filling.ctypes.data + part.start % 8]
     return Record(compile_one(_COMPARE), np.array(words, np.int64), f"strict memory: {what}",
                   filling)  # fmt: skip
 
