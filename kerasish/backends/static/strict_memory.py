@@ -44,8 +44,8 @@ _QUIET = {"float32": 1 << 22, "float64": 1 << 51, "bfloat16": 1 << 6, "float16":
 _WIDTHS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 _NAME_BYTES = 256
 
-# Words: 0 address, 1 elements, 2 the pattern, 3 bits that are set and 4 bits that are kept before an
-# element is compared, 5 the first element that is equal to the pattern.
+# Words: 0 address, 1 elements, 2 the pattern, 3 bits to set and 4 bits to keep before an element is
+# compared, 5 the first element that is equal to the pattern.
 _SEARCH = """define i32 @SYMBOL(ptr %args) #0 {{
 entry:
   %w1 = getelementptr i64, ptr %args, i64 1
@@ -211,6 +211,8 @@ class Watch:
         if key in self.offsets and self._shared:
             end = address + nbytes
             return [Range(end, -(-end // 64) * 64)] if key in self._first and end % 64 else []
+        if key in self._blueprint.constants:
+            return []  # their pages cannot be written
         own = key in self.offsets or guard_pages.is_guarded(address)
         return guard_pages.slack(address, nbytes) if own else []
 
