@@ -237,7 +237,7 @@ def test_a_write_before_or_behind_on_the_same_page(mode, monkeypatch):
 CRASH = """
 import numpy as np
 from kerasish import backends, ops
-from kerasish.backends.static import strict_memory
+from kerasish.backends.static import strict_records
 from kerasish.backends.static.lower_loops import LoopUnit
 
 operands = LoopUnit.operands
@@ -247,7 +247,7 @@ def shifted(self, locate):
     return [*given, type(last)(last.address + {shift}, last.strides, last.column_stride)]
 
 LoopUnit.operands = shifted
-print(strict_memory.name_file(), flush=True)
+print(strict_records.name_file(), flush=True)
 backends.get("static").compile(lambda x: ops.exp(x))(np.ones((2, 8), "float32"))
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.static import native, strict_memory
+from kerasish.backends.static import native, strict_memory, strict_records
 from kerasish.backends.static.blueprint import Blueprint
 from kerasish.backends.static.driver import (
     Program,
@@ -87,7 +87,7 @@ class Executable:
                 parts.append(unit.make_call(self.locate))
             else:
                 own = unit.records(self.locate)
-                records.extend(own if watch is None else strict_memory.named(own))
+                records.extend(own if watch is None else strict_records.named(own))
             if watch is not None:
                 records.extend(watch.after(step, self.locate))
         close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.static import guard_pages, strict_memory
+from kerasish.backends.static import guard_pages, strict_records
 from kerasish.backends.static.driver import Program, Record, Steps, load_runtime
 from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import arguments
@@ -87,7 +87,7 @@ class RowSteps:
         gathers = gather.records
         if guard_pages.mode():
             self.order = guard_pages.constant(self.order)
-            gathers = strict_memory.named(gathers)
+            gathers = strict_records.named(gathers)
         gather.start(self.order)
         self._program = Program([*gathers, *program.records])
         self._steps = Steps(self._program, gather.advances)
