@@ -121,7 +121,8 @@ class Watch:
         variable = self._blueprint.home_of(key)
         return variable is None or variable not in map(root, self.units[step].reads)
 
-    def fill(self, key: Any, place: Place) -> Iterator[Record]:
+    def _fill(self, key: Any, place: Place) -> Iterator[Record]:
+        """Yield what fills a block, and in a shared arena the bytes up to the next one."""
         nbytes = nbytes_of(key) if isinstance(key, Value) else place.nbytes
         yield from fill(key, Place(place.address, nbytes))
         if self._shared and key in self.offsets:
