@@ -1,4 +1,4 @@
-"""KERASISH_STRICT_MEMORY: each mistake that it is there for is made, and found."""
+"""KERASISH_STRICT_MEMORY: each kind of mistake that it detects is made, and detected."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
 
-- checks its plan by `graph.plan_check`, which knows nothing of lifetimes;
+- checks its plan by `graph.plan_check`, which does not use lifetimes;
 - lays its blocks between guard pages;
 - fills a block with signalling NaNs (0xA5 for integers and booleans) before the unit that first
   writes it and after the unit that reads it last, and variables that are written but not read;
@@ -12,7 +12,7 @@ With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
   crash it names the record that touched a guard page.
 
 All of this is done by records between those of the units, so that the driver, loops over rows and
-control flow are those of every day. Integers of 8 and 16 bits are filled, but not checked: any of
+control flow stay the same. Integers of 8 and 16 bits are filled, but not checked: any of
 their values may be a right one.
 """
 
