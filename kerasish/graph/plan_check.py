@@ -1,9 +1,9 @@
 """An independent check of a plan: the program is walked, and what memory holds is recorded.
 
-`plan.py` decides by lifetimes. This does not use them: memory is a table of lines of 64 bytes, each with
-the content that was last written there, and every read must see the content that it asks for. So
-two live values that overlap, a value that is read before it is written or after something else took
-its place, and an output that nobody writes are all seen as reads of the wrong content.
+`plan.py` decides by lifetimes. This does not use them: memory is a table of lines of 64 bytes, each
+with the content that was last written there, and every read must see the content that it asks for.
+So two live values that overlap, a value that is read before it is written or after something else
+took its place, and an output that nobody writes are all seen as reads of the wrong content.
 """
 
 from __future__ import annotations
