@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from kerasish.backends.static import driver, kernels
+from kerasish.backends.static import driver, guard_pages, kernels
 from kerasish.backends.static.loops import arguments
 from kerasish.backends.static.loops.description import KernelBuilder
 
@@ -19,14 +19,42 @@ def _run_kernel(kernel, arrays, *, rows=1, columns, groups=1, threads=1, target=
     address = kernels.compile_one(kernel, target)
     size = arguments.scratch_size(kernel, columns, groups, threads)
     owner, scratch = driver.aligned(size)
-    operands = [a if isinstance(a, (arguments.Operand, int)) else a.ctypes.data for a in arrays]
+    guarded = _between_guard_pages(arrays)
+    operands = [a if isinstance(a, (arguments.Operand, int)) else a.ctypes.data for a in guarded]
     block = arguments.pack(
         kernel, operands, table=runtime.table, rows=rows, columns=columns, groups=groups,
         threads=threads, scratch=scratch, **more,
     )  # fmt: skip
     status = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)(block.ctypes.data)
     assert len(owner) >= size
+    for array, copy in zip(arrays, guarded):
+        if copy is not array and array.flags.writeable:
+            np.copyto(array, copy)
     return status
+
+
+def _between_guard_pages(arrays):
+    """The arrays, or with KERASISH_STRICT_MEMORY copies whose ends touch guard pages."""
+    if not guard_pages.mode():
+        return list(arrays)
+    found, copies = [], {}
+    for array in arrays:
+        plain = isinstance(array, np.ndarray) and array.flags.c_contiguous and array.size
+        if plain and id(array) not in copies:
+            others = (o for o in arrays if isinstance(o, np.ndarray) and o is not array)
+            if not any(np.may_share_memory(array, other) for other in others):
+                copies[id(array)] = _guarded_copy(array)
+        found.append(copies.get(id(array), array) if plain else array)
+    return found
+
+
+def _guarded_copy(array):
+    at_start = guard_pages.mode() == "start"
+    blocks = guard_pages.Blocks([array.nbytes], at_start, array.itemsize)
+    shift = blocks.addresses[0] - blocks.owner.ctypes.data
+    copy = blocks.owner[shift : shift + array.nbytes].view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
 
 
 def _apply_op(op, arrays, *, out="float32", dtype=None, threads=1, target=None, **attrs):

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerasish import backends, ops
-from kerasish.backends.static.driver import Program, Record, aligned, load_runtime
+from kerasish.backends.static.driver import Program, Record, load_runtime
 from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import gemm
 from kerasish.backends.static.machine_code import host_target
+from kerasish.backends.static.units import aligned_array
 
 MARGIN = 40  # of NaN around what is read, of a number around what is written
 
@@ -30,8 +31,8 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None, begun=None):
     c = whole[1:-1, MARGIN // 2 : MARGIN // 2 + n]
     if begun is not None:
         c[...] = begun
-    owner, scratch = aligned(gemm.scratch_size((m, n, k), threads))
-    owner[...] = 255  # NaN
+    scratch = aligned_array((gemm.scratch_size((m, n, k), threads),), "uint8")
+    scratch[...] = 255  # NaN
     kernel = gemm.Gemm(turned)
     block = gemm.pack(
         table=load_runtime().table,
@@ -42,10 +43,10 @@ def multiply(a, b, bias=None, relu=False, threads=1, turned=None, begun=None):
         bias=0 if bias is None else bias.ctypes.data,
         relu=relu,
         adds=begun is not None,
-        scratch=scratch,
+        scratch=scratch.ctypes.data,
         threads=threads,
     )
-    Program([Record(compile_one(kernel), block, "product", owner)]).run()
+    Program([Record(compile_one(kernel), block, "product", scratch)]).run()
     result = c.copy()
     c[...] = 7
     assert (whole == 7).all(), "something beside the result was written"

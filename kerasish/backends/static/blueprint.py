@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.static import guard_pages
 from kerasish.backends.static.build import Builder
 from kerasish.backends.static.kernels import compile_many
 from kerasish.backends.static.units import CopyUnit, Place, Unit, nbytes_of, place_of
@@ -31,6 +32,7 @@ class Blueprint:
 
     Attributes:
         units: what is done, in order.
+        aliases: value -> the value in whose memory it lies.
         copies: (value, variable): what has to be copied into homes at the end.
         constants: value -> where it lies.
         plan: offsets into the arena.
@@ -48,7 +50,7 @@ class Blueprint:
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()
-        self._aliases = builder.aliases
+        self.aliases = builder.aliases
         self._home = {v: v for v in homes}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []
@@ -61,8 +63,8 @@ class Blueprint:
 
     def root(self, v: Any) -> Any:
         """Return the value whose memory v is."""
-        while v in self._aliases:
-            v = self._aliases[v]
+        while v in self.aliases:
+            v = self.aliases[v]
         return v
 
     def home_of(self, root: Any) -> Value | None:
@@ -74,6 +76,8 @@ class Blueprint:
             array = np.ascontiguousarray(array).reshape(np.shape(array))
             if array.size == 0:
                 array = np.zeros(1, array.dtype)
+            if guard_pages.mode():
+                array = guard_pages.constant(array)
             self._keep.append(array)
             self.constants[v] = place_of(array)
 

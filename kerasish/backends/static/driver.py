@@ -28,11 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.static import native
+from kerasish.backends.static import guard_pages, native
 from kerasish.backends.static.kernels import Text, compile_many
 from kerasish.backends.static.vector_math import LIBRARY, OPENMP, TABLE_OPENMP, TABLE_WORDS
 
 INTERRUPTED = -1
+OUT_OF_RANGE, UNWRITTEN = 2, 1001  # statuses: a bad index; a check of strict_memory
 
 # Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
 # address. Fewer threads than asked for take several shares each, so that the result stays the
@@ -390,7 +391,11 @@ class Program:
     def error(self, index: int, status: int) -> RecordError:
         """The error for a record that failed."""
         name = self.records[index].name or "unnamed"
-        reason = "an index is out of range" if status == 2 else f"status {status}"
+        reason = f"status {status}"
+        if status == OUT_OF_RANGE:
+            reason = "an index is out of range"
+        elif status == UNWRITTEN:
+            reason = f"element {int(self.records[index].block[-1])} comes of unwritten memory"
         return RecordError(f"record {index} ({name}): {reason}")
 
 
@@ -458,6 +463,11 @@ class Steps:
 
 
 def aligned(size: int) -> tuple[Any, int]:
-    """(owner, address) of `size` bytes of zeros, aligned to 64 bytes."""
+    """(owner, address) of `size` bytes of zeros, aligned to 64 bytes.
+
+    With KERASISH_STRICT_MEMORY they lie between guard pages, and hold NaNs.
+    """
+    if guard_pages.mode():
+        return guard_pages.block(size)
     owner = np.zeros(size + 64, np.uint8)
     return owner, -(-owner.ctypes.data // 64) * 64

@@ -369,6 +369,10 @@ class LoopUnit(Unit):
         self._shared[written] = read
         self._kernel = None
 
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value in whose memory `written` lies."""
+        return self._shared.get(written)
+
     def kernels(self) -> list[Any]:
         """Return the one kernel."""
         return [self.kernel]
@@ -438,6 +442,10 @@ class SegmentsUnit(Unit):
     def share(self, written: Value, read: Value) -> None:
         """Let `written` lie where `read` does."""
         next(p for p in self.parts if written in p.writes).share(written, read)
+
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value in whose memory `written` lies."""
+        return next(p for p in self.parts if written in p.writes).in_place_of(written)
 
     def _batches(self) -> dict[Kernel, list[LoopUnit]]:
         found: dict[Kernel, list[LoopUnit]] = {}

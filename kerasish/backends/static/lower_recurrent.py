@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from kerasish.backends.static import native, onednn
 from kerasish.backends.static.driver import Record, load_runtime
 from kerasish.backends.static.kernels import compile_one
@@ -19,7 +17,13 @@ from kerasish.backends.static.loops.cost import choose_threads
 from kerasish.backends.static.loops.description import Kernel
 from kerasish.backends.static.lower_library import _record, _round
 from kerasish.backends.static.onednn_primitive import Buffer
-from kerasish.backends.static.units import Locate, Place, Unit, copy_record
+from kerasish.backends.static.units import (
+    Locate,
+    Place,
+    Unit,
+    copy_record,
+    filled_array,
+)
 from kerasish.graph.ir import Node
 
 SIZE = 4  # bytes of a float32
@@ -126,7 +130,7 @@ class RecurrentUnit(Unit):
     def _zero(self) -> int:
         """Return the address of a state of zeros."""
         if self._zeros is None:
-            self._zeros = np.zeros((self.n, self.units), np.float32)
+            self._zeros = filled_array((self.n, self.units), "float32", 0)
         return int(self._zeros.ctypes.data)
 
     def _gates(self, address: int, count: int, width: int | None = None) -> list[Operand]:
@@ -235,7 +239,7 @@ class BackwardUnit(RecurrentUnit):
         weights.append(onednn.matmul((u, self.n), (self.n, width), transpose_a=True, post=post))
         if self.kind == "gru":
             rows = self.steps * self.n
-            self._ones = np.ones(rows, np.float32)
+            self._ones = filled_array((rows,), "float32", 1)
             self._more = [onednn.matmul((1, rows), (rows, width))]
         self.weights = weights
         spare = max(p.scratchpad_bytes for p in (*weights, *self._more))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from kerasish.backends.static.driver import Record, load_runtime
 from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import arguments
 from kerasish.backends.static.loops.description import Kernel, KernelBuilder
 from kerasish.backends.static.unique_rows import unique_rows, unique_rows_block
-from kerasish.backends.static.units import Locate, Place, Unit, copy_record
+from kerasish.backends.static.units import (
+    Locate,
+    Place,
+    Unit,
+    copy_record,
+    filled_array,
+)
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.touch import Rows
 
@@ -67,6 +71,10 @@ class RowsUnit(Unit):
         """Let the table be changed in place."""
         self._shared[written] = read
 
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the table that is changed in place."""
+        return self._shared.get(written)
+
     def _table_of(self, written: Value) -> Value:
         return self.tables[self.rows.changed[self.writes.index(written)]]
 
@@ -87,7 +95,7 @@ class RowsUnit(Unit):
                 )
         change = self._change_block(locate, unique, sums.address)
         found, keep = self._find_block(locate, unique, slots, change)
-        zeros = np.zeros(sums.nbytes, np.uint8)
+        zeros = filled_array((sums.nbytes,), "uint8", 0)
         clear = copy_record(Place(zeros.ctypes.data, sums.nbytes), sums, "zeros")
         gradient = locate(self.reads[0]).address
         operands = [
@@ -124,7 +132,7 @@ class RowsUnit(Unit):
         )
 
     def _find_block(self, locate: Locate, unique: int, slots: int, change: Any) -> Any:
-        marks = np.full(self.limit, -1, np.int32)
+        marks = filled_array((self.limit,), "int32", -1)
         block, table = unique_rows_block(
             indices=locate(self.reads[1]).address, count=self.count, limit=self.limit,
             marks=marks.ctypes.data, unique=unique, slots=slots,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.static import native
+from kerasish.backends.static import native, strict_memory, strict_records
 from kerasish.backends.static.blueprint import Blueprint
 from kerasish.backends.static.driver import (
     Program,
@@ -39,7 +39,13 @@ class Executable:
         self.units, self.plan = blueprint.units, blueprint.plan
         self._homes = {v: place_of(a) for v, a in homes.items()}
         self._keep = list(homes.values())
-        self._owner, self._address = aligned(self.plan.nbytes)
+        self._watch = strict_memory.watch_of(blueprint)
+        if self._watch is None:
+            self._owner, self._address = aligned(self.plan.nbytes)
+            self._offsets = self.plan.offsets
+        else:
+            self._owner, self._address = self._watch.owner, self._watch.address
+            self._offsets = self._watch.offsets
         with blueprint.lock:
             self.parts = self._assemble()
         graph = blueprint.graph
@@ -60,7 +66,7 @@ class Executable:
         constant = blueprint.constants.get(key)
         if constant is not None:
             return constant
-        return Place(self._address + self.plan.offsets[key], blueprint.sizes[key])
+        return Place(self._address + self._offsets[key], blueprint.sizes[key])
 
     def _assemble(self) -> list[Any]:
         parts: list[Any] = []
@@ -71,14 +77,19 @@ class Executable:
                 parts.append(Program(_with_threads(records)))
                 records.clear()
 
-        for unit in self.units:
+        watch = self._watch
+        copies = [CopyUnit(root, old) for root, old in self.blueprint.copies]
+        for step, unit in enumerate([*self.units, *copies]):
+            if watch is not None:
+                records.extend(watch.before(step, self.locate))
             if isinstance(unit, PythonUnit):
                 close()
                 parts.append(unit.make_call(self.locate))
             else:
-                records.extend(unit.records(self.locate))
-        for root, old in self.blueprint.copies:
-            records.extend(CopyUnit(root, old).records(self.locate))
+                own = unit.records(self.locate)
+                records.extend(own if watch is None else strict_records.named(own))
+            if watch is not None:
+                records.extend(watch.after(step, self.locate))
         close()
         return parts
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.static import guard_pages, strict_records
 from kerasish.backends.static.driver import Program, Record, Steps, load_runtime
 from kerasish.backends.static.kernels import compile_one
 from kerasish.backends.static.loops import arguments
@@ -83,8 +84,12 @@ class RowSteps:
         self.left = len(self.order) // gather.size
         self.done = 0
         self._before, self._after = before, after
+        gathers = gather.records
+        if guard_pages.mode():
+            self.order = guard_pages.constant(self.order)
+            gathers = strict_records.named(gathers)
         gather.start(self.order)
-        self._program = Program([*gather.records, *program.records])
+        self._program = Program([*gathers, *program.records])
         self._steps = Steps(self._program, gather.advances)
 
     def run(self, seconds: float, most: int | None = None) -> int:

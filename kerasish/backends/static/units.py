@@ -57,6 +57,10 @@ class Unit:
         """Return whether `written` may lie in the memory of `read`, which nobody needs after."""
         return False
 
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value that was given to `share` with `written`, None for most."""
+        return None
+
     def records(self, locate: Locate) -> list[Record]:
         """Return the native records, the values lying where `locate(value)` says."""
         raise NotImplementedError(f"{type(self).__name__} makes no records.")
@@ -67,7 +71,7 @@ class Unit:
 
 
 def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
-    """Return an array of zeros that begins at a multiple of 64 bytes."""
+    """Return an array that begins at a multiple of 64 bytes: zeros, or see driver.aligned."""
     kind = dtypes.array_dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     if not nbytes:
@@ -75,6 +79,13 @@ def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
     owner, address = aligned(nbytes)
     shift = address - owner.ctypes.data
     return owner[shift : shift + nbytes].view(kind).reshape(shape)
+
+
+def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Any:
+    """Return an aligned array that holds one number everywhere."""
+    array = aligned_array(shape, dtype)
+    array[...] = number
+    return array
 
 
 def view_of(place: Place, value: Value) -> Any:

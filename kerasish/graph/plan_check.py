@@ -1,0 +1,156 @@
+"""An independent check of a plan: the program is walked, and what memory holds is recorded.
+
+`plan.py` decides by lifetimes. This does not use them: memory is a table of lines of 64 bytes, each
+with the content that was last written there, and every read must see the content that it asks for.
+So two live values that overlap, a value that is read before it is written or after something else
+took its place, and an output that nobody writes are all seen as reads of the wrong content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.graph.plan import ALIGNMENT
+
+
+class PlanError(RuntimeError):
+    """A plan in which some step would read other bytes than those it asks for."""
+
+
+class Access(NamedTuple):
+    """A part of the memory that is read or written.
+
+    Attributes:
+        content: what should lie there; equal contents are equal numbers.
+        memory: which memory: a key of the sizes that `check_plan` is given.
+        start: the first byte, a multiple of 64.
+        nbytes: how many bytes.
+    """
+
+    content: Hashable
+    memory: Hashable
+    start: int
+    nbytes: int
+
+    @property
+    def lines(self) -> slice:
+        """The lines of 64 bytes that it touches."""
+        return slice(self.start // ALIGNMENT, -(-(self.start + self.nbytes) // ALIGNMENT))
+
+
+class Step(NamedTuple):
+    """One step of a program.
+
+    Attributes:
+        name: for messages.
+        reads: what it reads, all before it writes.
+        writes: what it writes.
+        in_place: (written content, read content) that may share memory in this step.
+    """
+
+    name: str
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    in_place: frozenset[tuple[Hashable, Hashable]] = frozenset()
+
+
+def check_plan(
+    sizes: Mapping[Hashable, int],
+    before: Sequence[Access],
+    steps: Sequence[Step],
+    after: Sequence[Access],
+) -> None:
+    """Raise if some read of the program would not see what it asks for.
+
+    Args:
+        sizes: memory -> its bytes.
+        before: what lies in memory when the program begins.
+        steps: the program, in order.
+        after: what is read when it is over.
+
+    Raises:
+        PlanError: names the step, what it wanted and what lies there.
+
+    Example:
+        >>> x, y = Access("x", "arena", 0, 8), Access("y", "arena", 0, 8)
+        >>> check_plan({"arena": 64}, [x], [Step("twice", (x,), (y,))], [y])
+        Traceback (most recent call last):
+        ...
+        kerasish.graph.plan_check.PlanError: step 0 (twice): writes y over x, which it reads
+    """
+    memory = _Memory(sizes)
+    for access in before:
+        memory.write(access, "before the first step")
+    for number, step in enumerate(steps):
+        where = f"step {number} ({step.name})"
+        for access in step.reads:
+            memory.expect(access, f"{where}: reads")
+        for access in step.writes:
+            _check_write(access, step, where)
+            memory.write(access, where)
+        for access in step.writes:
+            memory.expect(access, f"{where}: after all its writes, has")
+    for access in after:
+        memory.expect(access, "after the last step: reads")
+
+
+def _check_write(access: Access, step: Step, where: str) -> None:
+    for read in step.reads:
+        if read.content == access.content or not _meet(read, access):
+            continue
+        if (access.content, read.content) not in step.in_place:
+            raise PlanError(f"{where}: writes {access.content} over {read.content}, which it reads")
+        if (read.memory, read.start, read.nbytes) != (access.memory, access.start, access.nbytes):
+            raise PlanError(
+                f"{where}: {access.content} is written in place of {read.content}, "
+                "but they are not the same bytes"
+            )
+
+
+def _meet(a: Access, b: Access) -> bool:
+    return (
+        a.memory == b.memory
+        and a.lines.start < b.lines.stop
+        and b.lines.start < a.lines.stop
+    )  # fmt: skip
+
+
+class _Memory:
+    """What lies in every line of every memory."""
+
+    def __init__(self, sizes: Mapping[Hashable, int]) -> None:
+        self._sizes = dict(sizes)
+        self._lines = {k: np.full(-(-n // ALIGNMENT), -1, np.int64) for k, n in sizes.items()}
+        self._numbers: dict[Hashable, int] = {}
+        self._contents: list[Any] = []
+
+    def write(self, access: Access, where: str) -> None:
+        self._check_bounds(access, where)
+        if access.content not in self._numbers:
+            self._numbers[access.content] = len(self._contents)
+            self._contents.append(access.content)
+        self._lines[access.memory][access.lines] = self._numbers[access.content]
+
+    def expect(self, access: Access, where: str) -> None:
+        self._check_bounds(access, where)
+        found = self._lines[access.memory][access.lines]
+        wrong = found[found != self._numbers.get(access.content, -2)]
+        if wrong.size:
+            there = "nothing yet" if wrong[0] < 0 else self._contents[wrong[0]]
+            raise PlanError(
+                f"{where} {access.content} at bytes {access.start} to "
+                f"{access.start + access.nbytes} of {access.memory}, where there is {there}"
+            )
+
+    def _check_bounds(self, access: Access, where: str) -> None:
+        size = self._sizes[access.memory]
+        if access.start % ALIGNMENT:
+            raise PlanError(f"{where}: {access.content} begins at byte {access.start}, no 64th")
+        if access.start < 0 or access.start + access.nbytes > size:
+            raise PlanError(
+                f"{where}: {access.content} takes bytes {access.start} to "
+                f"{access.start + access.nbytes} of {access.memory}, which has {size}"
+            )

@@ -1,0 +1,123 @@
+"""The check of a plan: right plans pass, and every kind of wrong one is named."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kerasish.graph.plan import Lifetime, plan_memory
+from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
+
+SIZES = {"arena": 256}
+
+
+def at(content, start, nbytes=64, memory="arena"):
+    return Access(content, memory, start, nbytes)
+
+
+X, A, B = at("x", 0), at("a", 64), at("b", 128)
+CHAIN = [Step("first", (X,), (A,)), Step("second", (A,), (B,))]
+
+
+def test_a_right_plan_passes():
+    check_plan(SIZES, [X], CHAIN, [B])
+    check_plan(SIZES, [X], [*CHAIN, Step("third", (B,), (at("c", 0),))], [at("c", 0), B])
+
+
+@pytest.mark.parametrize(
+    ("steps", "after", "message"),
+    [
+        # Two values that live together.
+        ([Step("one", (X,), (A,)), Step("two", (X,), (at("b", 64),)),
+          Step("add", (A, at("b", 64)), (at("c", 128),))], [], "add.*reads a .* there is b"),
+        # The input is still needed.
+        ([Step("one", (X,), (A,)), Step("two", (A,), (at("b", 0),)), Step("three", (X,), ())],
+         [], "three.*reads x .* there is b"),
+        # Read before it is written.
+        (CHAIN[::-1], [], "second.*reads a .* nothing yet"),
+        # An output that nobody writes, one that is overwritten.
+        (CHAIN, [at("c", 192)], "after the last step: reads c .* nothing yet"),
+        (CHAIN, [at("c", 0)], "after the last step: reads c .* there is x"),
+        # A part of a value is enough.
+        ([Step("one", (X,), (at("a", 64, 128),)), Step("two", (X,), (at("b", 128),)),
+          Step("three", (at("a", 64, 128),), ())], [], "three.*reads a .* there is b"),
+        # Two outputs, or an output and the scratch memory, of one step.
+        ([Step("both", (X,), (A, at("scratch", 64)))], [], "both.*after all its writes, has a"),
+        # A step that writes where it reads.
+        ([Step("one", (X,), (at("a", 0),))], [], "one.*writes a over x"),
+        ([Step("one", (at("x", 0, 64),), (at("a", 0, 128),), frozenset({("a", "x")}))], [],
+         "not the same bytes"),
+        # Outside of the arena, and badly aligned.
+        ([Step("one", (X,), (at("a", 192, 65),))], [], "192 to 257 of arena, which has 256"),
+        ([Step("one", (X,), (at("a", 96),))], [], "begins at byte 96"),
+    ],
+)  # fmt: skip
+def test_wrong_plans_are_named(steps, after, message):
+    with pytest.raises(PlanError, match=message):
+        check_plan(SIZES, [X], steps, after)
+
+
+def test_a_declared_share_passes():
+    check_plan(SIZES, [X], [Step("in place", (X,), (at("a", 0),), frozenset({("a", "x")}))],
+               [at("a", 0)])  # fmt: skip
+
+
+def program(rng):
+    """A random program as (reads, writes) of each step, and its lifetimes."""
+    made, steps, first, last = ["x"], [], {"x": -1}, {"x": -1}
+    for number in range(rng.randrange(3, 12)):
+        reads = [rng.choice(made) for _ in range(rng.randrange(1, 4))]
+        writes = [f"{number}.{i}" for i in range(rng.randrange(1, 3))]
+        made += writes
+        steps.append((reads, writes))
+        first.update(dict.fromkeys(writes, number))
+        last.update(dict.fromkeys([*reads, *writes], number))
+    last[made[-1]] = len(steps)
+    return steps, made[-1], {k: Lifetime(first[k], last[k], rng.randrange(1, 500)) for k in first}
+
+
+def verdict(steps, result, lives, plan):
+    def place(key):
+        return at(key, plan.offsets[key], lives[key].nbytes)
+
+    check_plan(
+        {"arena": plan.nbytes},
+        [place("x")],
+        [
+            Step(str(i), tuple(map(place, r)), tuple(map(place, w)))
+            for i, (r, w) in enumerate(steps)
+        ],
+        [place(result)],
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_planner_and_the_check_agree(seed):
+    steps, result, lives = program(random.Random(seed))
+    verdict(steps, result, lives, plan_memory(lives))
+
+
+def test_lifetimes_that_end_too_early_are_found():
+    """Plans made of one lifetime cut short fail wherever another value takes that place."""
+    found = 0
+    for seed in range(30):
+        steps, result, lives = program(random.Random(seed))
+        for key, life in lives.items():
+            if life.last == life.first:
+                continue
+            cut = plan_memory({**lives, key: life._replace(last=life.first)})
+            taken = any(
+                cut.offsets[key] < cut.offsets[other] + own.nbytes
+                and cut.offsets[other] < cut.offsets[key] + life.nbytes
+                and life.first < own.first <= life.last
+                for other, own in lives.items()
+                if other != key
+            )
+            if taken:
+                found += 1
+                with pytest.raises(PlanError):
+                    verdict(steps, result, lives, cut)
+            else:
+                verdict(steps, result, lives, cut)
+    assert found > 20
