@@ -20,11 +20,11 @@ from kerasish.errors import TraceError
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, Value
 from kerasish.ops import dtypes
-from kerasish.ops.op import Spec, current_engine
+from kerasish.ops.op import Spec, Traits, current_engine
 from kerasish.tensor import Tensor, wrap
 
 
-class ControlOp:
+class ControlOp(Traits):
     """An op whose attributes hold graphs; it stands in nodes as any other op does.
 
     Attributes:
@@ -95,7 +95,8 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
     values.update(zip(graph.inputs, inputs))
     engine = current_engine()
     for node in graph.nodes:
-        out = engine.apply(node.op, [values[v] for v in node.inputs], node.attrs)
+        op: Any = node.op  # an op of graphs alone, too, where it was traced
+        out = engine.apply(op, [values[v] for v in node.inputs], node.attrs)
         values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
     return [values[v] for v in graph.outputs]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from kerasish.ops.op import Op, Spec
+from kerasish.ops.op import Spec, Traits
 
 _numbers = itertools.count()
 
@@ -41,6 +41,54 @@ def _short(dtype: str) -> str:
     return dtype.replace("float", "f").replace("uint", "u").replace("int", "i")
 
 
+class GraphOp(Traits):
+    """An op that only graphs have: it holds a body (a fused loop), or joins several ops.
+
+    Args:
+        name: what it is called in printed graphs; its kind, too.
+        kernel: `kernel(xp, *inputs, **attrs)`: what it computes.
+        shape: `shape(*specs, **attrs)` -> Spec, or a tuple of them.
+        outputs: how many results it gives.
+    """
+
+    grad = None
+
+    def __init__(
+        self, name: str, kernel: Callable[..., Any], shape: Callable[..., Any], outputs: int = 1
+    ) -> None:
+        self.name = self.kind = name
+        self.kernel, self.shape, self.outputs = kernel, shape, outputs
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+class NodeOp(Protocol):
+    """What a node's op offers: an `Op`, a `GraphOp` or a `ControlOp`."""
+
+    name: str
+    kind: str
+    outputs: int
+    elementwise: bool
+    commutative: bool
+    native: str | Callable[..., Any] | None
+    reduction: str
+    view: bool
+    aliases: bool
+    keeps_zero: bool
+    repeats: bool
+    exact_storage: bool
+    epilogues: bool
+
+    @property
+    def kernel(self) -> Callable[..., Any]:
+        """`kernel(xp, *inputs, **attrs)` on arrays."""
+
+    @property
+    def shape(self) -> Callable[..., Any]:
+        """`shape(*specs, **attrs)` -> Spec, or a tuple of them."""
+
+
 class Node:
     """One application of an op.
 
@@ -54,7 +102,7 @@ class Node:
     __slots__ = ("attrs", "inputs", "op", "outputs")
 
     def __init__(
-        self, op: Op, inputs: Sequence[Value], attrs: dict[str, Any], outputs: Sequence[Value]
+        self, op: NodeOp, inputs: Sequence[Value], attrs: dict[str, Any], outputs: Sequence[Value]
     ) -> None:
         self.op, self.inputs, self.attrs = op, tuple(inputs), attrs
         self.outputs = tuple(outputs)

@@ -10,8 +10,7 @@ from kerasish.graph.abstract import ShapesOnly, infer
 from kerasish.ops.op import Op, Spec
 from kerasish.tensor import prepare
 
-_EACH = ("elementwise", "comparison", "logic", "bits", "random", "complex")
-_FREE = ("cast", "stop_gradient", "alias")
+_EACH = frozenset(("random", "complex"))  # kinds that make each number by some arithmetic
 
 
 class Counting(ShapesOnly):
@@ -38,14 +37,9 @@ def flops_of(op: Op, inputs: Sequence[tuple[int, ...]], results: Sequence[tuple[
         60
     """
     made = sum(math.prod(shape) for shape in results)
-    if op.name == "matmul":
-        return 2 * made * inputs[0][-1]
-    if op.name == "convolution":
-        return 2 * made * math.prod(inputs[1][:-1])
-    if op.kind == "recurrent":  # the inputs' part is a product before it
-        steps = math.prod(inputs[0][:-1])
-        return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
-    if op.kind in _EACH and op.name not in _FREE:
+    if op.flops is not None:
+        return op.flops(inputs, results)
+    if op.kind in _EACH or (op.elementwise and op.native is not None):
         return made
     if op.kind in ("reduce", "pool"):
         return sum(math.prod(shape) for shape in inputs)

@@ -13,6 +13,7 @@ lies (n, *spatial, channels), kernels (*window, channels / groups, results).
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from kerasish.errors import ShapeError, UnknownNameError
@@ -134,6 +135,8 @@ UNEVEN = ((1, 1), (0, 1))  # an example's padding
         (((1, 3, 2, 3, 1), (2, 2, 2, 1, 2)), {"strides": (1, 1, 2)}),
         (((2, 3, 3, 4), (1, 1, 4, 2)), {}),
     ],
+    flops=lambda inputs, results: 2 * math.prod(results[0]) * math.prod(inputs[1][:-1]),
+    epilogues=True,
 )
 def convolution(xp, x, kernel, *, strides=1, padding="valid", dilation=1, groups=1):
     """y[i, o] = sum over k, c of x[i*s + k*d - p, c] * kernel[k, c, o] (no flip of the kernel).

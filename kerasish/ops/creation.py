@@ -33,6 +33,7 @@ def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
         ((), {"shape": (2, 3), "value": 1.5}),
         ((), {"shape": (), "value": 1, "dtype": "int32"}),
     ],
+    repeats=True,
 )
 def fill(xp, *, shape, value, dtype=None):
     """A tensor of `shape` whose elements are all the number `value`."""

@@ -36,7 +36,7 @@ def between(low: float, high: float) -> list[Any]:
 # --- arithmetic -----------------------------------------------------------------------------
 
 
-@op("elementwise", broadcast, lambda g, y, a, b: (g, g), "same", examples=PAIRS)
+@op("elementwise", broadcast, lambda g, y, a, b: (g, g), "same", examples=PAIRS, commutative=True)
 def add(xp, x1, x2):
     """x1 + x2."""
     return xp.add(x1, x2)
@@ -60,6 +60,7 @@ def subtract(xp, x1, x2):
     (lambda g, y, a, b: multiply(g, b), lambda g, y, a, b: multiply(g, a)),
     "same",
     examples=PAIRS,
+    commutative=True,
 )
 def multiply(xp, x1, x2):
     """x1 * x2."""
@@ -180,19 +181,19 @@ def arctan2(xp, x1, x2):
 # --- functions of one number ------------------------------------------------------------------
 
 
-@op("elementwise", same, lambda g, y, x: (negative(g),), examples=SINGLE)
+@op("elementwise", same, lambda g, y, x: (negative(g),), examples=SINGLE, keeps_zero=True)
 def negative(xp, x):
     """-x."""
     return xp.negative(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, sign(x)),), examples=SINGLE)
+@op("elementwise", same, lambda g, y, x: (multiply(g, sign(x)),), examples=SINGLE, keeps_zero=True)
 def absolute(xp, x):
     """|x|."""
     return xp.absolute(x)
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@op("elementwise", same, None, examples=SINGLE, keeps_zero=True)
 def sign(xp, x):
     """-1, 0 or 1 with the sign of x; NaN stays."""
     return xp.sign(x)
@@ -204,6 +205,7 @@ def sign(xp, x):
     lambda g, y, x: (multiply(g, multiply(x, 2)),),
     "number",
     examples=SINGLE,
+    keeps_zero=True,
 )
 def square(xp, x):
     """x * x."""
@@ -216,6 +218,7 @@ def square(xp, x):
     lambda g, y, x: (divide(multiply(g, 0.5), y),),
     "float",
     examples=between(0.5, 2),
+    keeps_zero=True,
 )
 def sqrt(xp, x):
     """The square root of x."""
@@ -482,13 +485,13 @@ def trunc(xp, x):
 # --- comparison and logic -----------------------------------------------------------------------
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
 def equal(xp, x1, x2):
     """x1 == x2."""
     return xp.equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
 def not_equal(xp, x1, x2):
     """x1 != x2."""
     return xp.not_equal(x1, x2)
@@ -549,19 +552,19 @@ def signbit(xp, x):
 BOOLS = [((bools(), bools()), {}), ((bools(2, 1), bools(3)), {})]
 
 
-@op("logic", broadcast_bool, None, None, examples=BOOLS)
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_and(xp, x1, x2):
     """Whether both are true (non-zero)."""
     return xp.logical_and(x1, x2)
 
 
-@op("logic", broadcast_bool, None, None, examples=BOOLS)
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_or(xp, x1, x2):
     """Whether either is true (non-zero)."""
     return xp.logical_or(x1, x2)
 
 
-@op("logic", broadcast_bool, None, None, examples=BOOLS)
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_xor(xp, x1, x2):
     """Whether just one is true (non-zero)."""
     return xp.logical_xor(x1, x2)
@@ -604,19 +607,19 @@ BITS = [((integers(0, 99), integers(0, 99)), {}), ((integers(0, 99, 2, 1), integ
 SHIFTS = [((integers(0, 99), integers(0, 5)), {})]
 
 
-@op("bits", broadcast, None, "same", examples=BITS)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
 def bitwise_and(xp, x, y):
     """The bits set in both."""
     return xp.bitwise_and(x, y)
 
 
-@op("bits", broadcast, None, "same", examples=BITS)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
 def bitwise_or(xp, x, y):
     """The bits set in either."""
     return xp.bitwise_or(x, y)
 
 
-@op("bits", broadcast, None, "same", examples=BITS)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
 def bitwise_xor(xp, x, y):
     """The bits set in just one."""
     return xp.bitwise_xor(x, y)
@@ -658,25 +661,35 @@ def _cast_grad(g, y, x, dtype):
     _cast_grad,
     canonical=lambda shapes, attrs: {"dtype": dtypes.name_of(attrs["dtype"])},
     examples=[(((2, 3),), {"dtype": "float64"}), (((2, 3),), {"dtype": "int32"})],
+    keeps_zero=True,
+    flops=lambda inputs, results: 0,
 )
 def cast(xp, x, *, dtype):
     """x as `dtype`; floats lose their fraction on the way to integers."""
     return x.astype(dtypes.array_dtype(dtype))
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@op("elementwise", same, None, examples=SINGLE, native=None, aliases=True)
 def stop_gradient(xp, variable):
     """The same value, through which no gradient flows."""
     return variable
 
 
-@op("elementwise", same, lambda g, y, x: (g,), examples=SINGLE)
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (g,),
+    examples=SINGLE,
+    native=None,
+    aliases=True,
+    keeps_zero=True,
+)
 def alias(xp, x):
     """The same value: what turns arrays, lists, numbers and variables into tensors."""
     return x
 
 
-@op("movement", same, lambda g, y, x: (g,), examples=SINGLE)
+@op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True)
 def anew(xp, x):
     """The same value, for computing once more: passes do not see that the results are known."""
     return x

@@ -63,6 +63,8 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
         (((1,),), {"newshape": ()}),
         (((0, 3),), {"newshape": (3, 0)}),
     ],
+    view=True,
+    aliases=True,
 )
 def reshape(xp, x, *, newshape):
     """The elements of x, in C order, in another shape; one size may be -1."""
@@ -93,6 +95,7 @@ def _transpose_grad(g, y, x, axes):
     _transpose_grad,
     canonical=_transpose_canonical,
     examples=[(((2, 3),), {}), (((2, 3, 4),), {"axes": (1, 2, 0)}), (((),), {})],
+    aliases=True,
 )
 def transpose(xp, x, *, axes=None):
     """x with its axes in another order (None: reversed)."""
@@ -119,6 +122,8 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
         (((2, 1),), {"shape": (2, 4)}),
         (((),), {"shape": (0, 2)}),
     ],
+    view=True,
+    repeats=True,
 )
 def broadcast_to(xp, x, *, shape):
     """x repeated along axes of size 1 and new leading axes."""

@@ -82,8 +82,48 @@ REGISTRY: dict[str, Op] = {}
 _missing = object()
 
 
-class Op:
-    """One operation: name, kind, shape rule, gradient, reference kernel, examples.
+class Traits:
+    """What passes and code generators know of an op, whatever its name.
+
+    Attributes:
+        kind: the family that it belongs to.
+        elementwise: each element of the result depends on one element of each input, which
+            broadcast.
+        commutative: swapping its two inputs changes no bit of the result.
+        native: what computes one element in a fused loop: the name of a loop op (see
+            `backends/static/loops/description.py`), or a function `native(loop, *values)` that
+            composes loop ops; None: no fused loop does. Element-wise ops have their own name.
+        reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
+            "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.
+        view: the result's elements are the input's, in order, or repeated.
+        aliases: the result may share the input's memory.
+        keeps_zero: the result is 0 wherever the (first) input is.
+        repeats: the result is one number or a few, repeated: cheaper made than read.
+        exact_storage: the result depends on the very dtype, not on the number alone.
+        epilogues: its native product can add a bias or another value and take relu in passing.
+        flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
+    """
+
+    kind = ""
+    elementwise = False
+    commutative = False
+    native: str | Callable[..., Any] | None = None
+    reduction = ""
+    view = False
+    aliases = False
+    keeps_zero = False
+    repeats = False
+    exact_storage = False
+    epilogues = False
+    flops: Callable[..., int] | None = None
+
+
+TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - {"kind", "elementwise"}
+ELEMENTWISE_KINDS = frozenset(("elementwise", "comparison", "logic", "bits"))
+
+
+class Op(Traits):
+    """One operation: name, kind, shape rule, gradient, reference kernel, examples, traits.
 
     Attributes:
         kernel: `kernel(xp, *inputs, **attrs)` on NumPy or CuPy arrays: the definition.
@@ -116,9 +156,16 @@ class Op:
         variadic: bool,
         outputs: int,
         name: str | None,
+        **traits: Any,
     ) -> None:
         self.name = name or kernel.__name__.rstrip("_")
         self.kernel, self.kind, self.shape, self.grad = kernel, kind, shape, grad
+        self.elementwise = kind in ELEMENTWISE_KINDS
+        if self.elementwise:
+            self.native = self.name
+        if not traits.keys() <= TRAITS:
+            raise TypeError(f"{self.name}: no traits are called {sorted(traits.keys() - TRAITS)}.")
+        self.__dict__.update(traits)
         self.promote, self.promoted, self.canonical = promote, promoted, canonical
         self.examples, self.variadic, self.outputs = examples, variadic, outputs
         self.__doc__ = kernel.__doc__
@@ -216,18 +263,19 @@ def op(
     variadic: bool = False,
     outputs: int = 1,
     name: str | None = None,
+    **traits: Any,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Make an op of its reference kernel `kernel(xp, *inputs, *, **attrs)` and register it.
 
     The kernel's keyword-only parameters are the op's attributes; callers may give them by
     position too. `examples` is a sequence of (inputs, attrs), an input being a shape, an array
-    or a function rng -> array.
+    or a function rng -> array. `traits` are those of `Traits`.
     """
 
     def make(kernel: Callable[..., Any]) -> Op:
         made = Op(
             kernel, kind, shape, grad, promote, promoted, canonical, examples, variadic, outputs,
-            name,
+            name, **traits,
         )  # fmt: skip
         if made.name in REGISTRY:
             raise ValueError(f"The op {made.name!r} is defined twice.")

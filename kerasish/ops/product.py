@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kerasish.errors import ShapeError
@@ -73,6 +74,8 @@ def _matmul_right(g, y, a, b):
         (((2, 4, 3), (3,)), {}),
         (((0, 3), (3, 2)), {}),
     ],
+    flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
+    epilogues=True,
 )
 def matmul(xp, x1, x2):
     """The matrix product over the last axis of x1 and the last but one of x2."""

@@ -11,6 +11,7 @@ found. Results that are kept for the gradient (gates) are results like any other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -167,6 +168,12 @@ def _simple_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, *mask: Any) -> 
     return dx, weights, dh, None
 
 
+def _flops(inputs: Any, results: Any) -> int:
+    """Return the FLOPs of all steps; what the inputs take part in is a product before it."""
+    steps = math.prod(inputs[0][:-1])
+    return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
+
+
 @op(
     "recurrent",
     _simple_shape,
@@ -176,6 +183,7 @@ def _simple_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, *mask: Any) -> 
         (((3, 2, 4), (4, 4), (2, 4)), {}),
         (((4, 3, 2), (2, 2), (3, 2), _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )
 def simple_rnn(xp, x, recurrent, h, mask=None):
     """h[t] = tanh(x[t] + h[t-1] @ recurrent), for all steps t.
@@ -202,6 +210,7 @@ def simple_rnn(xp, x, recurrent, h, mask=None):
         (((3, 2, 4), (4, 4), (2, 4), (3, 2, 4)), {}),
         (((4, 3, 2), (2, 2), (3, 2), (4, 3, 2), _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )  # fmt: skip
 def simple_rnn_gradient(xp, g, recurrent, h, states, mask=None):
     """The gradients (dx, drecurrent, dh) of `simple_rnn`, g arriving at its result `states`."""
@@ -277,6 +286,7 @@ def _lstm_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, c: Any, *mask: An
         (((3, 2, 8), (2, 8), (2, 2), (2, 2)), {}),
         (((4, 3, 4), (1, 4), (3, 1), (3, 1), _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )
 def lstm(xp, x, recurrent, h, c, mask=None):
     """c[t] = f c[t-1] + i g, h[t] = o tanh(c[t]) with gates of z = x[t] + h[t-1] @ recurrent.
@@ -308,6 +318,7 @@ def lstm(xp, x, recurrent, h, c, mask=None):
         (((4, 3, 1), (4, 3, 1), (1, 4), (3, 1), (3, 1), (4, 3, 1), (4, 3, 1), (4, 3, 4),
           _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )  # fmt: skip
 def lstm_gradient(xp, g_states, g_cells, recurrent, h, c, states, cells, gates, mask=None):
     """The gradients (dx, drecurrent, dh, dc) of `lstm`.
@@ -383,6 +394,7 @@ def _gru_rule(g: Any, y: Any, x: Any, recurrent: Any, bias: Any, h: Any, *mask: 
         (((3, 2, 6), (2, 6), (6,), (2, 2)), {}),
         (((4, 3, 3), (1, 3), (3,), (3, 1), _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )
 def gru(xp, x, recurrent, bias, h, mask=None):
     """h[t] = z h[t-1] + (1 - z) n with n = tanh(x_n + r s_n), s = h[t-1] @ recurrent + bias.
@@ -414,6 +426,7 @@ def gru(xp, x, recurrent, bias, h, mask=None):
         (((3, 2, 2), (2, 6), (2, 2), (3, 2, 2), (3, 2, 8)), {}),
         (((4, 3, 1), (1, 3), (3, 1), (4, 3, 1), (4, 3, 4), _mask_of(4, 3)), {}),
     ],
+    flops=_flops,
 )  # fmt: skip
 def gru_gradient(xp, g, recurrent, h, states, gates, mask=None):
     """The gradients (dx, drecurrent, dbias, dh) of `gru`, g arriving at its states.

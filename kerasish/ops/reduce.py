@@ -74,7 +74,14 @@ def _sum_grad(g, y, x, axis, keepdims):
     return (broadcast_to(expand_axes_of(g, x, axis, keepdims), x.shape),)
 
 
-@op("reduce", _summed, _sum_grad, canonical=_canonical, examples=[*REDUCTIONS, (((0, 2),), {})])
+@op(
+    "reduce",
+    _summed,
+    _sum_grad,
+    canonical=_canonical,
+    examples=[*REDUCTIONS, (((0, 2),), {})],
+    reduction="sum",
+)
 def reduce_sum(xp, x, *, axis=None, keepdims=False):
     """The sum over `axis` (None: all)."""
     name = sum_dtype(dtypes.name_of(x.dtype))
@@ -89,13 +96,13 @@ def _extreme_grad(g, y, x, axis, keepdims):
     return (multiply(hit, share),)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS)
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max")
 def reduce_max(xp, x, *, axis=None, keepdims=False):
     """The largest element over `axis`; NaN if there is one."""
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS)
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min")
 def reduce_min(xp, x, *, axis=None, keepdims=False):
     """The smallest element over `axis`; NaN if there is one."""
     return xp.min(x, axis=axis, keepdims=keepdims)
@@ -144,6 +151,7 @@ def _prod_grad(g, y, x, axis, keepdims):
     _prod_grad,
     canonical=_canonical,
     examples=[*REDUCTIONS, (((0, 2),), {"axis": 0})],
+    reduction="prod",
 )
 def reduce_prod(xp, x, *, axis=None, keepdims=False):
     """The product over `axis` (None: all)."""
@@ -155,13 +163,13 @@ def reduce_prod(xp, x, *, axis=None, keepdims=False):
 LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC)
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all")
 def reduce_all(xp, x, *, axis=None, keepdims=False):
     """Whether every element over `axis` is true."""
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC)
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any")
 def reduce_any(xp, x, *, axis=None, keepdims=False):
     """Whether some element over `axis` is true."""
     return xp.any(x, axis=axis, keepdims=keepdims)
@@ -186,13 +194,13 @@ def _arg_shape(x: Spec, axis: int | None, keepdims: bool) -> Spec:
 ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "keepdims": True})]
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS)
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax")
 def argmax(xp, x, *, axis=None, keepdims=False):
     """The first position of the largest element (axis None: in the flattened x), int32."""
     return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS)
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin")
 def argmin(xp, x, *, axis=None, keepdims=False):
     """The first position of the smallest element (axis None: in the flattened x), int32."""
     return xp.argmin(x, axis=axis, keepdims=keepdims).astype(xp.int32)

@@ -116,7 +116,7 @@ def lcm(xp, x1, x2):
     return xp.lcm(x1, x2)
 
 
-@op("elementwise", broadcast, None, "float", examples=PAIRS)
+@op("elementwise", broadcast, None, "float", examples=PAIRS, exact_storage=True)
 def nextafter(xp, x1, x2):
     """The number next to x1 in its dtype, on the way to x2."""
     return xp.nextafter(x1, x2).astype(x1.dtype)

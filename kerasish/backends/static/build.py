@@ -21,10 +21,8 @@ from kerasish.backends.static.lower_rows import make_rows
 from kerasish.backends.static.units import CopyUnit, EmptyUnit, PythonUnit, Unit
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.follow import LastReads, Product, apart
-from kerasish.graph.passes.fuse import REDUCTIONS, fuse_loops
+from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.widen import HALVES, widen_halves
-
-POOLINGS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
 
 
 class Builder:
@@ -117,7 +115,7 @@ class Builder:
 
     def _split(self, node: Node) -> bool:
         """Lower a reduction over axes that do not lie side by side as two: the last ones first."""
-        if node.op.name not in REDUCTIONS or node.inputs[0].size == 0:
+        if not _folds(node) or node.inputs[0].size == 0:
             return False
         shape = node.inputs[0].shape
         real = [axis for axis in sorted(node.attrs["axis"]) if shape[axis] != 1]
@@ -184,7 +182,7 @@ class Builder:
                 return None
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
-        elif name in POOLINGS:
+        elif node.op.kind == "pool":
             unit = make_pool(node, self._pairs.get(node))
         elif node.op.kind == "recurrent":
             unit = make_recurrent(node)
@@ -253,3 +251,8 @@ def _settings(node: Node) -> tuple[Any, ...]:
 def threads() -> int:
     """Return how many threads programs made now may use."""
     return native.get_threads()
+
+
+def _folds(node: Node) -> bool:
+    """Return whether a node reduces so that its results can be reduced further."""
+    return node.op.reduction not in ("", "argmax", "argmin")

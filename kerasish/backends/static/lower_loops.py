@@ -135,8 +135,10 @@ def build_kernel(recipe: Recipe) -> Kernel:
         raise NotALoop(str(error)) from error
 
 
-def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
+def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any]) -> Any:
     try:
+        if callable(name):
+            return name(k, *args)
         if name == "reshape":
             return args[0]
         if name == "cast":
@@ -144,12 +146,12 @@ def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any]) -> Any:
         if name in ("bits", "aligned_bits"):
             zero = k.constant(0, "uint32")
             return k.op("random_bits", args[0], zero, args[1], zero, aligned=name != "bits")
-        if name in ("argmax", "argmin"):
-            return k.op(f"row_{name}", args[0])
         if name.endswith(("_all", "_any")):
             kind = name.replace("_all", "_min").replace("_any", "_max")
             true = args[0] if args[0].dtype == "bool" else k.op("not_equal", args[0], 0)
             return k.op("not_equal", k.op(kind, _cast(k, true, "int32")), 0)
+        if name in ("row_argmax", "row_argmin"):
+            return k.op(name, args[0])
         if name.startswith(("row_", "column_", "all_")):
             return k.op(name, _cast(k, args[0], dtype))
         if name.startswith("logical_"):
@@ -293,7 +295,7 @@ class LoopUnit(Unit):
         steps = []
         for number, node in enumerate(body.graph.nodes):
             args: list[Any] = []
-            name = node.op.name
+            name: Any = node.op.name
             if name == "random_bits":
                 # Seed and number of the draw come from memory.
                 words = (Operand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
@@ -309,10 +311,12 @@ class LoopUnit(Unit):
                     else:
                         operand = Operand(v, _strides(v, body.reads[number, i], rank))
                         args.append(("input", place[operand]))
-                if name.startswith("reduce_"):
+                if node.op.reduction:
                     name = self._reduction_name(node)
-                elif name == "broadcast_to":
+                elif node.op.view:
                     name = self._broadcast_name(number, node)
+                else:
+                    name = node.op.native
             steps.append((name, node.out.dtype, tuple(args)))
             made[node.out] = number
         outputs = []
@@ -339,7 +343,9 @@ class LoopUnit(Unit):
         return "reshape" if read == written else "broadcast"
 
     def _reduction_name(self, node: Node) -> str:
-        what = node.op.name.removeprefix("reduce_")
+        what = node.op.reduction
+        if what.startswith("arg"):
+            return f"row_{what}"
         frame, axes = self.body.frame, node.attrs["axis"]
         real = [i for i in axes if frame[i] != 1]
         split = self.body.split
@@ -480,7 +486,7 @@ class SegmentsUnit(Unit):
 
 
 def _reduces(body: Body) -> bool:
-    return any(n.op.name.startswith(("reduce_", "arg")) for n in body.graph.nodes)
+    return any(n.op.reduction for n in body.graph.nodes)
 
 
 def _literal_symbol(k: KernelBuilder, number: Any, dtype: str) -> Any:

@@ -25,6 +25,7 @@ from kerasish.backends.static.units import (
     filled_array,
 )
 from kerasish.graph.ir import Node
+from kerasish.ops.op import REGISTRY
 
 SIZE = 4  # bytes of a float32
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
@@ -89,7 +90,7 @@ class RecurrentUnit(Unit):
         sequence = node.outputs[0]
         self.steps, self.n = sequence.shape[:2]
         self.count = GATES[self.kind]
-        self.masked = len(node.inputs) == len(node.op.input_names)
+        self.masked = len(node.inputs) == len(REGISTRY[node.op.name].input_names)
         self._zeros: Any = None
         self._units = 0
 

@@ -8,8 +8,6 @@ from kerasish.graph.ir import Graph, Node
 
 # Beyond this many elements a constant costs more memory than computing it again costs time.
 LARGEST = 4096
-# Repeating a number is cheaper where it is used than from memory.
-REPEATING = ("broadcast_to", "fill")
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -21,7 +19,8 @@ def fold_constants(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         small = all(v.size <= LARGEST for v in node.outputs)
-        repeats = node.op.name in REPEATING and node.outputs[0].size > 1
+        # Repeating a number is cheaper where it is used than from memory.
+        repeats = node.op.repeats and node.outputs[0].size > 1
         if not small or repeats:
             nodes.append(node)
             continue

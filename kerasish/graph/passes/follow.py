@@ -11,15 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes.fuse import ELEMENTWISE, REDUCTIONS, VIEWS
-from kerasish.ops.op import REGISTRY, Op, Spec
+from kerasish.graph.ir import Graph, GraphOp, Node, Value
+from kerasish.ops.op import REGISTRY, Spec
 
-LEADERS = ("matmul", "convolution")
 WORTH = 1e6  # operations of a product; smaller ones are no library's, and loops add for nothing
-# What makes no memory of its own, or may make none.
-SHARING = frozenset(("reshape", "transpose", "alias", "anew", "stop_gradient"))
-IN_LOOPS = ELEMENTWISE | REDUCTIONS | VIEWS
 
 
 class Product(NamedTuple):
@@ -66,7 +61,7 @@ class _Follower:
     def run(self) -> Graph:
         """Return the graph."""
         for node in self.graph.nodes:
-            if node.op.name in LEADERS and node.out.dtype == "float32" and node.out.size:
+            if node.op.epilogues and node.out.dtype == "float32" and node.out.size:
                 self._join(node)
         if not self.swaps:
             return self.graph
@@ -161,12 +156,17 @@ class _Follower:
     def _is_free(self, v: Value, place: int) -> bool:
         """Return whether v lies in memory that nobody reads after a place."""
         maker = self.makers.get(v)
-        if maker is None or maker.op.name in SHARING:
+        if maker is None or maker.op.aliases:
             return False  # a variable, an argument, a constant, or a part of something else
-        loops = maker.op.name in IN_LOOPS and v not in self.made
-        if loops and all(n.op.name in IN_LOOPS for n in self.readers[v]):
+        loops = _runs_in_loops(maker) and v not in self.made
+        if loops and all(map(_runs_in_loops, self.readers[v])):
             return False  # a loop may compute it without writing it anywhere
         return self.last_read(v) <= place
+
+
+def _runs_in_loops(node: Node) -> bool:
+    """Return whether fused loops compute nodes like this one."""
+    return node.op.native is not None or bool(node.op.reduction) or node.op.view
 
 
 class LastReads:
@@ -183,7 +183,7 @@ class LastReads:
         last: float = -1
         for node in self._readers.get(v, ()):
             last = max(last, self._place[node])
-            if node.op.name in SHARING:
+            if node.op.aliases:
                 last = max(last, self(node.out))
         return last
 
@@ -215,8 +215,7 @@ def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
         shape, dtype = what.leader.out.spec
         return Spec(shape if what.axes is None else tuple(shape[a] for a in what.axes), dtype)
 
-    op = Op(product, "product", spec, None, None, 0, None, (), False, 1, "product")
-    return Node(op, inputs, {"what": what}, [out])
+    return Node(GraphOp("product", product, spec), inputs, {"what": what}, [out])
 
 
 def run(xp: Any, what: Product, inputs: Sequence[Any]) -> Any:

@@ -15,28 +15,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kerasish.graph.interpret import interpret
-from kerasish.graph.ir import Graph, Node, Value
-from kerasish.ops.op import Op, Spec
+from kerasish.graph.ir import Graph, GraphOp, Node, Value
+from kerasish.ops.op import Spec
 
 Dims = tuple[Any, ...]
 
-ELEMENTWISE = frozenset(
-    (
-        "add subtract multiply divide floor_divide mod power maximum minimum arctan2 negative "
-        "absolute sign square sqrt rsqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan "
-        "arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh sigmoid softplus relu erf "
-        "erfinv floor ceil rint trunc equal not_equal less less_equal greater greater_equal isnan "
-        "isinf isfinite signbit logical_and logical_or logical_xor logical_not select bitwise_and "
-        "bitwise_or bitwise_xor bitwise_not left_shift right_shift cast erfc cbrt fmod gcd lcm "
-        "logaddexp nextafter i0 i1"
-    ).split()
-)
-REDUCTIONS = frozenset((
-    "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_all", "reduce_any",
-))  # fmt: skip
-RANDOM = "random_bits"  # a number of its own for each place of the loop
-POSITIONS = frozenset(("argmax", "argmin"))  # along the last axis
-VIEWS = frozenset(("reshape", "broadcast_to"))
 DTYPES = frozenset(
     (
         "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
@@ -165,23 +148,17 @@ class _Fuser:
         return self._emit()
 
     def _fuse(self, number: int, node: Node) -> bool:
-        name = node.op.name
+        op = node.op
         values = (*node.inputs, *node.outputs)
         if any(v.dtype not in DTYPES for v in values) or any(v.size == 0 for v in values):
             return False
-        if name in ELEMENTWISE:
+        if op.elementwise and op.native is not None:
             return self._fuse_elementwise(number, node)
-        if name == RANDOM:
+        if op.kind == "random":  # a number of its own for each place of the loop
             return self._start_random(number, node)
-        if name in REDUCTIONS:
-            return self._fuse_reduction(number, node)
-        if name in POSITIONS and node.inputs[0].shape[-1:] != (1,):
-            axis, rank = node.attrs["axis"], len(node.inputs[0].shape)
-            if axis == rank - 1 and rank > 1 and any(s != 1 for s in node.inputs[0].shape[:-1]):
-                return self._fuse_reduction(number, node)
-        if name in VIEWS:
-            return self._fuse_view(number, node)
-        return False
+        if op.reduction:
+            return _reduces_in_loops(node) and self._fuse_reduction(number, node)
+        return op.view and self._fuse_view(number, node)
 
     def _candidates(self, node: Node) -> list[int]:
         units = {self.group_of[v] for v in node.inputs if v in self.group_of}
@@ -503,6 +480,14 @@ def _axes(node: Node) -> tuple[int, ...]:
     return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
+def _reduces_in_loops(node: Node) -> bool:
+    """Return whether a loop can reduce as the node does: places only along the last axis."""
+    if node.op.reduction not in ("argmax", "argmin"):
+        return True
+    *rows, columns = node.inputs[0].shape or (1,)
+    return node.attrs["axis"] == len(rows) and columns != 1 and any(s != 1 for s in rows)
+
+
 def _is_simple(shape: Sequence[int], axes: Sequence[int]) -> bool:
     """Return whether the reduced axes (but for those of size 1) lie side by side."""
     real = [i for i in axes if shape[i] != 1]
@@ -544,12 +529,8 @@ def make_fused(body: Body) -> Node:
 
 
 @functools.cache
-def _fused_op(outputs: int) -> Op:
-    def fused(xp: Any, *inputs: Any, body: Body) -> Any:
-        """What the body's nodes compute, in one loop."""
-        return _run_body(xp, *inputs, body=body)
-
-    return Op(fused, "fused", _body_specs, None, None, 0, None, (), False, outputs, "fused")
+def _fused_op(outputs: int) -> GraphOp:
+    return GraphOp("fused", _run_body, _body_specs, outputs)
 
 
 def fuse_loops(graph: Graph) -> Graph:

@@ -40,7 +40,10 @@ def share_common(graph: Graph) -> Graph:
         inputs = node.inputs
         if swaps:
             inputs = tuple([swaps.get(v, v) for v in inputs])
-        key = (node.op, inputs, _attributes_key(node))
+        met = inputs
+        if node.op.commutative and id(inputs[0]) > id(inputs[1]):
+            met = inputs[::-1]
+        key = (node.op, met, _attributes_key(node))
         first_node = seen.get(key)
         if first_node is not None:
             swaps.update(zip(node.outputs, first_node.outputs))

@@ -75,7 +75,8 @@ class Rewriter:
             found = rule(self, node)
             if found is not None:
                 return found
-        if name in BROADCASTING and not self.repeated.isdisjoint(node.inputs):
+        several = node.op.elementwise and len(node.inputs) > 1
+        if several and not self.repeated.isdisjoint(node.inputs):
             return _repeat_broadcast(self, node) or _sink_broadcast(self, node)
         return None
 
@@ -357,11 +358,6 @@ def _sink_broadcast(r: Rewriter, node: Node) -> Any:
     small = Node(node.op, inputs, node.attrs, [Value(shape, node.out.dtype)])
     return [small, make("broadcast_to", [small.out], shape=node.out.shape)]
 
-
-BROADCASTING = frozenset((
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "select", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal",
-))  # fmt: skip
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_neutral(-0.0, True),),

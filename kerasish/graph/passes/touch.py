@@ -14,14 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.graph.interpret import interpret
-from kerasish.graph.ir import Graph, Node, Value
-from kerasish.ops.op import Op, Spec
+from kerasish.graph.ir import Graph, GraphOp, Node, Value
+from kerasish.ops.op import Spec
 
 ZERO, SAME, OTHER = "zero", "same", "other"  # what a value is in a row whose gradient is 0
-KEEPS_ZERO = frozenset(("negative", "square", "sqrt", "absolute", "sign", "cast", "alias"))
-PLAIN = KEEPS_ZERO | {
-    "multiply", "divide", "add", "subtract", "rsqrt", "reciprocal", "maximum", "minimum", "power",
-}  # fmt: skip
 SMALLEST = 4096  # elements of a table; below, one pass over all of it is as fast
 
 
@@ -84,7 +80,7 @@ class _Update:
         for node in self.graph.nodes:
             if not any(v in self.kinds for v in node.inputs):
                 continue
-            if node.op.name not in PLAIN or len(node.outputs) != 1:
+            if not node.op.elementwise or node.op.name == "stop_gradient":
                 return False
             if node.out.shape != self.shape or node.out.dtype != "float32":
                 return False
@@ -114,8 +110,8 @@ class _Update:
         kinds = [self.kinds.get(v, (SAME, v) if v in self.tables else (OTHER, None))
                  for v in node.inputs]  # fmt: skip
         zero = [kind == ZERO for kind, _ in kinds]
-        if name in KEEPS_ZERO:
-            keeps = zero[0] or name == "alias"
+        if node.op.keeps_zero:
+            keeps = zero[0] or node.op.aliases
             return kinds[0] if keeps else (OTHER, None)
         if name == "multiply" and any(zero) or name == "divide" and zero[0]:
             return ZERO, None
@@ -184,9 +180,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
         found = tuple(inputs[2 + place] for place in rows.changed)
         return found[0] if len(found) == 1 else found
 
-    op = Op(
-        touch, "touch_rows", specs, None, None, 0, None, (), False, len(outputs), "touch_rows"
-    )  # fmt: skip
+    op = GraphOp("touch_rows", touch, specs, len(outputs))
     return Node(op, inputs, {"rows": rows}, outputs)
 
 

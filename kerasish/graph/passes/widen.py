@@ -2,7 +2,7 @@
 
 Products, convolutions and loops then take the ways of float32, and no value is rounded between
 them: results are at least as exact. What comes in or goes out as a half stays one, and so does
-what is not of `KINDS`, or in `NARROW` (whose bits matter).
+what is not of `KINDS`, or depends on how a number is stored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ KINDS = frozenset((
     "elementwise", "comparison", "logic", "movement", "creation", "indexing", "reduce",
     "convolution", "linalg", "pool", "recurrent",
 ))  # fmt: skip
-NARROW = frozenset(("nextafter",))
 HALVES = frozenset(("bfloat16", "float16"))
 
 
@@ -67,7 +66,7 @@ class _Widener:
 
     def _widened(self, node: Node) -> bool:
         """Compute the node in float32 if its op allows it."""
-        if node.op.kind not in KINDS or node.op.name in NARROW:
+        if node.op.kind not in KINDS or node.op.exact_storage:
             return False
         attrs = {k: self._attr(k, v) for k, v in node.attrs.items()}
         inputs = [self._target_spec(v) for v in node.inputs]
