@@ -9,7 +9,7 @@ import pytest
 
 def test_what_is_written_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "DATA", tmp_path)
-    arrays = [np.float64(1.5) * np.ones(()), np.zeros((0, 3)), np.array([[1.0, -np.inf, np.nan]])]
+    arrays = [np.array(1.5), np.zeros((0, 3)), np.array([[1.0, -np.inf, np.nan]])]
     given = {"b": {"list": arrays, "words": "x"}, "a": [None, 3, True, {"n": np.arange(4.0)}]}
     assert facts.write("some", given) == (tmp_path / "some.npz").stat().st_size
     found = facts.read("some")

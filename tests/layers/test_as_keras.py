@@ -24,12 +24,18 @@ LOOSER: dict[str, tuple[float, str]] = {
     "GroupNormalization": (1e-4, "of two numbers in a group, gradients of 1 cancel to 0.01"),
     "MelSpectrogram": (1e-4, "Keras takes log(1 + f / 700) of low frequencies in float32"),
 }
-# Layers without recorded gradients: (elsewhere recorded results, or why there are none).
+_DRAWN = "draws at random how much is changed; tests/layers/test_augmentation.py"
+# Layers without recorded facts, and why.
 WITHOUT: dict[str, str] = {
+    "AugMix": _DRAWN,
     "CRF": "kerasish's own; tests/layers/test_crf.py sums over all paths",
     "InputLayer": "computes nothing",
     "Lambda": "computes what the user's function does",
     "Layer": "the base of all layers",
+    "Pipeline": "calls other layers in turn; tests/layers/test_augmentation.py",
+    "RandAugment": _DRAWN,
+    "RandomColorJitter": "calls layers that have facts, by amounts drawn at random",
+    "RandomElasticTransform": _DRAWN,
     "Wrapper": "the base of wrapping layers",
 }
 
@@ -103,7 +109,11 @@ def check(case, engine):
     return layer, tensors
 
 
-@pytest.mark.parametrize("name", cases.CASES)
+def named(names):
+    return pytest.mark.parametrize("name", [pytest.param(n, id=n) for n in names])
+
+
+@named(cases.CASES)
 def test_eager_is_keras(name):
     case, fact = cases.CASES[name], KNOWN[name]
     layer, tensors = check(case, "eager")
@@ -115,14 +125,14 @@ def test_eager_is_keras(name):
         assert found == fact["mask"]
 
 
-@pytest.mark.parametrize("name", sorted(FIRST_NAMES))
+@named(sorted(FIRST_NAMES))
 def test_static_is_keras(name):
     """The first case of each layer."""
     check(cases.CASES[name], "static")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in cases.CASES if n not in FIRST_NAMES])
+@named(n for n in cases.CASES if n not in FIRST_NAMES)
 def test_static_is_keras_for_every_option(name):
     check(cases.CASES[name], "static")
 

@@ -98,6 +98,8 @@ def test_compiled_is_as_eager(name, arguments, kind):
 
 def test_every_loss_has_a_case():
     assert {name for name, _, _ in cases.LOSSES} == set(CLASSES)
+    names = {cases.name_of(n, a, k) for n, a, kinds in cases.LOSSES for k in kinds}
+    assert set(FACTS) - {"keras"} == names
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -111,6 +111,7 @@ def test_compiled_is_as_eager(name, arguments, kind):
 
 def test_every_metric_has_a_case():
     assert {name for name, _, _ in cases.METRICS} | set(WITHOUT) == set(CLASSES)
+    assert set(FACTS) == {cases.name_of(n, a, k) for n, a, kinds in cases.METRICS for k in kinds}
 
 
 @pytest.mark.parametrize("name", sorted({n for n, _, _ in cases.METRICS}))

@@ -181,8 +181,6 @@ METRICS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ("MeanAbsolutePercentageError", {}, ("real 3d",)),
     ("MeanSquaredLogarithmicError", {}, ("real", "positive 3d")),
     ("LogCoshError", {}, ("real 3d",)),
-    ("PearsonCorrelation", {"axis": 0}, ("real",)),
-    ("ConcordanceCorrelation", {"axis": 0}, ("real",)),
     ("Hinge", {}, ("bits",)),
     ("CategoricalHinge", {}, ("onehot 3d",)),
     ("KLDivergence", {}, ("onehot 3d",)),

@@ -68,7 +68,8 @@ class Bidirectional(Layer):
         else:
             self.backward_layer = backward_layer
         self._check_pair()
-        for one in (self.forward_layer, self.backward_layer):
+        both: tuple[Any, Any] = (self.forward_layer, self.backward_layer)
+        for one in both:
             if getattr(one, "zero_output_for_mask", None) is not None:
                 one.zero_output_for_mask = one.return_sequences
         self.return_sequences = layer.return_sequences
