@@ -16,7 +16,7 @@ from kerasish import (
     regularizers,
     tree,
 )
-from kerasish.engine.call import NOWHERE, CallParts, context, read_call, serials
+from kerasish.engine.call import NOWHERE, CallParts, context, parameters_of, read_call, serials
 from kerasish.engine.input_spec import check_input
 from kerasish.engine.layer_arguments import (
     _BASE_ARGUMENTS,
@@ -94,7 +94,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    names = [n for n in inspect.signature(build).parameters if n != "self"]
+    names = [p.name for p in parameters_of(build)]
     return {**dict(zip(names, args)), **kwargs}
 
 
@@ -364,12 +364,10 @@ class Layer(Masked, Penalised, Weighted, Operation):
             self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
             self.built = self._complete = True
             return
-        taken = inspect.signature(type(self).build).parameters
-        wanted = [n for n in taken if n != "self"]
+        taken = parameters_of(type(self).build)
+        wanted = [p.name for p in taken]
         needed = {
-            n
-            for n, p in taken.items()
-            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+            p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         }
         shapes = {}
         for name in wanted:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.backends.static import native
+from kerasish.environment import choice
 
 MAX_DIMENSIONS = 12
 
@@ -122,9 +123,7 @@ def slow_halves() -> tuple[str, ...]:
 
     `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16.
     """
-    wish = os.environ.get("KERASISH_BFLOAT16", "")
-    if wish not in ("", "float32", "native"):
-        raise ValueError(f"KERASISH_BFLOAT16: expected 'float32' or 'native', got {wish!r}.")
+    wish = choice("KERASISH_BFLOAT16", ("float32", "native"))
     keep = wish == "native" or (not wish and has_bfloat16())
     return ("float16",) if keep else ("float16", "bfloat16")
 
