@@ -54,3 +54,11 @@ class DeviceError(RuntimeError):
 
 class DeviceMemoryError(MemoryError):
     """A device has no room; the message says how much was asked for, is used and is free."""
+
+
+class ResumeError(ValueError):
+    """The saved state of a training cannot be taken up; nothing has been changed."""
+
+
+class FolderInUseError(RuntimeError):
+    """Another training, in this process or another one, keeps its states in the folder."""

@@ -14,6 +14,7 @@ from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
+from kerasish.callbacks.state_checks import is_count, is_number, is_text, list_of, maybe
 from kerasish.callbacks.values import plain
 
 
@@ -48,6 +49,10 @@ class ModelCheckpoint(Monitor):
     """
 
     _state = ("best", "_batches_since", "_epoch", "_kept")
+    _checks = {
+        "best": maybe(is_number), "_batches_since": is_count, "_epoch": is_count,
+        "_kept": list_of(is_text),
+    }  # fmt: skip
 
     def __init__(
         self,

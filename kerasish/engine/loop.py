@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from kerasish.engine import mistakes
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.front import prepare_data
 from kerasish.engine.step import batch_size_of, numbers
+from kerasish.engine.training_facts import training_facts
 from kerasish.tensor import Tensor, to_numpy
 
 _SECONDS_BETWEEN_UPDATES = 0.1
@@ -83,16 +85,22 @@ class _Updates:
         return True
 
 
-def fit(
-    model: Any, x: Any, y: Any, batch_size: Any, epochs: int, verbose: Any, callbacks: Any,
-    validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
-    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
-    validation_batch_size: Any, validation_freq: Any, resume: Any = None,
-) -> Any:  # fmt: skip
+def fit(model: Any, resume: Any, x: Any, y: Any, callbacks: Any, *rest: Any) -> Any:
     """Train; see `Model.fit`."""
-    epochs = _epochs(epochs)
     keeper = find_resume(callbacks, resume)
-    seed = None if keeper is None else keeper.open(model)
+    held = contextlib.nullcontext() if keeper is None else keeper.held(model)
+    with model._turn.take("fit", long=True), held:
+        return _fit(model, keeper, x, y, callbacks, *rest)
+
+
+def _fit(
+    model: Any, keeper: Any, x: Any, y: Any, callbacks: Any, batch_size: Any, epochs: int,
+    verbose: Any, validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
+    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
+    validation_batch_size: Any, validation_freq: Any,
+) -> Any:  # fmt: skip
+    epochs = _epochs(epochs)
+    seed = None if keeper is None else keeper.open()
     seed = _seed() if seed is None else seed
     split = validation_split and validation_data is None
     if split:
@@ -111,6 +119,8 @@ def fit(
         validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
         model._prepare("test", *validation.peek())
     look(model, data, initial_epoch, (validation, validation_split) if split else None)
+    if keeper is not None:
+        keeper.compare(training_facts(model, data), epochs)
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
         calls = CallbackList(
@@ -300,7 +310,8 @@ def evaluate(
             verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
         )  # fmt: skip
     try:
-        return _run_test(model, data, calls, 0)
+        with model._turn.take("evaluate", long=True):
+            return _run_test(model, data, calls, 0)
     except BaseException:
         calls.release()
         raise

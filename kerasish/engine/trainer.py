@@ -13,6 +13,7 @@ from kerasish.engine import loop, mistakes, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.front import front_of, prepare_data
 from kerasish.engine.slots import saving
+from kerasish.engine.turn import Turn
 from kerasish.graph.abstract import infer
 from kerasish.graph.draw import write_picture
 from kerasish.losses.loss import Loss
@@ -45,6 +46,7 @@ class Trainer:
         self._advised: set[str] = set()
         self._flags: dict[int, bool] = {}
         self._trained: set[int] = set()
+        self._turn = Turn()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are made again on use."""
@@ -449,12 +451,14 @@ class Trainer:
             validation_freq: validate every so many epochs, or after the epochs listed.
             resume: a folder, or `callbacks.Resume(folder, ...)`, in which the state of the training
                 is kept: after a crash the same program run again goes on there, bit for bit.
+                `callbacks.Resume` says what else may differ (more epochs, the learning rate) and
+                what is refused (another loss, batch size, data).
         """
         self._need_compiled("fit")
         return loop.fit(
-            self, x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data,
-            shuffle, class_weight, sample_weight, initial_epoch, steps_per_epoch,
-            validation_steps, validation_batch_size, validation_freq, resume,
+            self, resume, x, y, callbacks, batch_size, epochs, verbose, validation_split,
+            validation_data, shuffle, class_weight, sample_weight, initial_epoch,
+            steps_per_epoch, validation_steps, validation_batch_size, validation_freq,
         )  # fmt: skip
 
     def _engine_facts(self) -> dict[str, Any]:
@@ -534,9 +538,10 @@ class Trainer:
             self._prepare(kind, x, y, weights)
             if new and kind == "train":
                 loop.look(self, data, 0)
-        self.reset_metrics()
-        logs = self._function(kind)(x, y, weights)
-        found = self._results() if logs is None else step.numbers(logs)
+        with self._turn.take(f"{kind}_on_batch", long=False):
+            self.reset_metrics()
+            logs = self._function(kind)(x, y, weights)
+            found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)
 
     def predict_on_batch(self, x: Any) -> Any:

@@ -28,6 +28,9 @@ class Bidirectional(Layer):
         backward_layer: the layer that reads backwards (its go_backwards differs from the
             other's); None: a copy of `layer`.
 
+    With `return_sequences` the outputs of steps that a mask leaves out are 0, whatever the layers'
+    `zero_output_for_mask` was.
+
     Shape: (n, steps, inputs) -> (n[, steps], 2 units) for "concat".
     Source: Schuster and Paliwal, IEEE Transactions on Signal Processing 1997.
     """
@@ -65,6 +68,9 @@ class Bidirectional(Layer):
         else:
             self.backward_layer = backward_layer
         self._check_pair()
+        for inner in (self.forward_layer, self.backward_layer):
+            if getattr(inner, "zero_output_for_mask", None) is not None:
+                inner.zero_output_for_mask = inner.return_sequences
         self.return_sequences = layer.return_sequences
         self.return_state = layer.return_state
         self.stateful = layer.stateful
