@@ -90,13 +90,13 @@ def _put_back(value: Any, arrays: list[np.ndarray]) -> Any:
             if type(number) is not int or not 0 <= number < len(arrays):
                 raise ValueError(f"no array has the number {number!r}")
             return arrays[number]
-        return {_text(k): _put_back(v, arrays) for k, v in value["dict"]}
+        return {_key(k): _put_back(v, arrays) for k, v in value["dict"]}
     return value
 
 
-def _text(key: Any) -> str:
-    if not isinstance(key, str):
-        raise ValueError(f"the key {key!r} is no text")
+def _key(key: Any) -> Any:
+    if isinstance(key, (list, dict)):
+        raise ValueError(f"{key!r} is no key")
     return key
 
 
