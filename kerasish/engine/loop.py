@@ -66,16 +66,35 @@ def _steps(steps: Any) -> Any:
 
 
 class _Updates:
-    """Says when those content with a few updates a second want the next one."""
+    """Says which batches the callbacks hear of, and by which numbers.
 
-    def __init__(self, callbacks: Any, mode: str) -> None:
+    Those that want every batch are called once per execution: `steps_per_execution` batches, whose
+    first and last number they get; as in Keras the last one counts as if it were complete. Those
+    content with a few updates per second are called when the next one is due.
+    """
+
+    def __init__(self, callbacks: Any, mode: str, steps: int) -> None:
         self.every = callbacks.wants_batches(mode)
+        self.per_call = steps if self.every else 1
         self.some = self.every or callbacks.wants_updates(mode)
         self.last = time.perf_counter()
 
-    def due(self) -> bool:
+    def begins(self, batch: int) -> bool:
+        """Return whether the callbacks are called before a batch."""
+        return self.every and batch % self.per_call == 0
+
+    def ends(self, batch: int) -> bool:
+        """Return whether an execution ends with a batch."""
+        return (batch + 1) % self.per_call == 0
+
+    def number(self, batch: int) -> int:
+        """Return the number of the last batch of an execution."""
+        return batch - batch % self.per_call + self.per_call - 1
+
+    def due(self, batch: int) -> bool:
+        """Return whether the callbacks are called after a batch."""
         if self.every:
-            return True
+            return self.ends(batch)
         if not self.some:
             return False
         now = time.perf_counter()
@@ -228,7 +247,7 @@ def _train_epoch(
         own_logs = keeper.go_on(data) if start else None
         keeper.epoch_begins(epoch)
     run = model._function("train")
-    updates = _Updates(calls, "train")
+    updates = _Updates(calls, "train", model.steps_per_execution)
     tell = calls.on_train_batch_end
     note = getattr(run, "note_data", None)
     if note is not None:
@@ -238,13 +257,13 @@ def _train_epoch(
         first = last + 1
         with data.epoch(epoch, start=first) as batches:
             for last, (x, y, weights) in enumerate(batches, first):
-                if updates.every:
+                if updates.begins(last):
                     calls.on_train_batch_begin(last)
                 own_logs = run(x, y, weights)
-                shown = updates.due()
+                shown = updates.due(last)
                 if shown:
                     calls.on_train_batch_end(last, _logs(model, own_logs))
-                if keeper is not None and keeper.due(1):
+                if keeper is not None and keeper.due(1) and updates.ends(last):
                     keeper.save(epoch, last + 1, None if own_logs is None else numbers(own_logs))
                 if model.stop_training:
                     break
@@ -254,7 +273,7 @@ def _train_epoch(
         raise ValueError("fit: the data gave no batch.")
     logs = _logs(model, own_logs)
     if not shown and updates.some:
-        calls.on_train_batch_end(last, logs)
+        calls.on_train_batch_end(updates.number(last), logs)
     return logs
 
 
@@ -277,7 +296,7 @@ def _run_rows(
     while steps.left and not model.stop_training:
         seconds, most = (_SECONDS_BETWEEN_UPDATES, None) if keeper is None else keeper.ahead()
         done = steps.run(seconds, most)
-        shown = updates.due()
+        shown = updates.due(start + steps.done - 1)
         if shown:
             tell(start + steps.done - 1, model._results())
         if keeper is not None and keeper.due(done):
@@ -321,7 +340,7 @@ def evaluate(
 
 def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     run = model._function("test")
-    updates = _Updates(calls, "test")
+    updates = _Updates(calls, "test", model.steps_per_execution)
     model.reset_metrics()
     calls.on_test_begin()
     own_logs: Any = None
@@ -332,20 +351,20 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     first = last + 1
     with data.epoch(0, start=first) as batches:
         for last, (x, y, weights) in enumerate(batches, first):
-            if updates.every:
+            if updates.begins(last):
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)
             if scoring is not None:
                 predictions = tree.map_structure(to_numpy, model._function("predict")(x))
                 kept.append((y, predictions, weights))
-            shown = updates.due()
+            shown = updates.due(last)
             if shown:
                 calls.on_test_batch_end(last, _logs(model, own_logs))
     logs = _logs(model, own_logs)
     if scoring is not None:
         logs = {**logs, **scoring.score(kept)}
     if not shown and updates.some:
-        calls.on_test_batch_end(last, logs)
+        calls.on_test_batch_end(updates.number(last), logs)
     calls.on_test_end(logs)
     return logs
 
@@ -365,7 +384,7 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
             verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
         )  # fmt: skip
     run = model._function("predict")
-    updates = _Updates(calls, "predict")
+    updates = _Updates(calls, "predict", model.steps_per_execution)
     found: list[Any] = []
     structure: Any = None
     last, shown = -1, True
@@ -373,16 +392,16 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
         calls.on_predict_begin()
         with data.epoch(0) as batches:
             for last, (batch, _, _) in enumerate(batches):
-                if updates.every:
+                if updates.begins(last):
                     calls.on_predict_batch_begin(last)
                 structure = run(batch)
                 found.append([_own(t) for t in tree.flatten(structure)])
-                shown = updates.due()
+                shown = updates.due(last)
                 if shown:
-                    outputs = {"outputs": structure} if updates.every else None
-                    calls.on_predict_batch_end(last, outputs)
+                    calls.on_predict_batch_end(last, _outputs(updates, last, structure, found))
         if not shown and updates.some:
-            calls.on_predict_batch_end(last, None)
+            outputs = _outputs(updates, last, structure, found)
+            calls.on_predict_batch_end(updates.number(last), outputs)
         calls.on_predict_end()
     except BaseException:
         calls.release()
@@ -391,6 +410,16 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
         data.close()
     columns = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*found)]
     return tree.pack_sequence_as(structure, columns)
+
+
+def _outputs(updates: _Updates, last: int, structure: Any, found: list[Any]) -> Any:
+    """Return what callbacks get after an execution of predict: its batches' results together."""
+    if not updates.every:
+        return None
+    if updates.per_call == 1:
+        return {"outputs": structure}
+    columns = zip(*found[-(last % updates.per_call + 1) :])
+    return {"outputs": tree.pack_sequence_as(structure, [np.concatenate(c) for c in columns])}
 
 
 def _own(t: Any) -> Any:

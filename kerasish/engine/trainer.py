@@ -74,8 +74,9 @@ class Trainer:
             metrics: a list of metrics (names, functions, objects); lists or a dict by output.
             weighted_metrics: metrics that sample weights apply to.
             run_eagerly: run steps op by op, so that print and pdb work inside them.
-            steps_per_execution: accepted; the static engine runs as many steps at once as nobody
-                wants to look at.
+            steps_per_execution: callbacks that want batches are called once per so many, with the
+                numbers of the first and the last; the static engine runs as many steps at once as
+                nobody wants to look at.
             jit_compile: accepted; False asks for the eager engine.
             auto_scale_loss: with the policy "mixed_float16", scale the loss dynamically.
         """
