@@ -137,6 +137,7 @@ def _fit(
         rows = validation_batch_size or (batch_size if data.in_memory else None)
         validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
         model._prepare("test", *validation.peek())
+        mistakes.check_all(model, validation)
     look(model, data, initial_epoch, (validation, validation_split) if split else None)
     if keeper is not None:
         keeper.compare(training_facts(model, data), epochs)
@@ -255,8 +256,11 @@ def _train_epoch(
     last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
     if not model.stop_training:
         first = last + 1
+        check = None if data.in_memory else mistakes.batch_check(model)
         with data.epoch(epoch, start=first) as batches:
             for last, (x, y, weights) in enumerate(batches, first):
+                if check is not None:
+                    check(x, y, weights)
                 if updates.begins(last):
                     calls.on_train_batch_begin(last)
                 own_logs = run(x, y, weights)
@@ -322,6 +326,7 @@ def evaluate(
     )  # fmt: skip
     data = prepare_data(model, data)
     model._prepare("test", *data.peek())
+    mistakes.check_all(model, data)
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
         calls = CallbackList(
@@ -349,8 +354,11 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     if scoring is None:
         last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
     first = last + 1
+    check = None if data.in_memory else mistakes.batch_check(model)
     with data.epoch(0, start=first) as batches:
         for last, (x, y, weights) in enumerate(batches, first):
+            if check is not None:
+                check(x, y, weights)
             if updates.begins(last):
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)

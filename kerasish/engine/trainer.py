@@ -47,11 +47,18 @@ class Trainer:
         self._flags: dict[int, bool] = {}
         self._trained: set[int] = set()
         self._turn = Turn()
+        self._batch_check: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are made again on use."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        return {**state, "_compiled_functions": {}, "_prepared": set(), "_penalised": None}
+        return {
+            **state,
+            "_compiled_functions": {},
+            "_prepared": set(),
+            "_penalised": None,
+            "_batch_check": None,
+        }
 
     def compile(
         self,
@@ -106,6 +113,7 @@ class Trainer:
         self.compiled, self.stop_training = True, False
         self._compiled_functions.clear()
         self._prepared.clear()
+        self._batch_check = None
         self._flags = mistakes.flags_of(self)
 
     def _need_compiled(self, method: str) -> None:
@@ -539,11 +547,19 @@ class Trainer:
             self._prepare(kind, x, y, weights)
             if new and kind == "train":
                 loop.look(self, data, 0)
+            else:
+                self._check_batch(x, y, weights)
         with self._turn.take(f"{kind}_on_batch", long=False):
             self.reset_metrics()
             logs = self._function(kind)(x, y, weights)
             found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)
+
+    def _check_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Raise where class numbers or indices of a batch are none of the model's."""
+        if self._batch_check is None:
+            self._batch_check = mistakes.batch_check(self) or (lambda x, y, w: None)
+        self._batch_check(x, y, sample_weight)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's results for one batch, as NumPy arrays."""

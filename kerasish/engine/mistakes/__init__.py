@@ -6,6 +6,8 @@ large arrays only evenly spaced rows.
 """
 
 from kerasish.engine.mistakes.advice import advise as advise
+from kerasish.engine.mistakes.batches import batch_check as batch_check
+from kerasish.engine.mistakes.batches import check_all as check_all
 from kerasish.engine.mistakes.check import check_data as check_data
 from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
 from kerasish.engine.mistakes.frozen import check_frozen as check_frozen
