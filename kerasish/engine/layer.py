@@ -17,6 +17,7 @@ from kerasish import (
     tree,
 )
 from kerasish.engine.call import NOWHERE, CallParts, context, parameters_of, read_call, serials
+from kerasish.engine.call_errors import note_layer
 from kerasish.engine.input_spec import check_input
 from kerasish.engine.layer_arguments import (
     _BASE_ARGUMENTS,
@@ -404,6 +405,9 @@ class Layer(Masked, Penalised, Weighted, Operation):
         try:
             with autocast(self.compute_dtype if self._casts else None):
                 return self.call(*args, **kwargs)
+        except Exception as error:
+            note_layer(error, self, args, kwargs)
+            raise
         finally:
             self._losses, context.root = before, root
 
@@ -476,7 +480,11 @@ class Layer(Masked, Penalised, Weighted, Operation):
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
             call = self.call if self._remat_mode is None else self.rematerialized_call(self.call)
-            outputs = call(*args, **kwargs)
+            try:
+                outputs = call(*args, **kwargs)
+            except Exception as error:
+                note_layer(error, self, args, kwargs)
+                raise
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
