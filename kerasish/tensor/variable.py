@@ -288,7 +288,8 @@ def _first_value(initializer: Any, shape: Any, dtype: str | None) -> Tensor:
 def _own(tensor: Tensor, name: str) -> Tensor:
     if is_traced(tensor):
         raise TraceError(
-            f"Variable {name!r} is made while a step is traced{at_user_line()}; make it in build() or __init__()."
+            f"Variable {name!r} is made while a step is traced{at_user_line()}; make it in build() "
+            "or __init__()."
         )
     value = tensor.value
     if _devices.accelerated:

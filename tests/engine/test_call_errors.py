@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import traceback
-import warnings
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def check(caught, error, name):
     assert text.count("Exception encountered when calling") == 1
     assert f"Exception encountered when calling Faulty.call() of layer '{name}'." in text
     assert "Arguments received by Faulty.call():" in text
-    assert f"inputs=Tensor(shape={X.shape}, dtype=float32)" in text.replace("'", "")
+    assert re.search(r"inputs=Tensor\(shape=\((4|None), 3\), dtype=float32\)", text)
     assert "in call" in text and "raise self.error" in text
 
 
@@ -162,7 +162,7 @@ def converts(x):
 
 
 def indexes(x):
-    return x[int(ops.argmax(x[0]))]  # asks
+    return x[int(ops.argmax(x[0, :3]))]  # asks
 
 
 def numpy_function(x):
@@ -184,27 +184,20 @@ def loops(x):
 )
 def test_a_trace_error_names_the_users_line(function, engine):
     if engine == "eager":
-        assert (
-            function(ops.ones((3, 3)) if function is not indexes else ops.ones((2, 2))) is not None
-        )
+        assert function(ops.ones((3, 3))) is not None
         return
     with pytest.raises(TraceError) as caught:
         keras.function(function)(X[:3])
     assert line_of(function, "# asks") in str(caught.value)
 
 
-def test_a_trace_error_in_a_layer_names_the_users_line(engine):
+def test_a_trace_error_in_a_layer_names_the_users_line():
     class Asks(layers.Layer):
         def call(self, inputs):
             return inputs if ops.sum(inputs) > 0 else -inputs  # asks
 
     model = keras.Sequential([Asks()])
-    model.compile("sgd", "mse")
-    if engine == "eager":
-        assert model(X).shape == (4, 3)
-        return
-    with warnings.catch_warnings(), pytest.raises(TraceError) as caught:
-        warnings.simplefilter("ignore")
+    with pytest.raises(TraceError) as caught:
         model.predict(X, verbose=0)
     assert line_of(Asks.call, "# asks") in str(caught.value)
     assert "Asks.call()" in shown(caught.value)

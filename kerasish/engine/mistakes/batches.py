@@ -58,8 +58,8 @@ def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
     only = _only_count(loss) if sparse and len(parts) == 1 else None
 
     def check(x: Any, y: Any, sample_weight: Any) -> None:
-        quick = only is not None and type(y) is np.ndarray and y.dtype.kind in "iu"
-        if sparse and not (quick and within(y, only)):
+        quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
+        if sparse and not quick:
             for match in model._matches(y, sample_weight):
                 _check_match(model, match)
         if embeddings:
