@@ -200,7 +200,7 @@ class Resume(Callback):
         if "learning_rate" in wrong:
             warnings.warn(
                 f"{who}: the training in {self.directory!r} began with learning_rate "
-                f"{then['learning_rate']}, {facts['learning_rate']} is given now. The state's "
+                f"{then.get('learning_rate')}, {facts.get('learning_rate')} is given now. The state's "
                 "holds; a LearningRateScheduler changes it.",
                 stacklevel=5,
             )
