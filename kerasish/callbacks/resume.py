@@ -200,8 +200,8 @@ class Resume(Callback):
         if "learning_rate" in wrong:
             warnings.warn(
                 f"{who}: the training in {self.directory!r} began with learning_rate "
-                f"{then.get('learning_rate')}, {facts.get('learning_rate')} is given now. The state's "
-                "holds; a LearningRateScheduler changes it.",
+                f"{then.get('learning_rate')}, {facts.get('learning_rate')} is given now. The "
+                "state's holds; a LearningRateScheduler changes it.",
                 stacklevel=5,
             )
         if "contents" in wrong:

@@ -343,6 +343,21 @@ def fuzz(folder, numbers):
     return counts
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "contents", "loss"])
+def test_a_fact_that_is_missing_is_another_one(tmp_path, name):
+    cut_off(tmp_path / "s")
+    newest = max((tmp_path / "s").glob("state-*"))
+    state = read_state(str(newest))
+    del state["facts"][name]
+    write_state(str(newest), state)
+    if name == "loss":
+        with pytest.raises(ResumeError, match="loss: None in the state"):
+            run(tmp_path / "s")
+    else:
+        with pytest.warns(UserWarning, match="learning_rate None|other numbers"):
+            run(tmp_path / "s")
+
+
 def test_changed_contents_end_in_one_kind_of_error(tmp_path):
     counts = fuzz(tmp_path / "s", range(100))
     assert min(counts.values()) > 5
