@@ -11,8 +11,10 @@ from typing import Any
 
 from kerasish.devices import set_device as set_device
 from kerasish.devices import set_memory_limit as set_memory_limit
+from kerasish.environment import choice, switch
 
 DEFAULT_BACKEND = "static"
+_LEVELS = ("fast_run", "fast_compile", "none")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -37,12 +39,12 @@ class _Draws:
 
 
 class _Settings:
-    floatx = os.environ.get("KERASISH_FLOATX", "float32")
+    floatx = choice("KERASISH_FLOATX", _FLOATS, "float32")
     epsilon = 1e-7
     image_data_format = "channels_last"
     backend = os.environ.get("KERASISH_BACKEND", "")
-    optimize = os.environ.get("KERASISH_OPTIMIZE", "fast_run")
-    tf32 = os.environ.get("KERASISH_TF32", "0") not in ("", "0")
+    optimize = choice("KERASISH_OPTIMIZE", _LEVELS, "fast_run")
+    tf32 = switch("KERASISH_TF32")
     flash_attention: bool | None = None
     interactive_logging = True
     traceback_filtering = True
@@ -267,9 +269,6 @@ def using_threads(threads: int | None) -> Iterator[None]:
         _threads_here.reset(token)
 
 
-_LEVELS = ("fast_run", "fast_compile", "none")
-
-
 def set_optimize(level: str) -> None:
     """Set how the static engine compiles steps from now on.
 
@@ -300,7 +299,7 @@ def is_explaining_compiles() -> bool:
 
 def is_debugging() -> bool:
     """Return whether KERASISH_DEBUG asks for graphs, passes and plans to be printed."""
-    return os.environ.get("KERASISH_DEBUG", "0") not in ("", "0")
+    return switch("KERASISH_DEBUG")
 
 
 def set_seed(seed: int | None) -> None:

@@ -129,8 +129,18 @@ def _find_automatic() -> Device:
     with _guard:
         if _State.automatic is None:
             named = os.environ.get("KERASISH_DEVICE", "auto")
-            _State.automatic = _first_gpu() if named == "auto" else _usable(parse(named))
+            _State.automatic = _first_gpu() if named == "auto" else _usable(_parse_named(named))
         return _State.automatic
+
+
+def _parse_named(named: str) -> Device:
+    try:
+        return parse(named)
+    except ValueError as error:
+        raise ValueError(
+            f"The environment variable KERASISH_DEVICE={named!r}: expected 'auto', 'cpu', 'gpu' or "
+            "'gpu:1'."
+        ) from error
 
 
 def _first_gpu() -> Device:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
+from typing import Any
 
 
 class ShapeError(ValueError):
@@ -54,3 +56,30 @@ class DeviceError(RuntimeError):
 
 class DeviceMemoryError(MemoryError):
     """A device has no room; the message says how much was asked for, is used and is free."""
+
+
+class ResumeError(ValueError):
+    """The saved state of a training cannot be taken up; nothing has been changed."""
+
+
+class FolderInUseError(RuntimeError):
+    """Another training, in this process or another one, keeps its states in the folder."""
+
+
+# Whose frames are no lines of the user's: ours, and those that call back into ours.
+_NOT_USERS = frozenset((__name__.partition(".")[0], "numpy", "contextlib", "functools"))
+
+
+def at_user_line() -> str:
+    """Return " at file:line" of the innermost frame that is the user's, "" if there is none.
+
+    Example:
+        >>> " at " in at_user_line()
+        True
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_USERS:
+            return f" at {frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

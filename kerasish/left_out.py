@@ -35,6 +35,10 @@ LEFT_OUT: dict[str, dict[str, str]] = {
             "'.keras'"
         ),
         "distribution": _MESH,
+        "distillation": (
+            "train the student by a train_step of its own that adds the teacher's loss, or save "
+            "the models and distil in Keras"
+        ),
         "SymbolicScope": (
             "shapes without numbers come from Input(), layer.compute_output_spec() and "
             "layer.compute_output_shape()"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -71,8 +72,21 @@ def choose(name: str | None = None) -> Backend:
 
     It is the one for the current device; where it has none for that, the eager engine has.
     """
-    found, device = get(name or config.backend()), current_device()
+    found, device = _named(name), current_device()
     return found.on(device) or get("eager").on(device) or found
+
+
+def _named(name: str | None) -> Backend:
+    wanted = name or config.backend()
+    try:
+        return get(wanted)
+    except UnknownNameError as error:
+        if wanted != os.environ.get("KERASISH_BACKEND"):
+            raise
+        raise UnknownNameError(
+            f"The environment variable KERASISH_BACKEND={wanted!r} names no backend. Known: "
+            f"{names()}."
+        ) from error
 
 
 # Single ops outside of any step are applied at once, whatever the backend for steps is.

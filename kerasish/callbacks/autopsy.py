@@ -15,6 +15,7 @@ from kerasish import random, tree
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.op_watch import Birth, find_birth
+from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
 
 _SHARE = 0.005  # of the training's time that keeping states may take
@@ -172,6 +173,7 @@ class NaNAutopsy(Callback):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from there; what was kept before is of another state of the model."""
+        check_values("the state of Autopsy", state, {"epoch": is_count, "batches": is_count})
         self._epoch = state["epoch"]
         step = self._watched()
         if step is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.callbacks.callback import Callback, Logs
+from kerasish.callbacks.state_checks import check_values, is_bool
 
 
 class SwapEMAWeights(Callback):
@@ -56,6 +57,7 @@ class SwapEMAWeights(Callback):
         return {"averages_swapped": bool(swapped)}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        check_values("the state of SwapEMAWeights", state, {"averages_swapped": is_bool})
         if self.model is not None:
             for optimizer in self._optimizers():
                 optimizer.averages_swapped = bool(state["averages_swapped"])

@@ -89,8 +89,8 @@ class BackupAndRestore(Resume):
         os.replace(record + ".new", record)
 
     def close(self) -> None:
-        """Delete the backup, unless it is to be kept."""
-        if not self.delete_checkpoint:
+        """Delete the backup, unless it is to be kept, or holds more than was asked for."""
+        if not self.delete_checkpoint or self._holds_more():
             return
         for name in (RECORD, WEIGHTS):
             for ending in ("", RESERVE, ".new"):

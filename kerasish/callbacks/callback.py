@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
+
+from kerasish.callbacks.state_checks import Check, check_values
 
 Logs = dict[str, Any]
 
@@ -58,6 +62,7 @@ class Callback:
     _model: Any = None
     # The attributes that a checkpoint has to keep for training to go on as if never interrupted.
     _state: tuple[str, ...] = ()
+    _checks: Mapping[str, Check] = MappingProxyType({})  # of what stands in the state
 
     def __init__(self) -> None:
         self.params = None
@@ -99,8 +104,13 @@ class Callback:
                 f"{type(self).__name__}: expected a state with {sorted(self._state)}, "
                 f"got {sorted(state)}"
             )
+        self._check_state(state)
         for name, value in state.items():
             setattr(self, name, value)
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise ValueError where a value of `state` is of another kind than `get_state` gives."""
+        check_values(f"the state of {type(self).__name__}", state, self._checks)
 
     def on_train_begin(self, logs: Logs | None = None) -> None: ...
 

@@ -14,6 +14,7 @@ from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
+from kerasish.callbacks.state_checks import is_count, is_number, is_text, list_of, maybe
 from kerasish.callbacks.values import plain
 
 
@@ -47,7 +48,11 @@ class ModelCheckpoint(Monitor):
         False
     """
 
-    _state = ("best", "_batches_since", "_epoch", "_kept")
+    _state = ("best", "_batches_since", "_last_batch", "_epoch", "_kept")
+    _checks = {
+        "best": maybe(is_number), "_batches_since": is_count, "_last_batch": is_number,
+        "_epoch": is_count, "_kept": list_of(is_text),
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class ModelCheckpoint(Monitor):
         self.save_freq = checked_frequency(save_freq, "ModelCheckpoint")
         self.best = initial_value_threshold
         self._batches_since = 0
+        self._last_batch = -1  # of this epoch
         self._epoch = 0
         self.keep, self.background = keep, bool(background)
         self._kept: list[str] = []
@@ -121,13 +127,15 @@ class ModelCheckpoint(Monitor):
             self.model._clear_cut_off(self.filepath)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        self._epoch = epoch
+        self._epoch, self._last_batch = epoch, -1
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._thread.check()
         if self.save_freq == "epoch":
             return
-        self._batches_since += 1
+        # With steps_per_execution a call stands for several batches.
+        self._batches_since += batch - self._last_batch
+        self._last_batch = batch
         if self._batches_since >= int(self.save_freq):
             self._batches_since = 0
             self._save(self._epoch, batch, logs)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.curves import plot_curves
+from kerasish.callbacks.state_checks import check_values, dict_of, is_count, list_of
 from kerasish.callbacks.values import plain
 
 
@@ -63,5 +64,7 @@ class History(Callback):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
+        checks = {"epoch": list_of(is_count), "history": dict_of(list_of(lambda value: True))}
+        check_values("the state of History", state, checks)
         self.epoch = list(state["epoch"])
         self.history = {name: list(values) for name, values in state["history"].items()}

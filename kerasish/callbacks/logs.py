@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from kerasish.callbacks.callback import HOOKS, Callback, Logs
+from kerasish.callbacks.state_checks import check_values, is_count, is_text, list_of, maybe
 from kerasish.callbacks.values import plain
 from kerasish.errors import UnknownNameError
 
@@ -101,6 +102,10 @@ class CSVLogger(Callback):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on after `position`: rows behind it, of epochs that run again, are dropped."""
+        check_values(
+            "the state of CSVLogger", state,
+            {"keys": maybe(list_of(is_text)), "position": is_count},
+        )  # fmt: skip
         size = os.path.getsize(self.filename) if os.path.exists(self.filename) else 0
         if size < state["position"]:
             raise ValueError(

@@ -196,6 +196,7 @@ class ProgbarLogger(Callback):
         super().__init__()
         self._in_fit = False
         self._bar: Bar | None = None
+        self._steps: int | None = None  # of the bar
         self._counted: int | None = None  # steps of the first epoch, where nobody knew them
 
     @property
@@ -246,11 +247,14 @@ class ProgbarLogger(Callback):
         if self._bar is not None:
             self._bar.release()
         steps = (self.params or {}).get("steps") or (self._counted if self._in_fit else None)
+        self._steps = steps
         self._bar = Bar(label, steps, self.verbose)
 
     def _update(self, batch: int, logs: Logs | None) -> None:
         if self._bar is not None:
-            self._bar.update(batch + 1, lambda: formatted(logs or {}))
+            # The last execution of several steps counts as if it were complete.
+            done = batch + 1 if self._steps is None else min(batch + 1, self._steps)
+            self._bar.update(done, lambda: formatted(logs or {}))
 
     def _finish(self, logs: Logs | None) -> None:
         if self._bar is not None:

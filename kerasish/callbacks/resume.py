@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from kerasish import tree
 from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Callback
+from kerasish.callbacks.state_checks import WRONG_KINDS, check_state
 from kerasish.callbacks.training_state import (
     capture,
     put_back,
@@ -18,6 +21,8 @@ from kerasish.callbacks.training_state import (
     set_random_state,
     state_variables,
 )
+from kerasish.errors import ResumeError
+from kerasish.tensor import using_scope
 
 _SLICE = 0.1  # seconds between two looks at the clock
 _SLICE_OVERDUE = 0.02  # likewise, while a state waits for its turn
@@ -58,8 +63,24 @@ class Resume(Callback):
     random generators do so in any order, with or without a crash. A callback of your own takes part
     by `get_state` and `set_state`.
 
+    What is compared before anything is taken up:
+
+    - Another model, optimizer, loss, metrics, number or shape of the data's rows, batch size, order
+      (`shuffle`) or set of callbacks: `fit` refuses with a ResumeError, and nothing is changed.
+    - Another learning rate: a warning; the one in the state holds. To change it on purpose use a
+      LearningRateScheduler, or begin in another folder with the weights of the first.
+    - Rows of the same shapes with other numbers (a sample of them is compared), another engine or
+      number of threads: a warning; the training goes on with these.
+    - More epochs than before: the training goes on. Fewer than the state has begun: a warning; the
+      model gets what was saved, nothing is trained, and the state stays for a later run.
+
+    While a training runs no other one can use its folder, in this or any other process; the lock is
+    the system's and ends with its process, however that ends.
+
     Raises:
         ValueError: directory is empty, `every` or `seconds` is not positive.
+        FolderInUseError: by `fit`; another training uses the folder at this moment.
+        ResumeError: by `fit`; the state there cannot be taken up.
 
     Example:
         >>> Resume("run-1", every=100).every
@@ -99,28 +120,50 @@ class Resume(Callback):
         self._saved = time.perf_counter()
         self._rest_until = (0.0, 0.0)  # process time, wall-clock time: whichever comes first
         self._overdue = False
+        self._epochs = 0  # asked of fit
+        self._over = False  # whether nothing is left to train
+        self._begun = False  # whether the state, if there is one, has been taken up
+        self._random: Any = None  # that of before
 
     # --- the beginning: called by the loop of fit, in this order ---------------------------------
 
-    def open(self, model: Any) -> int | None:
+    @contextmanager
+    def held(self, model: Any) -> Iterator[None]:
+        """Keep the folder for one `fit`; inside of it `open` and the rest are called.
+
+        Raises:
+            FolderInUseError: another training has it.
+        """
+        self._start_run()
+        self._folder = folder = model._state_folder(self.directory)
+        folder.lock.take()
+        self._random = random_state()
+        try:
+            yield
+        except BaseException:
+            if not self._begun:
+                set_random_state(self._random)
+            raise
+        finally:
+            folder.lock.drop()
+
+    def open(self) -> int | None:
         """Read the newest whole state; return its seed of the data's order, None without one.
 
         Raises:
-            ValueError: there are states, but all are damaged.
+            ResumeError: there are states, but all are damaged.
         """
-        self._start_run()
         who = type(self).__name__
-        self._folder = model._state_folder(self.directory)
-        past, damages = self._folder.read()
+        past, damages = self._folder.read(partial(check_state, version=_VERSION))
         if past is None and damages:
-            raise ValueError(
+            raise ResumeError(
                 f"{who}: no state in {self.directory!r} is whole: {'; '.join(damages)} "
                 "Delete the folder to start anew."
             )
         for damage in damages:
             warnings.warn(f"{who}: {damage} Took the one before.", stacklevel=4)
         if past is not None and past.get("version") != _VERSION:
-            raise ValueError(f"{who}: {self.directory!r} is of another version of kerasish.")
+            raise ResumeError(f"{who}: {self.directory!r} is of another version of kerasish.")
         self._past = past
         if past is None:
             self._kept["at_start"] = random_state()
@@ -129,9 +172,48 @@ class Resume(Callback):
             set_random_state(past["at_start"])
         return int(past["seed"])
 
+    def compare(self, facts: dict[str, str], epochs: int) -> None:
+        """Take what the training is that begins now, and compare it with the one in the state.
+
+        Args:
+            facts: name -> text: loss, metrics, optimizer, learning_rate, data ...
+            epochs: how many there are to be.
+
+        Raises:
+            ResumeError: it is another training.
+        """
+        self._epochs = epochs
+        past = self._past
+        then = facts if past is None else past.get("facts") or facts
+        self._kept["facts"] = then
+        who = type(self).__name__
+        wrong = [n for n in sorted(then.keys() | facts.keys()) if then.get(n) != facts.get(n)]
+        refused = [n for n in wrong if n not in ("learning_rate", "contents")]
+        if refused:
+            shown = "\n  ".join(
+                f"{n}: {then.get(n)} in the state, {facts.get(n)} now" for n in refused
+            )
+            raise ResumeError(
+                f"{who}: the state in {self.directory!r} is of another training:\n  {shown}\n"
+                "Train as before, or name another folder."
+            )
+        if "learning_rate" in wrong:
+            warnings.warn(
+                f"{who}: the training in {self.directory!r} began with learning_rate "
+                f"{then.get('learning_rate')}, {facts.get('learning_rate')} is given now. The "
+                "state's holds; a LearningRateScheduler changes it.",
+                stacklevel=5,
+            )
+        if "contents" in wrong:
+            warnings.warn(
+                f"{who}: the data have the shapes of those in {self.directory!r}, but other "
+                "numbers. The training goes on with them, not as if it had not been cut off.",
+                stacklevel=5,
+            )
+
     def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks after their on_train_begin; return the (epoch, batch) to begin at."""
-        self._calls, self._variables = calls, state_variables(self.model)
+        self._calls, self._variables, self._begun = calls, state_variables(self.model), True
         past, engine = self._past, self.model._engine_facts()
         if past is None:
             self._kept.update(version=_VERSION, first=epoch, seed=seed, engine=engine)
@@ -141,14 +223,31 @@ class Resume(Callback):
                 self._at_epoch = self._kept["at_start"]
             self.save(epoch, 0)
             return epoch, 0
-        self._kept = {name: past[name] for name in ("version", "first", "seed", "at_start")}
-        self._kept["engine"] = engine
+        same = {name: past[name] for name in ("version", "first", "seed", "at_start")}
+        self._kept = {**same, "engine": engine, "facts": self._kept["facts"]}
         self._at_epoch = past["at_epoch"]
         if past["engine"] != engine:
             self._tell_engine(past["engine"], engine)
+        self._over = past["epoch"] >= self._epochs
+        if self._over:
+            self._tell_over(past)
+            self.go_on(None)
+            return past["epoch"], 0
         if past["batch"] == 0:  # between two epochs; else `go_on` follows
             self.go_on(data)
         return past["epoch"], past["batch"]
+
+    def _tell_over(self, past: dict[str, Any]) -> None:
+        epoch, batch = past["epoch"], past["batch"]
+        if (epoch, batch) == (self._epochs, 0):
+            return  # the run had ended; it is the same one
+        done = f"{epoch} epochs" + (f" and {batch} batches" if batch else "")
+        warnings.warn(
+            f"{type(self).__name__}: the training in {self.directory!r} has {done} done, more "
+            f"than epochs={self._epochs}. Nothing is trained: the model is as it was saved there, "
+            f"and goes on from there with epochs={epoch + 1} or more.",
+            stacklevel=5,
+        )
 
     def _tell_engine(self, then: dict[str, Any], now: dict[str, Any]) -> None:
         told = [f"{e['name']}, {e['threads'] or 'any number of'} threads" for e in (then, now)]
@@ -160,16 +259,44 @@ class Resume(Callback):
         )
 
     def go_on(self, data: Any) -> Any:
-        """Put data and state to where they were; return the logs kept with them."""
+        """Put data and state to where they were; return the logs kept with them.
+
+        Args:
+            data: the training's data; None where nothing is left to train.
+
+        Raises:
+            ResumeError: the state does not belong here; the model is as it was.
+        """
         past = self._past
         assert past is not None
-        data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch)
-        put_back(self._variables, past["variables"], f"{type(self).__name__}: {self.directory!r}")
-        set_random_state(past["random"])
-        self._calls.set_state(past["callbacks"])
+        values, random = list(capture(self._variables).values()), random_state()
+        try:
+            if data is not None:
+                data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch)
+            self._put_back(past)
+        except BaseException:
+            with using_scope(None):
+                for variable, value in zip(self._variables, values):
+                    variable.assign(value)
+            set_random_state(random)
+            raise
         self.model.stop_training = past["stopped"]
         self._saved = time.perf_counter()
         return past["logs"]
+
+    def _put_back(self, past: dict[str, Any]) -> None:
+        who = f"{type(self).__name__}: {self.directory!r}"
+        try:
+            put_back(self._variables, past["variables"], who)
+            set_random_state(past["random"])
+            self._calls.set_state(past["callbacks"])
+        except ResumeError:
+            raise
+        except WRONG_KINDS as error:
+            raise ResumeError(
+                f"{who}: the state there cannot be taken up ({type(error).__name__}: {error}). "
+                "Train as before, or name another folder."
+            ) from error
 
     def _redraw_epoch(self) -> None:
         if self._at_epoch is not None:
@@ -260,11 +387,17 @@ class Resume(Callback):
         """Save the last state and see it on the disk; return the last epoch's logs."""
         self._thread.wait()
         past = self._past
-        if past is not None and (past["epoch"], past["batch"]) == (epoch, 0):
+        if past is not None and (self._over or (past["epoch"], past["batch"]) == (epoch, 0)):
             return past["logs"] or {}  # the run had ended already
         self.save(epoch, 0, logs)
         self._thread.wait()
         return logs
+
+    def _holds_more(self) -> bool:
+        """Return whether the state is of a training that has gone beyond what was asked for."""
+        past = self._past
+        place = None if past is None else (past["epoch"], past["batch"])
+        return self._over and place != (self._epochs, 0)
 
     def close(self) -> None:
         """Called when all callbacks have ended."""

@@ -11,6 +11,7 @@ from typing import Any
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
+from kerasish.callbacks.state_checks import is_count, is_number, maybe
 from kerasish.callbacks.values import get_rate, plain, rated, rates, set_rate
 
 
@@ -94,6 +95,7 @@ class ReduceLROnPlateau(Monitor):
     """
 
     _state = ("best", "wait", "cooldown_counter")
+    _checks = {"best": maybe(is_number), "wait": is_count, "cooldown_counter": is_count}
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
+from kerasish.callbacks.state_checks import is_array, is_count, is_number, list_of, maybe
 from kerasish.callbacks.values import plain
 
 
@@ -37,6 +38,10 @@ class EarlyStopping(Monitor):
     """
 
     _state = ("wait", "stopped_epoch", "best", "best_epoch", "best_weights")
+    _checks = {
+        "wait": is_count, "stopped_epoch": is_count, "best": maybe(is_number),
+        "best_epoch": is_count, "best_weights": maybe(list_of(is_array)),
+    }  # fmt: skip
 
     def __init__(
         self,

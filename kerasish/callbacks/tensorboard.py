@@ -14,6 +14,7 @@ import numpy as np
 from kerasish.callbacks import event_files
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.layer_graph import list_nodes
+from kerasish.callbacks.state_checks import check_values, dict_of, is_count
 from kerasish.callbacks.values import plain, rates
 
 _RUNS = ("train", "validation")
@@ -89,6 +90,7 @@ class TensorBoard(Callback):
         self._training = False
 
     _state = ("_batches",)
+    _checks = {"_batches": is_count, "files": dict_of(is_count)}
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches, and how long each event file is now."""
@@ -98,7 +100,8 @@ class TensorBoard(Callback):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on behind what the files held then: events of batches that run again are dropped."""
-        super().set_state({name: value for name, value in state.items() if name != "files"})
+        check_values("the state of TensorBoard", state, self._checks)
+        self._batches = state["_batches"]
         self._release()
         shorter = event_files.cut_back(self.log_dir, _RUNS, state["files"])
         if shorter:

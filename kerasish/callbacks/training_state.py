@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, random
+from kerasish.errors import ResumeError
 from kerasish.tensor import Variable, to_numpy, using_scope
 
 
@@ -32,12 +33,12 @@ def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -
     """Set variables to what `capture` returned: all, or, after an error, none.
 
     Raises:
-        ValueError: they are not those of the model that the state was taken from.
+        ResumeError: they are not those of the model that the state was taken from.
     """
     wrong = _differences(variables, kept)
     if wrong:
         shown = "\n  ".join(wrong[:20])
-        raise ValueError(
+        raise ResumeError(
             f"{who}: the state there was taken from another model or compile():\n  {shown}\n"
             "Train as before, or name another folder."
         )

@@ -33,9 +33,22 @@ class CallParts(NamedTuple):
     single: bool  # one tensor argument: its mask is called `mask`
 
 
+def parameters_of(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return what a function written in a class takes after its first parameter, "self" or not.
+
+    Example:
+        >>> [p.name for p in parameters_of(lambda this, x, mask=None: x)]
+        ['x', 'mask']
+    """
+    found = list(inspect.signature(method).parameters.values())
+    bound = isinstance(method, staticmethod)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return found[1:] if found and found[0].kind in positional and not bound else found
+
+
 def read_call(function: Callable[..., Any]) -> CallParts:
-    """Return what the signature of a layer's `call` (bound or not) asks for."""
-    parameters = [p for name, p in inspect.signature(function).parameters.items() if name != "self"]
+    """Return what the signature of a layer's `call`, as written in the class, asks for."""
+    parameters = parameters_of(function)
     names = tuple(
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     )

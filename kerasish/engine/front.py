@@ -206,6 +206,9 @@ class FrontData(Data):
     def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
         self._data.go_to(first, epoch, batch, redraw)
 
+    def facts(self) -> dict[str, str]:
+        return self._data.facts()
+
     def close(self) -> None:
         super().close()
         self._data.close()

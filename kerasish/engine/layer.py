@@ -16,7 +16,8 @@ from kerasish import (
     regularizers,
     tree,
 )
-from kerasish.engine.call import NOWHERE, CallParts, context, read_call, serials
+from kerasish.engine.call import NOWHERE, CallParts, context, parameters_of, read_call, serials
+from kerasish.engine.call_errors import note_layer
 from kerasish.engine.input_spec import check_input
 from kerasish.engine.layer_arguments import (
     _BASE_ARGUMENTS,
@@ -95,7 +96,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    names = [n for n in inspect.signature(build).parameters if n != "self"]
+    names = [p.name for p in parameters_of(build)]
     return {**dict(zip(names, args)), **kwargs}
 
 
@@ -365,12 +366,10 @@ class Layer(Masked, Penalised, Weighted, Operation):
             self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
             self.built = self._complete = True
             return
-        taken = inspect.signature(type(self).build).parameters
-        wanted = [n for n in taken if n != "self"]
+        taken = parameters_of(type(self).build)
+        wanted = [p.name for p in taken]
         needed = {
-            n
-            for n, p in taken.items()
-            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+            p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         }
         shapes = {}
         for name in wanted:
@@ -407,6 +406,9 @@ class Layer(Masked, Penalised, Weighted, Operation):
         try:
             with autocast(self.compute_dtype if self._casts else None):
                 return self.call(*args, **kwargs)
+        except Exception as error:
+            note_layer(error, self, args, kwargs)
+            raise
         finally:
             self._losses, context.root = before, root
 
@@ -482,7 +484,11 @@ class Layer(Masked, Penalised, Weighted, Operation):
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
             call = self.call if self._remat_mode is None else self.rematerialized_call(self.call)
-            outputs = call(*args, **kwargs)
+            try:
+                outputs = call(*args, **kwargs)
+            except Exception as error:
+                note_layer(error, self, args, kwargs)
+                raise
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))

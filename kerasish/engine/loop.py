@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from kerasish.engine import mistakes
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.front import prepare_data
 from kerasish.engine.step import batch_size_of, numbers
+from kerasish.engine.training_facts import training_facts
 from kerasish.tensor import Tensor, to_numpy
 
 _SECONDS_BETWEEN_UPDATES = 0.1
@@ -64,16 +66,35 @@ def _steps(steps: Any) -> Any:
 
 
 class _Updates:
-    """Says when those content with a few updates a second want the next one."""
+    """Says which batches the callbacks hear of, and by which numbers.
 
-    def __init__(self, callbacks: Any, mode: str) -> None:
+    Those that want every batch are called once per execution: `steps_per_execution` batches, whose
+    first and last number they get; as in Keras the last one counts as if it were complete. Those
+    content with a few updates per second are called when the next one is due.
+    """
+
+    def __init__(self, callbacks: Any, mode: str, steps: int) -> None:
         self.every = callbacks.wants_batches(mode)
+        self.per_call = steps if self.every else 1
         self.some = self.every or callbacks.wants_updates(mode)
         self.last = time.perf_counter()
 
-    def due(self) -> bool:
+    def begins(self, batch: int) -> bool:
+        """Return whether the callbacks are called before a batch."""
+        return self.every and batch % self.per_call == 0
+
+    def ends(self, batch: int) -> bool:
+        """Return whether an execution ends with a batch."""
+        return (batch + 1) % self.per_call == 0
+
+    def number(self, batch: int) -> int:
+        """Return the number of the last batch of an execution."""
+        return batch - batch % self.per_call + self.per_call - 1
+
+    def due(self, batch: int) -> bool:
+        """Return whether the callbacks are called after a batch."""
         if self.every:
-            return True
+            return self.ends(batch)
         if not self.some:
             return False
         now = time.perf_counter()
@@ -83,16 +104,22 @@ class _Updates:
         return True
 
 
-def fit(
-    model: Any, x: Any, y: Any, batch_size: Any, epochs: int, verbose: Any, callbacks: Any,
-    validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
-    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
-    validation_batch_size: Any, validation_freq: Any, resume: Any = None,
-) -> Any:  # fmt: skip
+def fit(model: Any, resume: Any, x: Any, y: Any, callbacks: Any, *rest: Any) -> Any:
     """Train; see `Model.fit`."""
-    epochs = _epochs(epochs)
     keeper = find_resume(callbacks, resume)
-    seed = None if keeper is None else keeper.open(model)
+    held = contextlib.nullcontext() if keeper is None else keeper.held(model)
+    with model._turn.take("fit", long=True), held:
+        return _fit(model, keeper, x, y, callbacks, *rest)
+
+
+def _fit(
+    model: Any, keeper: Any, x: Any, y: Any, callbacks: Any, batch_size: Any, epochs: int,
+    verbose: Any, validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
+    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
+    validation_batch_size: Any, validation_freq: Any,
+) -> Any:  # fmt: skip
+    epochs = _epochs(epochs)
+    seed = None if keeper is None else keeper.open()
     seed = _seed() if seed is None else seed
     split = validation_split and validation_data is None
     if split:
@@ -110,7 +137,10 @@ def fit(
         rows = validation_batch_size or (batch_size if data.in_memory else None)
         validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
         model._prepare("test", *validation.peek())
+        mistakes.check_all(model, validation)
     look(model, data, initial_epoch, (validation, validation_split) if split else None)
+    if keeper is not None:
+        keeper.compare(training_facts(model, data), epochs)
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
         calls = CallbackList(
@@ -218,7 +248,7 @@ def _train_epoch(
         own_logs = keeper.go_on(data) if start else None
         keeper.epoch_begins(epoch)
     run = model._function("train")
-    updates = _Updates(calls, "train")
+    updates = _Updates(calls, "train", model.steps_per_execution)
     tell = calls.on_train_batch_end
     note = getattr(run, "note_data", None)
     if note is not None:
@@ -226,15 +256,18 @@ def _train_epoch(
     last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
     if not model.stop_training:
         first = last + 1
+        check = None if data.in_memory else mistakes.batch_check(model)
         with data.epoch(epoch, start=first) as batches:
             for last, (x, y, weights) in enumerate(batches, first):
-                if updates.every:
+                if check is not None:
+                    check(x, y, weights)
+                if updates.begins(last):
                     calls.on_train_batch_begin(last)
                 own_logs = run(x, y, weights)
-                shown = updates.due()
+                shown = updates.due(last)
                 if shown:
                     calls.on_train_batch_end(last, _logs(model, own_logs))
-                if keeper is not None and keeper.due(1):
+                if keeper is not None and keeper.due(1) and updates.ends(last):
                     keeper.save(epoch, last + 1, None if own_logs is None else numbers(own_logs))
                 if model.stop_training:
                     break
@@ -244,7 +277,7 @@ def _train_epoch(
         raise ValueError("fit: the data gave no batch.")
     logs = _logs(model, own_logs)
     if not shown and updates.some:
-        calls.on_train_batch_end(last, logs)
+        calls.on_train_batch_end(updates.number(last), logs)
     return logs
 
 
@@ -267,7 +300,7 @@ def _run_rows(
     while steps.left and not model.stop_training:
         seconds, most = (_SECONDS_BETWEEN_UPDATES, None) if keeper is None else keeper.ahead()
         done = steps.run(seconds, most)
-        shown = updates.due()
+        shown = updates.due(start + steps.done - 1)
         if shown:
             tell(start + steps.done - 1, model._results())
         if keeper is not None and keeper.due(done):
@@ -293,6 +326,7 @@ def evaluate(
     )  # fmt: skip
     data = prepare_data(model, data)
     model._prepare("test", *data.peek())
+    mistakes.check_all(model, data)
     calls = callbacks
     if not isinstance(callbacks, CallbackList):
         calls = CallbackList(
@@ -300,7 +334,8 @@ def evaluate(
             verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
         )  # fmt: skip
     try:
-        return _run_test(model, data, calls, 0)
+        with model._turn.take("evaluate", long=True):
+            return _run_test(model, data, calls, 0)
     except BaseException:
         calls.release()
         raise
@@ -310,7 +345,7 @@ def evaluate(
 
 def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     run = model._function("test")
-    updates = _Updates(calls, "test")
+    updates = _Updates(calls, "test", model.steps_per_execution)
     model.reset_metrics()
     calls.on_test_begin()
     own_logs: Any = None
@@ -319,22 +354,25 @@ def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
     if scoring is None:
         last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
     first = last + 1
+    check = None if data.in_memory else mistakes.batch_check(model)
     with data.epoch(0, start=first) as batches:
         for last, (x, y, weights) in enumerate(batches, first):
-            if updates.every:
+            if check is not None:
+                check(x, y, weights)
+            if updates.begins(last):
                 calls.on_test_batch_begin(last)
             own_logs = run(x, y, weights)
             if scoring is not None:
                 predictions = tree.map_structure(to_numpy, model._function("predict")(x))
                 kept.append((y, predictions, weights))
-            shown = updates.due()
+            shown = updates.due(last)
             if shown:
                 calls.on_test_batch_end(last, _logs(model, own_logs))
     logs = _logs(model, own_logs)
     if scoring is not None:
         logs = {**logs, **scoring.score(kept)}
     if not shown and updates.some:
-        calls.on_test_batch_end(last, logs)
+        calls.on_test_batch_end(updates.number(last), logs)
     calls.on_test_end(logs)
     return logs
 
@@ -354,7 +392,7 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
             verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
         )  # fmt: skip
     run = model._function("predict")
-    updates = _Updates(calls, "predict")
+    updates = _Updates(calls, "predict", model.steps_per_execution)
     found: list[Any] = []
     structure: Any = None
     last, shown = -1, True
@@ -362,16 +400,16 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
         calls.on_predict_begin()
         with data.epoch(0) as batches:
             for last, (batch, _, _) in enumerate(batches):
-                if updates.every:
+                if updates.begins(last):
                     calls.on_predict_batch_begin(last)
                 structure = run(batch)
                 found.append([_own(t) for t in tree.flatten(structure)])
-                shown = updates.due()
+                shown = updates.due(last)
                 if shown:
-                    outputs = {"outputs": structure} if updates.every else None
-                    calls.on_predict_batch_end(last, outputs)
+                    calls.on_predict_batch_end(last, _outputs(updates, last, structure, found))
         if not shown and updates.some:
-            calls.on_predict_batch_end(last, None)
+            outputs = _outputs(updates, last, structure, found)
+            calls.on_predict_batch_end(updates.number(last), outputs)
         calls.on_predict_end()
     except BaseException:
         calls.release()
@@ -380,6 +418,16 @@ def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callb
         data.close()
     columns = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*found)]
     return tree.pack_sequence_as(structure, columns)
+
+
+def _outputs(updates: _Updates, last: int, structure: Any, found: list[Any]) -> Any:
+    """Return what callbacks get after an execution of predict: its batches' results together."""
+    if not updates.every:
+        return None
+    if updates.per_call == 1:
+        return {"outputs": structure}
+    columns = zip(*found[-(last % updates.per_call + 1) :])
+    return {"outputs": tree.pack_sequence_as(structure, [np.concatenate(c) for c in columns])}
 
 
 def _own(t: Any) -> Any:

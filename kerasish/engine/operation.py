@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kerasish import registry, tree
 from kerasish.engine.lost_masks import note_op
 from kerasish.engine.remat import RematMode, call_again
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.operators import Operators
@@ -84,7 +84,8 @@ class KerasTensor(Operators):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TraceError(
-            f"{self!r} has no numbers: NumPy functions do not take a symbolic tensor. "
+            f"{self!r} has no numbers{at_user_line()}: NumPy functions do not take a symbolic "
+            "tensor. "
             "Use kerasish.ops, or a layer, instead."
         )
 

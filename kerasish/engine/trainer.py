@@ -13,6 +13,7 @@ from kerasish.engine import loop, mistakes, step
 from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.front import front_of, prepare_data
 from kerasish.engine.slots import saving
+from kerasish.engine.turn import Turn
 from kerasish.graph.abstract import infer
 from kerasish.graph.draw import write_picture
 from kerasish.losses.loss import Loss
@@ -45,11 +46,19 @@ class Trainer:
         self._advised: set[str] = set()
         self._flags: dict[int, bool] = {}
         self._trained: set[int] = set()
+        self._turn = Turn()
+        self._batch_check: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are made again on use."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        return {**state, "_compiled_functions": {}, "_prepared": set(), "_penalised": None}
+        return {
+            **state,
+            "_compiled_functions": {},
+            "_prepared": set(),
+            "_penalised": None,
+            "_batch_check": None,
+        }
 
     def compile(
         self,
@@ -72,8 +81,9 @@ class Trainer:
             metrics: a list of metrics (names, functions, objects); lists or a dict by output.
             weighted_metrics: metrics that sample weights apply to.
             run_eagerly: run steps op by op, so that print and pdb work inside them.
-            steps_per_execution: accepted; the static engine runs as many steps at once as nobody
-                wants to look at.
+            steps_per_execution: callbacks that want batches are called once per so many, with the
+                numbers of the first and the last; the static engine runs as many steps at once as
+                nobody wants to look at.
             jit_compile: accepted; False asks for the eager engine.
             auto_scale_loss: with the policy "mixed_float16", scale the loss dynamically.
         """
@@ -103,6 +113,7 @@ class Trainer:
         self.compiled, self.stop_training = True, False
         self._compiled_functions.clear()
         self._prepared.clear()
+        self._batch_check = None
         self._flags = mistakes.flags_of(self)
 
     def _need_compiled(self, method: str) -> None:
@@ -452,12 +463,14 @@ class Trainer:
             validation_freq: validate every so many epochs, or after the epochs listed.
             resume: a folder, or `callbacks.Resume(folder, ...)`, in which the state of the training
                 is kept: after a crash the same program run again goes on there, bit for bit.
+                `callbacks.Resume` says what else may differ (more epochs, the learning rate) and
+                what is refused (another loss, batch size, data).
         """
         self._need_compiled("fit")
         return loop.fit(
-            self, x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data,
-            shuffle, class_weight, sample_weight, initial_epoch, steps_per_epoch,
-            validation_steps, validation_batch_size, validation_freq, resume,
+            self, resume, x, y, callbacks, batch_size, epochs, verbose, validation_split,
+            validation_data, shuffle, class_weight, sample_weight, initial_epoch,
+            steps_per_epoch, validation_steps, validation_batch_size, validation_freq,
         )  # fmt: skip
 
     def _engine_facts(self) -> dict[str, Any]:
@@ -537,10 +550,19 @@ class Trainer:
             self._prepare(kind, x, y, weights)
             if new and kind == "train":
                 loop.look(self, data, 0)
-        self.reset_metrics()
-        logs = self._function(kind)(x, y, weights)
-        found = self._results() if logs is None else step.numbers(logs)
+            else:
+                self._check_batch(x, y, weights)
+        with self._turn.take(f"{kind}_on_batch", long=False):
+            self.reset_metrics()
+            logs = self._function(kind)(x, y, weights)
+            found = self._results() if logs is None else step.numbers(logs)
         return found if as_dict else _listed(found)
+
+    def _check_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Raise where class numbers or indices of a batch are none of the model's."""
+        if self._batch_check is None:
+            self._batch_check = mistakes.batch_check(self) or (lambda x, y, w: None)
+        self._batch_check(x, y, sample_weight)
 
     def predict_on_batch(self, x: Any) -> Any:
         """Return the model's results for one batch, as NumPy arrays."""

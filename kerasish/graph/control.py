@@ -16,7 +16,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.autodiff import vjp
 from kerasish.devices import array_module, place_of
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, Value
 from kerasish.ops import dtypes
@@ -178,7 +178,8 @@ def _shape_loop(*inputs: Spec, test: Any, body: Any, carried: int, most: int | N
 
 def _grad_loop(gs: Any, ys: Any, *inputs: Any, **attrs: Any) -> Sequence[Any]:
     raise TraceError(
-        "while_loop: how often a compiled loop ran is not kept, so no gradient flows through it. "
+        f"while_loop{at_user_line()}: how often a compiled loop ran is not kept, so no gradient "
+        "flows through it. "
         "Give maximum_iterations, use fori_loop or scan with a known count, or compile the model "
         "with run_eagerly=True."
     )

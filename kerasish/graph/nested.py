@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kerasish import ops, tree
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.control import control_op
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.tracer import NodeWriter
@@ -74,7 +74,9 @@ class Tracer(NodeWriter):
             holds = ops.cast(ops.reshape(cond(*state.enter(test)), ()), "bool")
             decision = test.value_of(holds)
         if set(test.written) - set(written):
-            raise TraceError("while_loop: cond must not assign variables; let the body do it.")
+            raise TraceError(
+                f"while_loop{at_user_line()}: cond must not assign variables; let the body do it."
+            )
         captured = _captured([step, test])
         inputs = [*state.tensors, *captured.values()]
         tracked = recording.on and any(t.tracked for t in inputs)

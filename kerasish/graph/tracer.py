@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Op, Spec
 from kerasish.scopes import current_path
@@ -65,7 +65,9 @@ class NodeWriter(Scope):
         if isinstance(value, Value):
             return value
         if type(value.dtype) is str:
-            raise TraceError("A value of another, unfinished trace was used in this one.")
+            raise TraceError(
+                f"A value of another, unfinished trace was used in this one{at_user_line()}."
+            )
         found = self._known.get(id(value))
         if found is not None:
             return found[1]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import tree
-from kerasish.errors import DTypeError, ShapeError, TraceError
+from kerasish.errors import DTypeError, ShapeError, TraceError, at_user_line
 from kerasish.ops.array import clip, expand_dims, flip, get_item, stack
 from kerasish.ops.creation import zeros
 from kerasish.ops.elementwise import (
@@ -189,7 +189,8 @@ def _repeat(cond: Any, step: Any, values: Any, most: int | None) -> Any:
 def _masked(cond: Any, step: Any, values: Any, most: int | None, count: int, active: Any) -> Any:
     if most is None:
         raise TraceError(
-            "while_loop: how often the body runs depends on numbers that a trace does not have. "
+            f"while_loop{at_user_line()}: how often the body runs depends on numbers that a trace "
+            "does not have. "
             "Give maximum_iterations, use fori_loop or scan with a known count, or compile the "
             "model with run_eagerly=True."
         )

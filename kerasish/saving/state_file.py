@@ -6,14 +6,17 @@ stands for the n-th array; the arrays' names are their places in the tree.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kerasish.saving.atomic import clear
+from kerasish.saving.folder_lock import FolderLock
 from kerasish.saving.json_text import read_json
 from kerasish.saving.tensor_file import code_of, opened, write_arrays
 
@@ -47,7 +50,7 @@ def read_state(path: str) -> dict[str, Any]:
         arrays = [file.read(name) for name in file.places]
     try:
         state = _put_back(record, arrays)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: its record is damaged ({error!r}).") from error
     if not isinstance(state, dict):
         raise ValueError(f"{path}: its record is damaged (no dict).")
@@ -83,9 +86,18 @@ def _put_back(value: Any, arrays: list[np.ndarray]) -> Any:
         return [_put_back(v, arrays) for v in value]
     if isinstance(value, dict):
         if "array" in value:
-            return arrays[value["array"]]
-        return {k: _put_back(v, arrays) for k, v in value["dict"]}
+            number = value["array"]
+            if type(number) is not int or not 0 <= number < len(arrays):
+                raise ValueError(f"no array has the number {number!r}")
+            return arrays[number]
+        return {_key(k): _put_back(v, arrays) for k, v in value["dict"]}
     return value
+
+
+def _key(key: Any) -> Any:
+    if isinstance(key, (list, dict)):
+        raise ValueError(f"{key!r} is no key")
+    return key
 
 
 class StateFolder:
@@ -93,12 +105,16 @@ class StateFolder:
 
     Args:
         path: the folder; made when the first state is written.
+
+    Attributes:
+        lock: to be held by whoever writes.
     """
 
     keep = 2
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.lock = FolderLock(path)
         self._damaged: set[int] = set()
         self._next = max(self._numbers(), default=-1) + 1
 
@@ -123,20 +139,38 @@ class StateFolder:
             clear(self.file(number))
         self._damaged.clear()
 
-    def read(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """Return (the newest whole state or None, what is wrong with each newer one)."""
+    def read(
+        self, check: Callable[[dict[str, Any]], None] | None = None
+    ) -> tuple[dict[str, Any] | None, list[str]]:
+        """Return (the newest whole state or None, what is wrong with each newer one).
+
+        Args:
+            check: raises ValueError for a state that holds what no training has written.
+        """
         damages: list[str] = []
         for number in self._numbers():
             try:
-                return read_state(self.file(number)), damages
+                state = read_state(self.file(number))
+                if check is not None:
+                    _checked(state, check, self.file(number))
+                return state, damages
             except (ValueError, OSError) as error:
                 damages.append(str(error))
                 self._damaged.add(number)
         return None, damages
 
     def remove(self) -> None:
-        """Remove all states, and the folder if nothing else is in it."""
+        """Remove all states, give the lock back, remove the folder if nothing else is in it."""
         for number in self._numbers():
             os.remove(self.file(number))
+        self.lock.drop()
         if os.path.isdir(self.path) and not os.listdir(self.path):
-            os.rmdir(self.path)
+            with contextlib.suppress(OSError):  # another training has begun in it
+                os.rmdir(self.path)
+
+
+def _checked(state: dict[str, Any], check: Callable[[dict[str, Any]], None], path: str) -> None:
+    try:
+        check(state)
+    except ValueError as error:
+        raise ValueError(f"{path}: its record is damaged ({error}).") from error

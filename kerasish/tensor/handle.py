@@ -7,19 +7,17 @@ that the reverse pass walks.
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasish import config, devices, ops
 from kerasish.devices import _State as _devices
-from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError
+from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError, at_user_line
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
@@ -282,19 +280,10 @@ def concrete(x: Tensor) -> Any:
     if type(value.dtype) is str:
         raise TraceError(
             f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value"
-            f"{_caller()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, "
+            f"{at_user_line()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, "
             "ops.where, ops.while_loop or ops.scan, or compile the model with run_eagerly=True."
         )
     return value
-
-
-def _caller() -> str:
-    """Return " at file:line" of the innermost frame that is not kerasish's own."""
-    own = str(Path(__file__).parent)
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(own):
-        frame = frame.f_back
-    return "" if frame is None else f" at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def to_numpy(x: Any) -> Any:

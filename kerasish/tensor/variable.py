@@ -9,7 +9,7 @@ import numpy as np
 from kerasish import config, ops
 from kerasish.devices import _State as _devices
 from kerasish.devices import adopt, lies_on_gpu, place, place_of
-from kerasish.errors import ShapeError, TraceError
+from kerasish.errors import ShapeError, TraceError, at_user_line
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
 from kerasish.registry import get_by_name
@@ -195,7 +195,9 @@ class Variable(Holder):
         if scope is not None:
             scope.write(self, new)
         elif is_traced(new):
-            raise TraceError(f"Variable {self.path!r}: a traced value was assigned outside.")
+            raise TraceError(
+                f"Variable {self.path!r}: a traced value was assigned outside{at_user_line()}."
+            )
         else:
             self._set(new)
         return self.value
@@ -296,7 +298,8 @@ def _first_value(initializer: Any, shape: Any, dtype: str | None) -> Tensor:
 def _own(tensor: Tensor, name: str) -> Tensor:
     if is_traced(tensor):
         raise TraceError(
-            f"Variable {name!r} is made while a step is traced; make it in build() or __init__()."
+            f"Variable {name!r} is made while a step is traced{at_user_line()}; make it in build() "
+            "or __init__()."
         )
     value = tensor.value
     if _devices.accelerated:

@@ -193,7 +193,7 @@ def test_the_processor_can_be_held_back(monkeypatch):
 
 def test_unknown_levels_of_processors_are_refused(monkeypatch):
     monkeypatch.setenv("KERASISH_CPU", "nope")
-    with pytest.raises(ValueError, match="KERASISH_CPU: .*'avx512', 'avx2', 'sse'.*got 'nope'"):
+    with pytest.raises(ValueError, match="KERASISH_CPU='nope': .*'avx512', 'avx2', 'sse'"):
         machine_code.host_target()
     with pytest.raises(ValueError, match="KERASISH_CPU"):
         kernels.compile_one(some_kernel(97.0))

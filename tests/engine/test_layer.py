@@ -223,3 +223,21 @@ def test_a_sequential_model_without_input_takes_other_sizes(eagerly):
         model.fit(x, np.ones((2, 2)), verbose=0)
     with pytest.raises(ValueError, match="Conv1D|axes|channels|shape"):
         model(np.ones((2, 3, 4)))
+
+
+class Scale(layers.Layer):
+    """A layer whose methods call themselves something else than self."""
+
+    def build(this, input_shape):  # noqa: N805
+        this.w = this.add_weight(shape=(input_shape[-1],), initializer="ones")
+
+    def call(this, x, mask=None, training=False):  # noqa: N805
+        return x * this.w * (2.0 if training else 1.0)
+
+
+def test_methods_may_name_their_first_argument_as_they_like():
+    layer = Scale()
+    np.testing.assert_array_equal(layer(np.ones((2, 3)), training=True), np.full((2, 3), 2.0))
+    assert layer.get_build_config() == {"input_shape": (2, 3)}
+    model = kerasish.Sequential([layers.Input((3,)), Scale()])
+    assert model.output_shape == (None, 3)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import platform
 import struct
 import sys
@@ -19,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from kerasish.backends.static.assembly import Target
+from kerasish.environment import choice
 
 LEVELS = {
     "avx512": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
@@ -50,17 +50,12 @@ def host_target(limit: str = "") -> Target:
             there is.
 
     Raises:
+        ValueError: `limit` or KERASISH_CPU is no such level.
         OSError: the processor is an x86-64 without SSE 4.2.
-        ValueError: `limit`, or KERASISH_CPU, is none of these levels.
     """
-    source = "limit" if limit else "KERASISH_CPU"
-    limit = limit or os.environ.get("KERASISH_CPU", "")
+    limit = limit or choice("KERASISH_CPU", LEVELS)
     if limit and limit not in LEVELS:
-        expected = ", ".join(map(repr, LEVELS))
-        raise ValueError(
-            f"{source}: expected one of {expected}, or nothing for all that the processor has, "
-            f"got {limit!r}."
-        )
+        raise ValueError(f"host_target: limit is one of {list(LEVELS)}, got {limit!r}.")
     return _capped_target(limit)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.backends.static import native
+from kerasish.environment import choice
 
 MAX_DIMENSIONS = 12
 
@@ -125,9 +126,7 @@ def slow_halves() -> tuple[str, ...]:
     `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16. Without
     oneDNN nothing multiplies halves, and both are computed in float32 whatever was chosen.
     """
-    wish = os.environ.get("KERASISH_BFLOAT16", "")
-    if wish not in ("", "float32", "native"):
-        raise ValueError(f"KERASISH_BFLOAT16: expected 'float32' or 'native', got {wish!r}.")
+    wish = choice("KERASISH_BFLOAT16", ("float32", "native"))
     keep = has_bfloat16() if not wish else wish == "native" and not native.available()
     return ("float16",) if keep else ("float16", "bfloat16")
 

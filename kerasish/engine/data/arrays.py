@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from kerasish.engine.data.rows import ArrayRows, Rows, as_rows
 from kerasish.engine.data.weights import class_weights_of, combine
 
 DEFAULT_BATCH_SIZE = 32
+_SAMPLED_ROWS = 64
 
 
 class ArrayData(Data):
@@ -108,6 +110,17 @@ class ArrayData(Data):
             return np.arange(start, end, dtype=np.int64)
         return self._permutation(whole)[start:end]
 
+    def facts(self) -> dict[str, str]:
+        """Return rows, batches, order, and the arrays' shapes, dtypes and a checksum of rows."""
+        kinds = [getattr(getattr(rows, "array", None), "dtype", "") for rows in self._rows]
+        arrays = [f"{kind} {[*rows.shape[1:]]}" for kind, rows in zip(kinds, self._rows)]
+        return {
+            "data": f"{self.num_samples} rows of {', '.join(arrays)}",
+            "batches": f"{self.num_batches} of {self.batch_size} rows per epoch",
+            "shuffle": str(self._shuffle),
+            "contents": contents_of(self.arrays),
+        }
+
     def peek(self, epoch: int = 0) -> Batch:
         return self._weigh(self.pack([rows.part(0, self.batch_size) for rows in self._rows]))
 
@@ -162,3 +175,19 @@ def _count(parts: tuple[Any, Any, Any]) -> int:
     if count == 0:
         raise ValueError(f"x: expected at least one sample, got none (shape {leaves[0].shape}).")
     return count
+
+
+def contents_of(arrays: list[np.ndarray]) -> str:
+    """Return a checksum of some rows, evenly spread, of each array of numbers.
+
+    Example:
+        >>> contents_of([np.zeros((5, 2))]) == contents_of([np.zeros((5, 2))])
+        True
+    """
+    found = 0
+    for array in arrays:
+        if not isinstance(array, np.ndarray) or array.dtype.kind in "OSUV" or not array.ndim:
+            continue
+        rows = np.unique(np.linspace(0, len(array) - 1, _SAMPLED_ROWS).astype(np.int64))
+        found = zlib.crc32(np.ascontiguousarray(array[rows]).view(np.uint8).data, found)
+    return f"{found:08x}"

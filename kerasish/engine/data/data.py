@@ -133,6 +133,10 @@ class Data:
                 called before the epoch is opened.
         """
 
+    def facts(self) -> dict[str, str]:
+        """Return what tells these data from others, for a training that is resumed."""
+        return {"data": f"{type(self).__name__}, {self.num_batches} batches per epoch"}
+
     def close(self) -> None:
         """Stop whatever still reads: threads, iterators."""
         opened = None if self._open is None else self._open()

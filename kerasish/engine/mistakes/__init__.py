@@ -1,11 +1,14 @@
 """What newcomers get wrong: found once, before training, and said in one line with the way out.
 
 What cannot work raises; what works but is hardly meant is an `AdviceWarning`, said once a model.
-Nothing here runs in a step: structure is looked at once a `compile`, data once a `fit`, and of
-large arrays only evenly spaced rows.
+Nothing here runs in a step: structure is looked at once per `compile`, data once per `fit`, and of
+large arrays only evenly spaced rows. Class numbers and indices are the exception (`batches.py`):
+all rows of arrays, and each batch of other sources before its step.
 """
 
 from kerasish.engine.mistakes.advice import advise as advise
+from kerasish.engine.mistakes.batches import batch_check as batch_check
+from kerasish.engine.mistakes.batches import check_all as check_all
 from kerasish.engine.mistakes.check import check_data as check_data
 from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
 from kerasish.engine.mistakes.frozen import check_frozen as check_frozen

@@ -20,18 +20,18 @@ def check_inputs(model: Any, x: Any) -> None:
     Raises:
         ValueError: indices beyond an Embedding.
     """
-    for name, index, array in _inputs(model, x):
+    for name, index, array in inputs_of(model, x):
         if array.dtype.kind not in "iufb" or not array.size:
             continue
         readers = [(class_of(layer), layer) for layer in first_layers(model, index)]
         for kind, layer in readers:
             if kind == "Embedding":
-                _check_indices(model, name, array, layer)
+                check_indices(model, name, array, layer)
             elif kind in WEIGHTED:
                 _check_numbers(model, name, array, kind, layer)
 
 
-def _inputs(model: Any, x: Any) -> list[tuple[str, int, Any]]:
+def inputs_of(model: Any, x: Any) -> list[tuple[str, int, Any]]:
     """Return (name, place among the model's inputs, array) of each array of x."""
     graph = model._graph
     if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
@@ -46,7 +46,12 @@ def _inputs(model: Any, x: Any) -> list[tuple[str, int, Any]]:
     return [(name, i, a) for name, i, a in given if isinstance(a, np.ndarray) and a.ndim]
 
 
-def _check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
+def check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
+    """Raise or warn where an Embedding cannot look up the numbers of an array.
+
+    Raises:
+        ValueError: indices beyond its table.
+    """
     values = some_rows(array)
     if array.dtype.kind == "f":
         if not all_finite(values):
@@ -58,7 +63,7 @@ def _check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
                 f"{name}: {layer._who()} looks rows up by whole numbers and cuts {number(odd)} to "
                 f"{number(np.trunc(odd))}. Give whole numbers, or use a Dense layer for measures.",
             )
-    low, high = span(values)
+    low, high = span(array)
     if low < 0 or high >= layer.input_dim:
         raise ValueError(
             f"{name}: {layer._who()} has input_dim={layer.input_dim}, so indices 0 to "

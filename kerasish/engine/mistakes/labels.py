@@ -30,7 +30,8 @@ def check_labels(model: Any, match: Match, layer: str, activation: str) -> None:
     """
     if not match.kind or not hasattr(match.target, "shape"):
         return
-    values = some_rows(match.counting())
+    every = match.counting()
+    values = some_rows(every)
     if not values.size or values.dtype.kind not in "biuf":
         return
     if not all_finite(values):
@@ -42,7 +43,7 @@ def check_labels(model: Any, match: Match, layer: str, activation: str) -> None:
         )
         return
     if match.kind in SPARSE:
-        _check_numbers(model, match, values, layer)
+        _check_numbers(model, match, every, layer)
     elif match.kind in CATEGORICAL:
         _check_one_hot(model, match, values)
     elif match.kind in BINARY:

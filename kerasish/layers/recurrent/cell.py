@@ -21,8 +21,12 @@ class RecurrentCell(Layer):
     Args:
         units: size of the output and of each state, >= 1.
         dropout: share of the inputs dropped in training, the same ones at all steps, 0 to 1.
-        recurrent_dropout: the same for the state that goes into the product.
+        recurrent_dropout: the same for the state that goes into the products; the state that is
+            carried on is never dropped.
         seed: where the masks come from.
+
+    As in Keras, all gates share one mask of the inputs; with `recurrent_dropout` each gate has
+    masks of its own, of the inputs and of the state.
     """
 
     _gates = 1
@@ -137,16 +141,35 @@ class RecurrentCell(Layer):
             self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
         return self._masks[kind]
 
-    def _drop(self, x: Any, training: Any) -> Any:
-        """Return a step's inputs, with dropout in training."""
-        if not training or not self.dropout:
-            return x
-        return ops.multiply(x, self._mask("inputs", x, self.dropout))
+    def _product(
+        self, kind: str, x: Any, kernel: Any, training: Any, rate: float, first: int = 0
+    ) -> Any:
+        """Return x @ kernel, in training with dropout of `x`.
 
-    def _drop_state(self, h: Any, training: Any) -> Any:
-        if not training or not self.recurrent_dropout:
-            return h
-        return ops.multiply(h, self._mask("state", h, self.recurrent_dropout))
+        Args:
+            kind: what `x` is, "inputs" or "state".
+            kernel: (size of x, gates * units).
+            first: the number of the kernel's first gate.
+        """
+        if not training or not rate:
+            return ops.matmul(x, kernel)
+        if self._gates == 1 or not self.recurrent_dropout:
+            return ops.matmul(ops.multiply(x, self._mask(kind, x, rate)), kernel)
+        count = kernel.shape[-1] // self.units
+        parts = [kernel] if count == 1 else ops.split(kernel, count, axis=-1)
+        products = [
+            ops.matmul(ops.multiply(x, self._mask(f"{kind} {gate}", x, rate)), part)
+            for gate, part in enumerate(parts, first)
+        ]
+        return products[0] if count == 1 else ops.concatenate(products, axis=-1)
+
+    def _of_inputs(self, x: Any, training: Any) -> Any:
+        """Return a step's inputs @ kernel, with dropout in training."""
+        return self._product("inputs", x, self.kernel, training, self.dropout)
+
+    def _of_state(self, h: Any, kernel: Any, training: Any, first: int = 0) -> Any:
+        """Return the state @ kernel, with dropout in training; `kernel` begins at gate `first`."""
+        return self._product("state", h, kernel, training, self.recurrent_dropout, first)
 
     # --- whole sequences ------------------------------------------------------------------------
 

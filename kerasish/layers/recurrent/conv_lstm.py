@@ -148,23 +148,35 @@ class ConvLSTMCell(Layer):
         """Forget the masks: the next step draws new ones."""
         self._masks.clear()
 
-    def _drop(self, kind: str, x: Any, rate: float, training: Any) -> Any:
-        if not training or not rate:
-            return x
+    def _mask(self, kind: str, x: Any, rate: float) -> Any:
         if kind not in self._masks:
             ones = ops.ones(x.shape, x.dtype)
             self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
-        return ops.multiply(x, self._masks[kind])
+        return self._masks[kind]
+
+    def _product(
+        self, kind: str, x: Any, kernel: Any, training: Any, rate: float, *window: Any
+    ) -> Any:
+        """Return the convolution of `x`, in training with dropout: each gate has its own mask."""
+        if not training or not rate:
+            return ops.conv(x, kernel, *window)
+        parts = enumerate(ops.split(kernel, 4, axis=-1))
+        dropped = [(ops.multiply(x, self._mask(f"{kind} {i}", x, rate)), k) for i, k in parts]
+        return ops.concatenate([ops.conv(x, k, *window) for x, k in dropped], axis=-1)
 
     def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
         """Run one step."""
         form = "channels_last"
         x, h, c = (channels_to_last(t, self.data_format) for t in (inputs, *states))
-        x = self._drop("inputs", x, self.dropout, training)
-        h = self._drop("state", h, self.recurrent_dropout, training)
-        z = ops.conv(x, self.kernel, self.strides, self.padding, form, self.dilation_rate)
+        z = self._product(
+            "inputs", x, self.kernel, training, self.dropout, self.strides, self.padding, form,
+            self.dilation_rate,
+        )  # fmt: skip
         z = z if self.bias is None else ops.add(z, self.bias)
-        z = ops.add(z, ops.conv(h, self.recurrent_kernel, 1, "same", form))
+        s = self._product(
+            "state", h, self.recurrent_kernel, training, self.recurrent_dropout, 1, "same", form
+        )
+        z = ops.add(z, s)
         zi, zf, zc, zo = ops.split(z, 4, axis=-1)
         i, f = self.recurrent_activation(zi), self.recurrent_activation(zf)
         c = ops.add(ops.multiply(f, c), ops.multiply(i, self.activation(zc)))

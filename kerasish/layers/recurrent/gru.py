@@ -67,21 +67,21 @@ class GRUCell(RecurrentCell):
 
     def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
         """Run one step."""
-        h = self._drop_state(states[0], training)
+        h = states[0] if isinstance(states, (list, tuple)) else states
         of_x, of_h = self._biases()
-        x = ops.matmul(self._drop(inputs, training), self.kernel)
+        x = self._of_inputs(inputs, training)
         x = x if of_x is None else ops.add(x, of_x)
         xz, xr, xn = ops.split(x, 3, axis=-1)
         two = 2 * self.units
         kernel = ops.convert_to_tensor(self.recurrent_kernel)
-        s = ops.matmul(h, kernel if self.reset_after else kernel[:, :two])
+        s = self._of_state(h, kernel if self.reset_after else kernel[:, :two], training)
         s = s if of_h is None else ops.add(s, of_h)
         z = self.recurrent_activation(ops.add(xz, s[:, : self.units]))
         r = self.recurrent_activation(ops.add(xr, s[:, self.units : two]))
         if self.reset_after:
             sn = ops.multiply(r, s[:, two:])
         else:
-            sn = ops.matmul(ops.multiply(r, h), kernel[:, two:])
+            sn = self._of_state(ops.multiply(r, h), kernel[:, two:], training, first=2)
         n = self.activation(ops.add(xn, sn))
         h = ops.add(ops.multiply(z, h), ops.multiply(ops.subtract(1.0, z), n))
         return h, [h]

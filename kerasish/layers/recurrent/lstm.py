@@ -72,9 +72,9 @@ class LSTMCell(RecurrentCell):
 
     def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
         """Run one step."""
-        h, c = self._drop_state(states[0], training), states[1]
-        z = ops.matmul(self._drop(inputs, training), self.kernel)
-        z = ops.add(z, ops.matmul(h, self.recurrent_kernel))
+        h, c = states
+        z = self._of_inputs(inputs, training)
+        z = ops.add(z, self._of_state(h, self.recurrent_kernel, training))
         if self.bias is not None:
             z = ops.add(z, self.bias)
         zi, zf, zc, zo = ops.split(z, 4, axis=-1)

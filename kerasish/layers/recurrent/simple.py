@@ -48,11 +48,10 @@ class SimpleRNNCell(RecurrentCell):
     def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
         """Run one step."""
         h = states[0] if isinstance(states, (list, tuple)) else states
-        z = ops.matmul(self._drop(inputs, training), self.kernel)
+        z = self._of_inputs(inputs, training)
         if self.bias is not None:
             z = ops.add(z, self.bias)
-        h = ops.matmul(self._drop_state(h, training), self.recurrent_kernel)
-        h = self.activation(ops.add(z, h))
+        h = self.activation(ops.add(z, self._of_state(h, self.recurrent_kernel, training)))
         return h, [h]
 
     def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import os
 import threading
 import warnings
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +23,7 @@ import numpy as np
 from kerasish.backends import disk, trust
 from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.entry import confined, cupy, planning, scratch
+from kerasish.environment import switch
 
 OLDEST = 91100  # 9.11: what the extras ask for
 MARK = b"kerasish cudnn plan 1\n"
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
 
 
 def _switched_on() -> bool:
-    return os.environ.get("KERASISH_CUDNN", "1") not in ("", "0")
+    return switch("KERASISH_CUDNN", default=True)
 
 
 @functools.cache

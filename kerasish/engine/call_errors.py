@@ -1,0 +1,65 @@
+"""What an error inside a layer's `call` says besides: which layer, and what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_BEGINNING = "Exception encountered when calling "
+_MOST_PARTS, _LONGEST = 6, 80
+
+
+def note_layer(
+    error: Exception, layer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Add to an error the layer whose `call` raised it, unless a layer inside has done so.
+
+    The error stays the object that it is; tracebacks show the note after the message.
+
+    Args:
+        error: what `call` raised.
+        layer: the layer.
+        args, kwargs: what `call` was given.
+    """
+    if getattr(error, "_kerasish_layer", None) is not None:
+        return
+    name = f"{type(layer).__name__}.call()"
+    lines = [f"{_BEGINNING}{name} of layer {layer.path!r}.", f"Arguments received by {name}:"]
+    given = {**dict(_named(layer, args)), **kwargs}
+    lines += [f"  {key}={_shown(value)}" for key, value in given.items()]
+    note = "\n".join(lines)
+    try:
+        error._kerasish_layer = layer.path  # type: ignore[attr-defined]
+    except AttributeError:  # a class with slots
+        if any(n.startswith(_BEGINNING) for n in getattr(error, "__notes__", ())):
+            return
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.args and isinstance(error.args[0], str):  # Python 3.10
+        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+
+
+def _named(layer: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    names = layer._parts_of_call.names
+    for place, value in enumerate(args):
+        yield (names[place] if place < len(names) else f"argument {place}"), value
+
+
+def _shown(value: Any, depth: int = 0) -> str:
+    """Return a value in a few words, arrays by dtype and shape; no code of the user's runs."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    kind = type(value).__name__
+    if type(value) in (list, tuple, dict) and depth < 3:
+        pairs = value.items() if type(value) is dict else enumerate(value)
+        parts = [(k, _shown(v, depth + 1)) for k, v in list(pairs)[:_MOST_PARTS]]
+        if len(value) > _MOST_PARTS:
+            parts.append(("", f"... {len(value)} in all"))
+        if type(value) is dict:
+            return "{" + ", ".join(f"{k!r}: {t}" if t[:3] != "..." else t for k, t in parts) + "}"
+        inner = ", ".join(text for _, text in parts)
+        return f"[{inner}]" if type(value) is list else f"({inner})"
+    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
+        return f"{kind}(shape={tuple(value.shape)}, dtype={value.dtype})"
+    return kind
