@@ -43,7 +43,7 @@ class Trainer:
         self._prepared: set[Any] = set()
         self._penalised: list[Any] | None = None
         self._advised: set[str] = set()
-        self._flags: dict[int, bool] = {}
+        self._flags = mistakes.Flags()
         self._trained: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:

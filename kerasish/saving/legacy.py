@@ -16,6 +16,7 @@ from kerasish.saving.json_text import read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
 from kerasish.saving.match import Misfit, Plan
 from kerasish.saving.source import SLACK, Entry
+from kerasish.saving.weights import check_complete
 
 TOP = "top_level_model_weights"
 
@@ -28,6 +29,7 @@ def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
     made = registry.serialize_keras_object(model)
     config = {"class_name": made["class_name"], "config": plain(made["config"])}
     compiled = training(made.get("compile_config")) if include_optimizer else None
+    check_complete(model, [v for _, own in _weights_by_group(model) for v in own], False)
     with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
         file = output.file
         _put_text(file, "backend", "kerasish")
@@ -48,13 +50,17 @@ def _put_text(holder: Any, key: str, text: str) -> None:
 
 
 def _put_weights(output: hdf5_output.Output, root: Any, model: Any) -> None:
-    layers = _layers(model)
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
-    hdf5_output.put_names(root, "layer_names", [layer.name for layer in layers])
-    for layer in layers:
-        _put_variables(output, root.create_group(layer.name), _legacy_order(layer))
-    _put_variables(output, root.create_group(TOP), _top_level(model))
+    hdf5_output.put_names(root, "layer_names", [layer.name for layer in _layers(model)])
+    for name, own in _weights_by_group(model):
+        _put_variables(output, root.create_group(name), own)
+
+
+def _weights_by_group(model: Any) -> list[tuple[str, list[Any]]]:
+    """Return (group, variables) for each layer, and for what the model holds itself."""
+    groups = [(layer.name, _legacy_order(layer)) for layer in _layers(model)]
+    return [*groups, (TOP, _top_level(model))]
 
 
 def _put_variables(output: hdf5_output.Output, group: Any, variables: list[Any]) -> None:
@@ -81,7 +87,7 @@ def _legacy_order(layer: Any) -> list[Any]:
 
 
 def _top_level(model: Any) -> list[Any]:
-    own = [] if model._graph is not None else model._own_variables()
+    own = model._own_variables()
     return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
 
 

@@ -59,15 +59,27 @@ def snake_case(name: str) -> str:
 def places(model: Any) -> list[Place]:
     """Return all parts of `model`, itself first, each at the first path that leads to it."""
     found: list[Place] = []
-    seen: set[int] = set()
-    _visit("", model, found, seen)
+    _visit("", model, found, _Seen())
     return found
 
 
-def _visit(path: str, owner: Any, found: list[Place], seen: set[int]) -> None:
-    if id(owner) in seen:
+class _Seen:
+    """What was visited. It keeps the objects: an id belongs to one only while that one lives."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Any] = {}
+
+    def add(self, value: Any) -> bool:
+        """Note an object; return whether it is new."""
+        if id(value) in self._held:
+            return False
+        self._held[id(value)] = value
+        return True
+
+
+def _visit(path: str, owner: Any, found: list[Place], seen: _Seen) -> None:
+    if not seen.add(owner):
         return
-    seen.add(id(owner))
     found.append(Place(path, owner))
     for name, value in _attributes(owner):
         inner = f"{path}/{name}" if path else name
@@ -77,10 +89,9 @@ def _visit(path: str, owner: Any, found: list[Place], seen: set[int]) -> None:
             _visit_many(inner, value, found, seen)
 
 
-def _visit_many(path: str, many: Any, found: list[Place], seen: set[int]) -> None:
-    if id(many) in seen:
+def _visit_many(path: str, many: Any, found: list[Place], seen: _Seen) -> None:
+    if not seen.add(many):
         return
-    seen.add(id(many))
     counts: dict[str, int] = {}
     for value in many.values() if isinstance(many, dict) else list(many):
         if not _is_part(value) and not _is_container(value):

@@ -8,6 +8,7 @@ large arrays only evenly spaced rows.
 from kerasish.engine.mistakes.advice import advise as advise
 from kerasish.engine.mistakes.check import check_data as check_data
 from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
+from kerasish.engine.mistakes.frozen import Flags as Flags
 from kerasish.engine.mistakes.frozen import check_frozen as check_frozen
 from kerasish.engine.mistakes.frozen import flags_of as flags_of
 from kerasish.engine.mistakes.match import Match as Match
