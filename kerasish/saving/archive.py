@@ -33,6 +33,7 @@ KERAS_VERSION = "3.15.1"  # whose layout this is
 _MOST_MEMBERS = 100_000
 _SAFE_SIZE = 4 * 2**30  # a member may be that large whatever its compression
 _BEST_RATIO = 100
+_SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not packed that well
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -151,8 +152,13 @@ class Archive:
             with open(full, "rb") as file:
                 return file.read()
         info = self._members[name]
+        if info.file_size > max(_SMALL_SIZE, _TEXT_RATIO * info.compress_size):
+            most = _SMALL_SIZE
         if info.file_size > most:
-            raise ValueError(f"{self.where(name)}: says it has {info.file_size} bytes; refused.")
+            raise ValueError(
+                f"{self.where(name)}: says it has {info.file_size} bytes, packed into "
+                f"{info.compress_size}; more than {most} are refused."
+            )
         with _zip_errors(self.where(name)), self._zip.open(info) as member:
             found = member.read(info.file_size + 1)
         if len(found) != info.file_size:

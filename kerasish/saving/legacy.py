@@ -248,10 +248,8 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
         where = f"{name}/{v.name}"
         if i >= len(entries):
             plan.misfits.append(Misfit("missing", where, str(tuple(v.shape)), "-"))
-        elif entries[i].shape != tuple(v.shape):
-            plan.misfits.append(Misfit("shape", where, str(v.shape), str(entries[i].shape)))
         else:
-            plan.pairs.append((v, entries[i]))
+            plan.pair(v, entries[i], where)
     for entry in entries[len(own) :]:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
 
@@ -276,7 +274,4 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
         )
         return
     for v, entry in zip(own, entries):
-        if entry.shape == tuple(v.shape):
-            plan.pairs.append((v, entry))
-        else:
-            plan.misfits.append(Misfit("shape", v.path, str(v.shape), str(entry.shape)))
+        plan.pair(v, entry, v.path)
