@@ -22,7 +22,7 @@ from kerasish.engine.operation import KerasTensor, Node, OpCall, any_symbolic, i
 from kerasish.engine.operation_config import (
     class_of,
     find_op,
-    is_op_class,
+    is_short_op,
     write_operation,
 )
 from kerasish.engine.replay import Job, place_of, replay_all
@@ -502,18 +502,9 @@ def _is_input(operation: Any) -> bool:
 
 def _make_operation(entry: dict[str, Any]) -> Any:
     module = entry.get("module") or ""
-    if module.startswith("keras.src.ops") or _is_short_op(entry):
+    if module.startswith("keras.src.ops") or is_short_op(entry):
         return OpCall(find_op(entry["class_name"]), entry["config"].get("name"))
     return registry.deserialize_keras_object(entry)
-
-
-def _is_short_op(entry: dict[str, Any]) -> bool:
-    """Return whether an entry of the older format, without modules, is an operation."""
-    # Add may be the layer or the op; only layers' configs say whether they are trainable.
-    name = entry["class_name"]
-    if entry.get("module") or "trainable" in entry["config"] or name == "InputLayer":
-        return False
-    return is_op_class(name) and registry.get_registered_object(name) is None
 
 
 def _settings(entry: dict[str, Any]) -> dict[str, Any]:

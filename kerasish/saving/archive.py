@@ -23,7 +23,7 @@ from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.assets import load_assets, written_assets
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore, shortened, write_json
+from kerasish.saving.json_text import described, read_json, restore, shortened, write_json
 from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import SLACK, elements_in
 from kerasish.saving.weights import parts_of, put_weights, write_weights
@@ -41,14 +41,14 @@ _SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not 
 
 def save_archive(model: Any, path: str) -> None:
     """Write `model` as a `.keras` archive."""
-    config = write_json(registry.serialize_keras_object(model))
+    config = write_json(described(model))
     with replacing(path) as temporary:
         _write_archive(model, config, temporary)
 
 
 def save_folder(model: Any, path: str) -> None:
     """Write the members of an archive as files of a folder."""
-    config = write_json(registry.serialize_keras_object(model))
+    config = write_json(described(model))
     with replacing(path) as temporary:
         os.mkdir(temporary)
         for name, text in ((METADATA, _metadata()), (CONFIG, config)):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
+
+from kerasish import registry
 
 _LONGEST = 256 * 2**20  # bytes
 _DEEPEST = 900
@@ -65,6 +68,22 @@ def _end_of_string(text: str, at: int) -> int:
 def write_json(value: Any) -> str:
     """Return `value` as JSON."""
     return json.dumps(value)
+
+
+def described(model: Any) -> Any:
+    """Return a model as what JSON can hold.
+
+    Raises:
+        ValueError: its layers are nested too deeply.
+    """
+    try:
+        return registry.serialize_keras_object(model)
+    except RecursionError:
+        raise ValueError(
+            f"{model._who()}: its layers are nested too deeply to be described in a file: Python "
+            f"calls itself {sys.getrecursionlimit()} times and no more. Put layers after one "
+            "another instead of into one another, or raise it by sys.setrecursionlimit."
+        ) from None
 
 
 def restore(build: Callable[[], Any], where: str) -> Any:

@@ -12,7 +12,7 @@ from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore
+from kerasish.saving.json_text import described, read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
 from kerasish.saving.match import Misfit, Plan
 from kerasish.saving.source import SLACK, Entry
@@ -26,7 +26,7 @@ TOP = "top_level_model_weights"
 
 def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
     """Write `model` as a legacy `.h5` file."""
-    made = registry.serialize_keras_object(model)
+    made = described(model)
     config = {"class_name": made["class_name"], "config": plain(made["config"])}
     compiled = training(made.get("compile_config")) if include_optimizer else None
     check_complete(model, [v for _, own in _weights_by_group(model) for v in own], False)

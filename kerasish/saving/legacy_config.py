@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kerasish.engine.operation_config import is_short_op
+
 # Arguments of Keras 2 layers that no longer exist.
 _GONE = {
     "time_major", "query_shape", "key_shape", "value_shape", "softmax_robust_masking",
@@ -68,6 +70,8 @@ def modern(config: Any, old: bool) -> Any:
 def _as_layer(entry: Any) -> Any:
     """The graph's objects have no module; a name may be an initializer's too (Identity)."""
     if isinstance(entry, dict) and "module" not in entry and "class_name" in entry:
+        if is_short_op(entry):
+            return entry
         return {**entry, "module": "keras.layers"}
     return entry
 
