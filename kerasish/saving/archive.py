@@ -26,7 +26,7 @@ from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import described, read_json, restore, shortened, write_json
 from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import SLACK, elements_in
-from kerasish.saving.weights import parts_of, put_weights, write_weights
+from kerasish.saving.weights import parts_of, put_weights, renew_optimizer, write_weights
 
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 KERAS_VERSION = "3.15.1"  # whose layout this is
@@ -328,6 +328,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             accept_lost_masks(model)
+            renew_optimizer(model, len(groups.get("optimizer/vars", ())))
             put_weights(model, groups, archive.where(WEIGHTS))
         load_assets(model, archive)
     return model

@@ -16,7 +16,7 @@ from kerasish.saving.json_text import described, read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
 from kerasish.saving.match import Misfit, Plan
 from kerasish.saving.source import SLACK, Entry
-from kerasish.saving.weights import check_complete
+from kerasish.saving.weights import check_complete, renew_optimizer
 
 TOP = "top_level_model_weights"
 
@@ -261,9 +261,11 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
         has_state = "optimizer_weights" in file.links()
     if optimizer is None or not has_state:
         return
-    optimizer.build(model.trainable_variables)
     with hdf5.clear_errors(plan.where):
         entries = _entries(file, "optimizer_weights", plan.where)
+    optimizer.build(model.trainable_variables)
+    renew_optimizer(model, len(entries))
+    optimizer = model.optimizer
     own = optimizer.variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
         own = [v for v in own if v is not optimizer._learning_rate]

@@ -91,7 +91,42 @@ def _build_optimizer(model: Any, groups: Groups) -> None:
     if optimizer is None or optimizer.built or state is None or not model.built:
         return
     if len(state) > len(optimizer.variables):
-        optimizer.build(model.trainable_variables)
+        optimizer.build(_variables_of_optimizer(model, len(state)))
+
+
+def renew_optimizer(model: Any, number: int) -> None:
+    """Let the optimizer of a model just read have slots for all that it had in the file.
+
+    It was built for what is trainable. Where a layer was frozen later than that, the file holds the
+    slots of all, and training goes on with these.
+
+    Args:
+        model: the model, compiled.
+        number: how many variables of the optimizer the file holds.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not optimizer.built or len(optimizer.variables) == number:
+        return
+    variables = _variables_of_optimizer(model, number)
+    if len(variables) != len(model.trainable_variables):
+        model.optimizer = _copy(optimizer)
+        model.optimizer.build(variables)
+
+
+def _variables_of_optimizer(model: Any, number: int) -> list[Any]:
+    """Return the variables for which an optimizer has so many of its own, as far as is known."""
+    trainable = list(model.trainable_variables)
+    every = [v for v in model.variables if v._starts_trainable]
+    if len(every) != len(trainable):
+        trial = _copy(model.optimizer)
+        trial.build(every)
+        if len(trial.variables) == number:
+            return every
+    return trainable
+
+
+def _copy(optimizer: Any) -> Any:
+    return type(optimizer).from_config(optimizer.get_config())
 
 
 def file_path(filepath: Any) -> str:

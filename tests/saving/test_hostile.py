@@ -477,9 +477,7 @@ def test_names_of_losses_and_metrics_are_known(graph: Path, key: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "match"), [("complex64", "dtype .*float32 +complex64"), ("complex128", "complex128")]
 )
-def test_complex_numbers_are_no_weights_of_real_ones(
-    weights: Path, dtype: str, match: str
-) -> None:
+def test_complex_numbers_are_no_weights_of_real_ones(weights: Path, dtype: str, match: str) -> None:
     with h5py.File(weights, "a") as file:
         del file["layers/dense/vars/0"]
         file["layers/dense/vars/0"] = np.ones((4, 4), dtype)
