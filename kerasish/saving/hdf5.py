@@ -16,6 +16,7 @@ import numpy as np
 
 from kerasish.saving import hdf5_input, hdf5_library
 from kerasish.saving.checksum import checksum
+from kerasish.saving.paths import SEEDS
 from kerasish.saving.source import Entry, Group, Groups
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
@@ -169,12 +170,12 @@ def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def read_groups(root: Any, where: str) -> Groups:
-    """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
+    """Return all groups of variables or seeds below `root`, by path; no numbers are read yet."""
     found: Groups = {}
     with clear_errors(where):
         for path, item in walk(root, where):
             parent, _, name = path.rpartition("/")
-            if is_group(item) and name == "vars":
+            if is_group(item) and name in ("vars", SEEDS):
                 found[path] = Group(text_attribute(item, "name", where), {})
             elif is_array(item) and parent in found:
                 found[parent].entries[name] = entry_of(item, path, where)

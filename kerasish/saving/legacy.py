@@ -14,7 +14,8 @@ from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing
 from kerasish.saving.json_text import described, read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
-from kerasish.saving.match import Misfit, Plan
+from kerasish.saving.match import Misfit, Plan, match_seeds
+from kerasish.saving.paths import SEEDS, places, seed_places
 from kerasish.saving.source import SLACK, Entry
 from kerasish.saving.weights import check_complete, renew_optimizer
 
@@ -36,6 +37,10 @@ def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
         _put_text(file, "keras_version", KERAS_VERSION)
         _put_text(file, "model_config", json.dumps(config))
         _put_weights(output, file.create_group("model_weights"), model)
+        output.put_groups(
+            (f"{SEEDS}/{group}", None, {str(i): v.numpy() for i, v in enumerate(states)})
+            for group, states in seed_places(places(model))
+        )
         if compiled is not None:
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
@@ -115,6 +120,7 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
         accept_lost_masks(model)
         plan = _plan(model, _root(file, path), path, None)
+        _plan_seeds(plan, model, file)
         text = hdf5.text_attribute(file, "training_config", path)
         if compile and text is not None:
             where = f"{path}: training_config"
@@ -252,6 +258,13 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
             plan.pair(v, entries[i], where)
     for entry in entries[len(own) :]:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+
+
+def _plan_seeds(plan: Plan, model: Any, file: Any) -> None:
+    """Add the random states; files of Keras hold none."""
+    seeds = hdf5.member(file, SEEDS, plan.where)
+    if hdf5.is_group(seeds):
+        match_seeds(plan, places(model), hdf5.read_groups(seeds, plan.where))
 
 
 def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:

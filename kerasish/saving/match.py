@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kerasish.engine.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.saving.paths import Place
+from kerasish.saving.paths import SEEDS, Place, seed_places
 from kerasish.saving.source import Entry, Group, Groups, as_dtype
 from kerasish.tensor import wrap
 
@@ -145,12 +145,29 @@ def match(parts: list[Place], groups: Groups, where: str, by: str | None = None)
             plan.custom.append((place.owner, group))
         elif variables_of(place.owner):
             _match_plain(plan, place, group)
+    if by != "name":
+        match_seeds(plan, parts, groups)
     for path, group in groups.items():
-        if path in used or path.startswith("optimizer/"):
+        if path in used or path.startswith("optimizer/") or path.split("/")[-1] == SEEDS:
             continue
         for entry in group.entries.values():
             plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
     return plan
+
+
+def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
+    """Plan to let random states go on where they stood; files of Keras hold none."""
+    for path, states in seed_places(parts):
+        entries = groups[path].entries if path in groups else {}
+        found = [entries.get(str(i)) for i in range(len(states))]
+        if not entries:
+            continue
+        for state, entry in zip(states, found):
+            if entry is None or len(entries) != len(states) or entry.shape != (2,):
+                plan.notes.append(f"{plan.where}: the random states at {path!r} do not fit.")
+                break
+        else:
+            plan.pairs.extend((s, e) for s, e in zip(states, found) if e is not None)
 
 
 def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Place], str | None]:

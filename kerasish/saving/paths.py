@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from kerasish.engine.layer import Layer
 from kerasish.engine.model import Model
 from kerasish.optimizers.optimizer import Optimizer
+from kerasish.random import SeedGenerator
 
+SEEDS = "seed_generators"  # the group of a layer's random states
 # Attributes in which Keras looks for nothing, or that Keras does not have.
 _SKIPPED = {
     "_graph", "_graph_layers", "_stack", "_functional", "_inputs_struct", "_outputs_struct",
@@ -42,6 +44,24 @@ class Place(NamedTuple):
     def group(self) -> str:
         """The path of the group that holds the part's own variables."""
         return f"{self.path}/vars" if self.path else "vars"
+
+
+def seed_places(found: list[Place]) -> list[tuple[str, list[Any]]]:
+    """Return (group, states of the seed generators) of each layer that has any.
+
+    Keras keeps no such states, and reads past these groups.
+
+    Args:
+        found: what `places` returned.
+    """
+    seen = _Seen()
+    made = []
+    for path, owner in found:
+        parts = owner._parts() if isinstance(owner, Layer) else []
+        states = [p.state for p in parts if isinstance(p, SeedGenerator) and seen.add(p)]
+        if states:
+            made.append((f"{path}/{SEEDS}" if path else SEEDS, states))
+    return made
 
 
 def snake_case(name: str) -> str:

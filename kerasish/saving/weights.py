@@ -9,7 +9,7 @@ from typing import Any
 
 from kerasish.saving import hdf5_output
 from kerasish.saving.match import match, variables_of
-from kerasish.saving.paths import Place, places
+from kerasish.saving.paths import Place, places, seed_places
 from kerasish.saving.source import Groups
 
 _MOST_NAMED = 8
@@ -22,28 +22,33 @@ def parts_of(model: Any) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
         ValueError: a weight of the model, or a variable of its optimizer, would not be in the file.
     """
     found = places(model)
-    check_complete(model, [v for place in found for v in variables_of(place.owner)])
+    seeds = seed_places(found)
+    written = [v for place in found for v in variables_of(place.owner)]
+    check_complete(model, [*written, *(v for _, states in seeds for v in states)])
     _check_groups(found)
     for place in found:
         arrays: dict[str, Any] = {}
         place.owner.save_own_variables(arrays)
         name = getattr(place.owner, "name", None)
         yield place.group, name if isinstance(name, str) else None, arrays
+    for group, states in seeds:
+        yield group, None, {str(i): v.numpy() for i, v in enumerate(states)}
 
 
-def check_complete(model: Any, written: Iterable[Any], with_optimizer: bool = True) -> None:
+def check_complete(model: Any, written: Iterable[Any], whole: bool = True) -> None:
     """Check that all of a model's variables are among those that a file is to hold.
 
     Args:
         model: the model or layer.
         written: the variables that the file is to hold.
-        with_optimizer: whether the optimizer's variables must be there, too.
+        whole: whether the optimizer's variables and the seeds' states must be there, too.
 
     Raises:
         ValueError: one is not among them; the message names it.
     """
-    optimizer = getattr(model, "optimizer", None) if with_optimizer else None
-    wanted = [*model.weights, *(optimizer.variables if optimizer is not None else [])]
+    optimizer = getattr(model, "optimizer", None) if whole else None
+    wanted = list(model.variables if whole else model.weights)
+    wanted.extend(optimizer.variables if optimizer is not None else [])
     kept = list(written)
     held = {id(v) for v in kept}
     missing = [v.path for v in wanted if id(v) not in held]
