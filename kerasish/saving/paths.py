@@ -24,8 +24,8 @@ _SKIPPED = {
     "_compiled_loss", "_compiled_metrics", "_compiled_functions", "_build_shapes", "input_spec",
     "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
 }  # fmt: skip
-# The one class whose public name in Keras differs from the class that the paths speak of.
-_OTHER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
+# Public name -> name of the class, which paths and .h5 files speak of; the one that differs.
+INNER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 # Attributes that Keras calls by other names.
 _OTHER_ATTRIBUTES = {
     "GroupQueryAttention": {
@@ -71,7 +71,7 @@ def snake_case(name: str) -> str:
         >>> [snake_case(n) for n in ("Conv2DTranspose", "PReLU", "LSTMCell", "MaxPooling1D")]
         ['conv2d_transpose', 'p_re_lu', 'lstm_cell', 'max_pooling1d']
     """
-    name = re.sub(r"\W+", "", _OTHER_NAMES.get(name, name))
+    name = re.sub(r"\W+", "", INNER_NAMES.get(name, name))
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -117,3 +118,20 @@ def test_a_subclass_may_say_what_adding_does() -> None:
     assert len(Doubling([layers.Dense(1), layers.Dense(1)]).layers) == 4
     with pytest.raises(ValueError, match="two layers are called 'a'"):
         keras.Sequential([layers.Dense(1, name="a"), layers.Dense(1, name="a")])
+
+
+def test_a_class_whose_name_in_h5_files_is_another(tmp_path: Path) -> None:
+    x = keras.Input((5, 8))
+    inner = keras.Model(x, layers.GroupQueryAttention(4, 4, 2, name="gqa")(x, x))
+    model = keras.Sequential([x, inner, layers.Dense(1)])
+    path = tmp_path / "a.h5"
+    model.save(path)
+    with h5py.File(path) as file:
+        config = file.attrs["model_config"]
+    assert '"class_name": "GroupedQueryAttention"' in config  # as Keras calls it there
+    assert '"class_name": "GroupQueryAttention"' not in config
+    data = np.random.default_rng(0).normal(size=(2, 5, 8))
+    found = keras.saving.load_model(path)
+    np.testing.assert_array_equal(
+        found.predict(data, verbose=0), model.predict(data, verbose=0)
+    )  # fmt: skip
