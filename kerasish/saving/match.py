@@ -162,7 +162,7 @@ def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
         found = [entries.get(str(i)) for i in range(len(states))]
         if not entries:
             continue
-        for state, entry in zip(states, found):
+        for entry in found:
             if entry is None or len(entries) != len(states) or entry.shape != (2,):
                 plan.notes.append(f"{plan.where}: the random states at {path!r} do not fit.")
                 break
