@@ -31,8 +31,14 @@ class _Local(threading.local):
         self.shared: dict[int, Any] | None = None
         self.recalled: dict[str, Any] | None = None
         self.safe = True
+        self.parts = 0
 
 
+_MOST_PARTS = 10_000  # layers in one file: each costs time and memory, and few bytes
+_NUMBERS = frozenset((
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+    "bfloat16", "float32", "float64", "complex64", "complex128",
+))  # fmt: skip
 _local = _Local()
 
 
@@ -247,11 +253,23 @@ def _sharing(safe: bool) -> Iterator[dict[int, Any]]:
     if _local.shared is not None:
         yield _local.shared  # inside another call: what that one was told counts
         return
-    _local.shared, _local.safe = {}, safe
+    _local.shared, _local.safe, _local.parts = {}, safe, 0
     try:
         yield _local.shared
     finally:
         _local.shared, _local.safe = None, True
+
+
+def count_parts(number: int) -> None:
+    """Count layers that are about to be made from what is being read.
+
+    Raises:
+        ValueError: it holds more of them than any model has.
+    """
+    if _local.shared is not None:
+        _local.parts += number
+        if _local.parts > _MOST_PARTS:
+            raise ValueError(f"{_local.parts} layers; more than {_MOST_PARTS} are refused.")
 
 
 def in_safe_mode() -> bool:
@@ -311,7 +329,7 @@ def _restore(config: Any, safe: bool, names: Any, what: str, shared: dict[int, A
 def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any) -> Any:
     kind, inner = config["class_name"], config["config"]
     if kind in ("__tensor__", "__numpy__"):
-        return np.array(inner["value"], dtype=inner["dtype"])
+        return _array(inner["value"], inner["dtype"])
     if kind == "__bytes__":
         return inner["value"].encode("utf-8")
     if kind == "__slice__":
@@ -336,6 +354,17 @@ def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any)
     if config.get("compile_config") and hasattr(instance, "compile_from_config"):
         instance.compile_from_config(config["compile_config"])
     return instance
+
+
+def _array(value: Any, dtype: Any) -> Any:
+    """Return numbers as an array; a dtype of another kind may be of any size."""
+    if dtype not in _NUMBERS:
+        raise ValueError(f"An array of numbers is of one of {sorted(_NUMBERS)}, not {dtype!r}.")
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.array(value, dtype=ml_dtypes.bfloat16)
+    return np.array(value, dtype=dtype)
 
 
 def find_function(

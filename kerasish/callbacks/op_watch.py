@@ -67,7 +67,9 @@ class OpWatch:
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Birth] = []
-        self._weights = {id(v._leaf.value): v for v in model.variables}
+        # The arrays are kept: an id belongs to one only while that one lives.
+        held = [(v, v._leaf.value) for v in model.variables]
+        self._weights = {id(array): (v, array) for v, array in held}
         self._weight_shapes = {tuple(v.shape) for v in model.variables}
         self._rows = 0
         for name, value in batch.items():
@@ -134,9 +136,9 @@ class OpWatch:
             return not math.isfinite(value), frozenset(), math.isnan(value)
         if not hasattr(value, "shape") or not _is_bad(value):
             return False, frozenset(), False
-        variable = self._weights.get(id(value))
         births: set[int] = set()
-        if variable is not None:
+        if id(value) in self._weights:
+            variable, _ = self._weights[id(value)]
             births.add(self._note("", "weights", variable.path, "", value, False))
         self._know(value, births, value)
         return True, frozenset(births), self._known[id(value)][2]

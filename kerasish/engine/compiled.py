@@ -213,6 +213,23 @@ def _meant(identifier: Any, y_true: Any, y_pred: Any) -> str | None:
     return categorical
 
 
+def check_known(losses: Any, metrics: Any) -> None:
+    """Check that each name among losses and metrics is known; their shapes do not matter.
+
+    Raises:
+        ValueError: a name that is not known.
+    """
+    for name in filter(_is_plain_name, tree.flatten(losses)):
+        losses_module.get(name)
+    for name in filter(_is_plain_name, tree.flatten(metrics)):
+        if not is_scorer(name):
+            metrics_module.get(name)
+
+
+def _is_plain_name(identifier: Any) -> bool:
+    return isinstance(identifier, str) and identifier.lower() not in _BY_SHAPE
+
+
 def find_loss(identifier: Any, y_true: Any = None, y_pred: Any = None) -> Loss:
     """Return the loss for a name, config, function or object, fit for these shapes."""
     meant = None if y_pred is None else _meant(identifier, y_true, y_pred)

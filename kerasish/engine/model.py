@@ -20,12 +20,12 @@ from kerasish.engine.layer import Layer
 from kerasish.engine.layer_masks import accept_lost_masks
 from kerasish.engine.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
 from kerasish.engine.operation_config import (
-    call_operation,
     class_of,
     find_op,
-    is_op_class,
+    is_short_op,
     write_operation,
 )
+from kerasish.engine.replay import Job, place_of, replay_all
 from kerasish.engine.slots import saving
 from kerasish.engine.state_tree import read_state, write_state
 from kerasish.engine.summary import print_summary
@@ -456,9 +456,12 @@ def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> d
 def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
     """Return the functional model that a config describes."""
     made: dict[str, Any] = {}
-    waiting: list[tuple[str, int, Any, Any]] = []
+    waiting: list[Job] = []
+    registry.count_parts(len(config["layers"]))
     for entry in config["layers"]:
-        name = entry.get("name") or entry["config"]["name"]
+        name = entry.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"The config has an entry of a layer without its name, got {name!r}.")
         if name in made:
             raise ValueError(f"The config names two layers {name!r}.")
         made[name] = _make_operation(entry)
@@ -466,21 +469,14 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
             accept_lost_masks(made[name])
         settings = _settings(entry) if isinstance(made[name], OpCall) else {}
         nodes = entry.get("inbound_nodes") or []
-        waiting.extend((name, i, n, settings) for i, n in enumerate(nodes))
+        waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
     results: dict[tuple[str, int], Any] = {
         (name, 0): o._inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
     }
-    while waiting:
-        left = [job for job in waiting if not _replay(job, made, results)]
-        if len(left) == len(waiting):
-            raise ValueError(
-                f"The config's calls of {sorted({j[0] for j in left})} need tensors that no layer "
-                "gives."
-            )
-        waiting = left
+    replay_all(waiting, made, results)
 
     def find(place: Any) -> Any:
-        name, number, index = place[:3]
+        name, number, index = place_of(place)
         if name not in made:
             raise UnknownNameError.of("layer in the config", name, made)
         for n in (number, number - 1):
@@ -506,34 +502,9 @@ def _is_input(operation: Any) -> bool:
 
 def _make_operation(entry: dict[str, Any]) -> Any:
     module = entry.get("module") or ""
-    if module.startswith("keras.src.ops") or _is_short_op(entry):
+    if module.startswith("keras.src.ops") or is_short_op(entry):
         return OpCall(find_op(entry["class_name"]), entry["config"].get("name"))
     return registry.deserialize_keras_object(entry)
-
-
-def _replay(job: Any, made: dict[str, Any], results: dict[Any, Any]) -> bool:
-    name, number, node, settings = job
-    try:
-        args, kwargs = read_node(node, results)
-    except KeyError:
-        return False
-    operation = made[name]
-    if isinstance(operation, OpCall):
-        if not any_symbolic(args) and not any_symbolic(kwargs):
-            raise ValueError(f"The config calls {name!r} on no tensor of the model.")
-        results[name, number] = call_operation(operation, settings, args, kwargs)
-    else:
-        results[name, number] = operation(*args, **kwargs)
-    return True
-
-
-def _is_short_op(entry: dict[str, Any]) -> bool:
-    """Return whether an entry of the older format, without modules, is an operation."""
-    # Add may be the layer or the op; only layers' configs say whether they are trainable.
-    name = entry["class_name"]
-    if entry.get("module") or "trainable" in entry["config"] or name == "InputLayer":
-        return False
-    return is_op_class(name) and registry.get_registered_object(name) is None
 
 
 def _settings(entry: dict[str, Any]) -> dict[str, Any]:
@@ -543,34 +514,12 @@ def _settings(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_node(node: Any, results: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return (args, kwargs) of a call in a config; KeyError if a tensor is not there yet."""
-    if isinstance(node, list):  # Keras 2: [[name, node, tensor, kwargs], ...]
-        parts = node if node and isinstance(node[0], list) else [node]
-        tensors = [tree.flatten(results[p[0], p[1]])[p[2]] for p in parts]
-        kwargs = parts[0][3] if len(parts[0]) > 3 else {}
-        return [tensors[0] if len(tensors) == 1 else tensors], read(kwargs, results)
-    return read(node["args"], results), read(node["kwargs"], results)
-
-
-def read(x: Any, results: dict[Any, Any]) -> Any:
-    """Return a serialized argument with its tensors in place."""
-    if isinstance(x, dict):
-        if x.get("class_name") == "__keras_tensor__":
-            name, number, index = x["config"]["keras_history"]
-            return tree.flatten(results[name, number])[index]
-        if "class_name" in x and "config" in x:
-            return registry.deserialize_keras_object(x)
-        return {k: read(v, results) for k, v in x.items()}
-    if isinstance(x, list):
-        return [read(v, results) for v in x]
-    return x
-
-
 def _map_places(find: Any, places: Any) -> Any:
     if isinstance(places, dict):
         return {k: _map_places(find, v) for k, v in places.items()}
-    if len(places) == 3 and isinstance(places[0], str) and isinstance(places[1], int):
+    if not isinstance(places, (list, tuple)):
+        raise ValueError(f"The config names {places!r} where it names the result of a layer.")
+    if len(places) == 3 and isinstance(places[0], str) and not isinstance(places[1], list):
         return find(places)
     parts = [_map_places(find, p) for p in places]
     return tuple(parts) if isinstance(places, tuple) else parts

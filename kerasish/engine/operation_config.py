@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from kerasish import ops
+from kerasish import ops, registry
 from kerasish.engine.operation import OpCall
 from kerasish.errors import UnknownNameError
 
@@ -180,6 +180,17 @@ def class_of(function: Callable[..., Any]) -> tuple[str, str]:
 def is_op_class(class_name: str) -> bool:
     """Return whether Keras has an operation class of this name."""
     return _known().get(_key(class_name), ("", "", ()))[1] == class_name
+
+
+def is_short_op(entry: dict[str, Any]) -> bool:
+    """Return whether an entry of the older format, without modules, is an operation."""
+    # Add may be the layer or the op; only layers' configs say whether they are trainable.
+    name, config = entry["class_name"], entry.get("config")
+    if entry.get("module") or not isinstance(name, str) or not isinstance(config, dict):
+        return False
+    if "trainable" in config or name == "InputLayer":
+        return False
+    return is_op_class(name) and registry.get_registered_object(name) is None
 
 
 def find_op(class_name: str) -> Any:

@@ -40,8 +40,13 @@ class Sequential(Model):
         self._stack: list[Any] = []
         self._functional: Functional | None = None
         if layers is not None:
+            names: set[str] = set()
             for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
-                self.add(layer, rebuild=False)
+                if type(self).add is Sequential.add:
+                    self._push(layer, names)
+                else:
+                    self.add(layer, rebuild=False)
+            self._forget()
             self._maybe_rebuild()
 
     def _all_layers(self) -> list[Any]:
@@ -49,6 +54,13 @@ class Sequential(Model):
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Put a layer at the end."""
+        self._push(layer, {other.name for other in self._stack})
+        self._forget()
+        if rebuild:
+            self._maybe_rebuild()
+
+    def _push(self, layer: Any, names: set[str]) -> None:
+        """Put a layer at the end; `names` are those of the layers that are there."""
         if isinstance(layer, KerasTensor):
             maker = layer._keras_history.operation if layer._keras_history else None
             if not isinstance(maker, InputLayer):
@@ -68,17 +80,16 @@ class Sequential(Model):
             raise ValueError(
                 f"{self._who()}: add() takes a layer, got {layer!r} of type {type(layer).__name__}."
             )
-        if any(layer.name == other.name for other in self._stack):
+        if layer.name in names:
             raise ValueError(f"{self._who()}: two layers are called {layer.name!r}.")
         if isinstance(layer, InputLayer) and self._stack:
             raise ValueError(f"{self._who()}: an Input must come first.")
         if not self._stack and layer._first_shape is not None and not isinstance(layer, InputLayer):
             shape = layer._first_shape
             self._stack.append(Input(batch_shape=shape)._keras_history.operation)
+            names.add(self._stack[0].name)
         self._stack.append(layer)
-        self._forget()
-        if rebuild:
-            self._maybe_rebuild()
+        names.add(layer.name)
 
     def pop(self, rebuild: bool = True) -> Any:
         """Take the last layer off and return it."""
@@ -204,6 +215,7 @@ class Sequential(Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
+            registry.count_parts(len(config["layers"]))
             layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         for layer in layers:
             if isinstance(layer, Layer):

@@ -10,7 +10,7 @@ import numpy as np
 from kerasish import ops, optimizers, registry, tree
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import loop, mistakes, step
-from kerasish.engine.compiled import CompiledLoss, CompiledMetrics
+from kerasish.engine.compiled import CompiledLoss, CompiledMetrics, check_known
 from kerasish.engine.front import front_of, prepare_data
 from kerasish.engine.slots import saving
 from kerasish.engine.turn import Turn
@@ -44,7 +44,7 @@ class Trainer:
         self._prepared: set[Any] = set()
         self._penalised: list[Any] | None = None
         self._advised: set[str] = set()
-        self._flags: dict[int, bool] = {}
+        self._flags = mistakes.Flags()
         self._trained: set[int] = set()
         self._turn = Turn()
         self._batch_check: Any = None
@@ -155,6 +155,7 @@ class Trainer:
         for loss in tree.flatten(made.get("loss")):
             if isinstance(loss, Loss):
                 loss.bind(self)
+        check_known(made.get("loss"), (made.get("metrics"), made.get("weighted_metrics")))
         known = self._compile_names()
         self.compile(**{k: v for k, v in made.items() if k in known})
         if self.built and self.optimizer is not None:  # type: ignore[attr-defined]

@@ -10,7 +10,6 @@ from kerasish.registry import get_registered_object as get_registered_object
 from kerasish.registry import register_keras_serializable as register_keras_serializable
 from kerasish.registry import serialize_keras_object as serialize_keras_object
 from kerasish.saving import state_file
-from kerasish.saving.atomic import clear_cut_off
 from kerasish.saving.editor import KerasFileEditor as KerasFileEditor
 from kerasish.saving.export_archive import ExportArchive as ExportArchive
 from kerasish.saving.export_archive import export_model
@@ -22,6 +21,7 @@ from kerasish.saving.model_file import model_to_json as model_to_json
 from kerasish.saving.model_file import save_model as save_model
 from kerasish.saving.model_file import save_weights as save_weights
 from kerasish.saving.newest import latest as latest
+from kerasish.saving.temporary import clear_cut_off
 
 register_saving(
     save_model=save_model,

@@ -23,16 +23,17 @@ from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.assets import load_assets, written_assets
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore, shortened, write_json
+from kerasish.saving.json_text import described, read_json, restore, shortened, write_json
 from kerasish.saving.sink import Sink, open_raw
 from kerasish.saving.source import SLACK, elements_in
-from kerasish.saving.weights import parts_of, put_weights, write_weights
+from kerasish.saving.weights import parts_of, put_weights, renew_optimizer, write_weights
 
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 KERAS_VERSION = "3.15.1"  # whose layout this is
 _MOST_MEMBERS = 100_000
 _SAFE_SIZE = 4 * 2**30  # a member may be that large whatever its compression
 _BEST_RATIO = 100
+_SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not packed that well
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -40,14 +41,14 @@ _BEST_RATIO = 100
 
 def save_archive(model: Any, path: str) -> None:
     """Write `model` as a `.keras` archive."""
-    config = write_json(registry.serialize_keras_object(model))
+    config = write_json(described(model))
     with replacing(path) as temporary:
         _write_archive(model, config, temporary)
 
 
 def save_folder(model: Any, path: str) -> None:
     """Write the members of an archive as files of a folder."""
-    config = write_json(registry.serialize_keras_object(model))
+    config = write_json(described(model))
     with replacing(path) as temporary:
         os.mkdir(temporary)
         for name, text in ((METADATA, _metadata()), (CONFIG, config)):
@@ -151,8 +152,13 @@ class Archive:
             with open(full, "rb") as file:
                 return file.read()
         info = self._members[name]
+        if info.file_size > max(_SMALL_SIZE, _TEXT_RATIO * info.compress_size):
+            most = _SMALL_SIZE
         if info.file_size > most:
-            raise ValueError(f"{self.where(name)}: says it has {info.file_size} bytes; refused.")
+            raise ValueError(
+                f"{self.where(name)}: says it has {info.file_size} bytes, packed into "
+                f"{info.compress_size}; more than {most} are refused."
+            )
         with _zip_errors(self.where(name)), self._zip.open(info) as member:
             found = member.read(info.file_size + 1)
         if len(found) != info.file_size:
@@ -322,6 +328,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             accept_lost_masks(model)
+            renew_optimizer(model, len(groups.get("optimizer/vars", ())))
             put_weights(model, groups, archive.where(WEIGHTS))
         load_assets(model, archive)
     return model

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
-import shutil
-import string
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from kerasish.saving.temporary import clear as clear
+from kerasish.saving.temporary import clear_left, temporary
 
 _WORDS = {
     errno.ENOSPC: "the disk is full",
@@ -29,43 +29,35 @@ _WORDS = {
 }
 
 
-def temporary_name(path: str) -> str:
-    """Return the one name beside `path` under which a save is written.
-
-    Example:
-        >>> temporary_name("models/a.keras")
-        'models/.a.keras.kerasish-new'
-    """
-    folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.kerasish-new")
-
-
 @contextmanager
 def replacing(path: str) -> Iterator[str]:
     """Yield a temporary path whose file takes the place of `path` when the block ends well.
 
+    Of several savers of one path, in threads or processes, each writes a file of its own; the last
+    one to end stays.
+
     Raises:
         OSError: the file could not be written; the old one is as it was, the temporary one gone.
     """
-    temporary = temporary_name(path)
     replaced = False
-    try:
-        clear(temporary)
-        yield temporary
-        if os.path.isdir(temporary):
-            _replace_folder(temporary, path)
-        else:
-            flush_file(temporary)
-            os.replace(temporary, path)
-        replaced = True
-        flush_folder(os.path.dirname(path) or ".")
-        _clear_quietly(temporary)  # the old folder, where the two changed places
-    except BaseException as error:
-        if not replaced:
-            _clear_quietly(temporary)
-        if _from_the_disk(error):
-            raise save_error(path, error, replaced) from error
-        raise
+    with temporary(path) as new:
+        try:
+            clear_left(path)
+            yield new
+            if os.path.isdir(new):
+                _replace_folder(new, path)
+            else:
+                flush_file(new)
+                os.replace(new, path)
+            replaced = True
+            flush_folder(os.path.dirname(path) or ".")
+            _clear_quietly(new)  # the old folder, where the two changed places
+        except BaseException as error:
+            if not replaced:
+                _clear_quietly(new)
+            if _from_the_disk(error):
+                raise save_error(path, error, replaced) from error
+            raise
 
 
 def _from_the_disk(error: BaseException) -> bool:
@@ -119,22 +111,25 @@ def flush_folder(path: str) -> None:
         os.close(number)
 
 
-def _replace_folder(temporary: str, path: str) -> None:
-    for folder, _, names in os.walk(temporary):
+def _replace_folder(new: str, path: str) -> None:
+    for folder, _, names in os.walk(new):
         for name in names:
             flush_file(os.path.join(folder, name))
         flush_folder(folder)
-    if os.path.isdir(path):
-        if exchange(temporary, path):
+    if not os.path.isdir(path):
+        try:
+            os.replace(new, path)
             return
-        # Elsewhere a folder cannot be replaced in one step: the old one waits aside for a moment.
-        old = temporary_name(path) + ".old"
-        clear(old)
-        os.rename(path, old)
-        os.rename(temporary, path)
-        clear(old)
-    else:
-        os.replace(temporary, path)
+        except OSError:
+            if not os.path.isdir(path):  # else another saver was faster
+                raise
+    if exchange(new, path):
+        return
+    # Elsewhere a folder cannot be replaced in one step: the old one waits aside for a moment.
+    old = new + ".old"
+    os.rename(path, old)
+    os.rename(new, path)
+    clear(old)
 
 
 def exchange(one: str, other: str) -> bool:
@@ -150,32 +145,6 @@ def exchange(one: str, other: str) -> bool:
     here = -100  # AT_FDCWD: paths are as the process sees them
     swap = 2  # RENAME_EXCHANGE
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0)
-
-
-def clear(path: str) -> None:
-    """Remove a file or folder if it is there."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.remove(path)
-
-
-def clear_cut_off(pattern: str) -> None:
-    """Remove what saves under names of one pattern have left behind when they were cut off.
-
-    Args:
-        pattern: a path whose file name has fields, as for `str.format`; the folder has none.
-    """
-    folder, name = os.path.split(pattern)
-    parts = string.Formatter().parse(temporary_name(name))
-    wanted = "".join(
-        re.escape(text) + (".+" if field is not None else "") for text, field, *_ in parts
-    )
-    if "{" in folder or not os.path.isdir(folder or "."):
-        return
-    for found in os.listdir(folder or "."):
-        if re.fullmatch(wanted, found):
-            clear(os.path.join(folder, found))
 
 
 def _clear_quietly(path: str) -> None:

@@ -56,6 +56,8 @@ class KerasFileEditor:
         self.weights_dict: dict[str, dict[str, Any]] = {}
         self._names: dict[str, str | None] = {}
         for path, group in groups.items():
+            if path.split("/")[-1] != "vars":
+                continue  # random states: of a training, not of the weights
             inner = path[: -len("vars")].rstrip("/")
             self.weights_dict[inner] = {key: group[key] for key in group}
             self._names[inner] = group.name

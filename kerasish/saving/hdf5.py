@@ -16,10 +16,11 @@ import numpy as np
 
 from kerasish.saving import hdf5_input, hdf5_library
 from kerasish.saving.checksum import checksum
+from kerasish.saving.paths import SEEDS
 from kerasish.saving.source import Entry, Group, Groups
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
-_DEEPEST = 64
+_DEEPEST = 1000
 _MOST_OBJECTS = 1_000_000
 
 
@@ -138,39 +139,43 @@ def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
     Raises:
         ValueError: it is nested without end, or two names lead to one group.
     """
-    inside: set[int] = set()  # groups on the way down: a hard link may lead back up
+    inside: list[tuple[int, str, Iterator[tuple[str, Any]]]] = []  # groups on the way down
     seen: set[int] = set()
     count = 0
 
-    def visit(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-        nonlocal count
-        if depth > _DEEPEST or group.address in inside:
+    def enter(group: Any, path: str) -> None:
+        if len(inside) > _DEEPEST or any(group.address == at for at, _, _ in inside):
+            # A hard link may lead back up.
             raise ValueError(f"{where}: the groups at {path!r} are nested without end.")
         if group.address in seen:
             raise ValueError(f"{where}: a second name leads to the group {path!r}.")
-        inside.add(group.address)
         seen.add(group.address)
-        for name, item in members(group, where):
+        inside.append((group.address, path, members(group, where)))
+
+    with clear_errors(where):
+        enter(root, "")
+        while inside:
+            _, path, rest = inside[-1]
+            name, item = next(rest, ("", None))
+            if item is None:
+                inside.pop()
+                continue
             count += 1
             if count > _MOST_OBJECTS:
                 raise ValueError(f"{where}: more than {_MOST_OBJECTS} objects.")
             inner = f"{path}/{name}" if path else name
             yield inner, item
             if is_group(item):
-                yield from visit(item, inner, depth + 1)
-        inside.discard(group.address)
-
-    with clear_errors(where):
-        yield from visit(root, "", 0)
+                enter(item, inner)
 
 
 def read_groups(root: Any, where: str) -> Groups:
-    """Return all groups called "vars" below `root`, by path; no numbers are read yet."""
+    """Return all groups of variables or seeds below `root`, by path; no numbers are read yet."""
     found: Groups = {}
     with clear_errors(where):
         for path, item in walk(root, where):
             parent, _, name = path.rpartition("/")
-            if is_group(item) and name == "vars":
+            if is_group(item) and name in ("vars", SEEDS):
                 found[path] = Group(text_attribute(item, "name", where), {})
             elif is_array(item) and parent in found:
                 found[parent].entries[name] = entry_of(item, path, where)

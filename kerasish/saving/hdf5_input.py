@@ -23,7 +23,6 @@ from kerasish.saving.hdf5_types import Text, dtype_of, shape_of
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _NOWHERE = 2**64 - 1
 _MOST = 1_000_000  # messages, links or texts in one place
-_DEEPEST = 64
 
 _SPACE, _LINK_INFO, _TYPE, _LINK, _EXTERNAL, _LAYOUT = 0x1, 0x2, 0x3, 0x6, 0x7, 0x8
 _FILTERS, _ATTRIBUTE, _MORE, _TABLE, _ATTRIBUTE_INFO = 0xB, 0xC, 0x10, 0x11, 0x15
@@ -174,8 +173,15 @@ def _attribute_name(data: bytes) -> tuple[str, int, tuple[int, int], bool]:
 class Group(Item):
     """A group: names that lead to groups and arrays."""
 
+    _known: dict[str, Link] | None = None
+
     def links(self) -> dict[str, Link]:
         """Return where each name leads."""
+        if self._known is None:
+            self._known = self._read_links()
+        return self._known
+
+    def _read_links(self) -> dict[str, Link]:
         found: dict[str, Link] = {}
         table = self._find(_TABLE)
         if table is not None:

@@ -36,8 +36,15 @@ class Group:
         self._found, self.name = found, found.name
         self.address = h5py.h5o.get_info(found.id).addr
 
+    _known: dict[str, Link] | None = None
+
     def links(self) -> dict[str, Link]:
         """Return where each name leads."""
+        if self._known is None:
+            self._known = self._read_links()
+        return self._known
+
+    def _read_links(self) -> dict[str, Link]:
         import h5py
 
         kinds = {h5py.HardLink: "hard", h5py.SoftLink: "soft", h5py.ExternalLink: "external"}

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from kerasish import registry
+
 _LONGEST = 256 * 2**20  # bytes
-_DEEPEST = 200
+_DEEPEST = 900
+_MARK = re.compile(r'["\[{\]}]')
+_IN_STRING = re.compile(r'"|\\.', re.DOTALL)
 _LONGEST_MESSAGE = 4000  # characters
 
 
@@ -38,28 +44,46 @@ def _check_depth(text: str, where: str) -> None:
     # json.loads itself would run into the interpreter's limit, at a depth that is not ours.
     if text.count("[") + text.count("{") <= _DEEPEST:
         return
-    depth, inside, escaped = 0, False, False
-    for c in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif c == "\\":
-                escaped = True
-            elif c == '"':
-                inside = False
-        elif c == '"':
-            inside = True
-        elif c in "[{":
+    depth, at = 0, 0
+    while (match := _MARK.search(text, at)) is not None:
+        mark, at = match[0], match.end()
+        if mark in "[{":
             depth += 1
             if depth > _DEEPEST:
                 raise ValueError(f"{where}: nested more than {_DEEPEST} deep.")
-        elif c in "]}":
+        elif mark in "]}":
             depth -= 1
+        else:
+            at = _end_of_string(text, at)
+
+
+def _end_of_string(text: str, at: int) -> int:
+    while (match := _IN_STRING.search(text, at)) is not None:
+        at = match.end()
+        if match[0] == '"':
+            return at
+    return len(text)
 
 
 def write_json(value: Any) -> str:
     """Return `value` as JSON."""
     return json.dumps(value)
+
+
+def described(model: Any) -> Any:
+    """Return a model as what JSON can hold.
+
+    Raises:
+        ValueError: its layers are nested too deeply.
+    """
+    try:
+        return registry.serialize_keras_object(model)
+    except RecursionError:
+        raise ValueError(
+            f"{model._who()}: its layers are nested too deeply to be described in a file: Python "
+            f"calls itself {sys.getrecursionlimit()} times and no more. Put layers after one "
+            "another instead of into one another, or raise it by sys.setrecursionlimit."
+        ) from None
 
 
 def restore(build: Callable[[], Any], where: str) -> Any:

@@ -12,10 +12,12 @@ from kerasish.engine.layer_weights import limited_weights
 from kerasish.saving import hdf5, hdf5_output
 from kerasish.saving.archive import KERAS_VERSION
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore
+from kerasish.saving.json_text import described, read_json, restore
 from kerasish.saving.legacy_config import modern, plain, training
-from kerasish.saving.match import Misfit, Plan
+from kerasish.saving.match import Misfit, Plan, match_seeds
+from kerasish.saving.paths import SEEDS, places, seed_places
 from kerasish.saving.source import SLACK, Entry
+from kerasish.saving.weights import check_complete, renew_optimizer
 
 TOP = "top_level_model_weights"
 
@@ -25,15 +27,20 @@ TOP = "top_level_model_weights"
 
 def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
     """Write `model` as a legacy `.h5` file."""
-    made = registry.serialize_keras_object(model)
+    made = described(model)
     config = {"class_name": made["class_name"], "config": plain(made["config"])}
     compiled = training(made.get("compile_config")) if include_optimizer else None
+    check_complete(model, [v for _, own in _weights_by_group(model) for v in own], False)
     with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
         file = output.file
         _put_text(file, "backend", "kerasish")
         _put_text(file, "keras_version", KERAS_VERSION)
         _put_text(file, "model_config", json.dumps(config))
         _put_weights(output, file.create_group("model_weights"), model)
+        output.put_groups(
+            (f"{SEEDS}/{group}", None, {str(i): v.numpy() for i, v in enumerate(states)})
+            for group, states in seed_places(places(model))
+        )
         if compiled is not None:
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
@@ -48,13 +55,17 @@ def _put_text(holder: Any, key: str, text: str) -> None:
 
 
 def _put_weights(output: hdf5_output.Output, root: Any, model: Any) -> None:
-    layers = _layers(model)
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
-    hdf5_output.put_names(root, "layer_names", [layer.name for layer in layers])
-    for layer in layers:
-        _put_variables(output, root.create_group(layer.name), _legacy_order(layer))
-    _put_variables(output, root.create_group(TOP), _top_level(model))
+    hdf5_output.put_names(root, "layer_names", [layer.name for layer in _layers(model)])
+    for name, own in _weights_by_group(model):
+        _put_variables(output, root.create_group(name), own)
+
+
+def _weights_by_group(model: Any) -> list[tuple[str, list[Any]]]:
+    """Return (group, variables) for each layer, and for what the model holds itself."""
+    groups = [(layer.name, _legacy_order(layer)) for layer in _layers(model)]
+    return [*groups, (TOP, _top_level(model))]
 
 
 def _put_variables(output: hdf5_output.Output, group: Any, variables: list[Any]) -> None:
@@ -81,7 +92,7 @@ def _legacy_order(layer: Any) -> list[Any]:
 
 
 def _top_level(model: Any) -> list[Any]:
-    own = [] if model._graph is not None else model._own_variables()
+    own = model._own_variables()
     return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
 
 
@@ -109,6 +120,7 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
         accept_lost_masks(model)
         plan = _plan(model, _root(file, path), path, None)
+        _plan_seeds(plan, model, file)
         text = hdf5.text_attribute(file, "training_config", path)
         if compile and text is not None:
             where = f"{path}: training_config"
@@ -242,12 +254,17 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
         where = f"{name}/{v.name}"
         if i >= len(entries):
             plan.misfits.append(Misfit("missing", where, str(tuple(v.shape)), "-"))
-        elif entries[i].shape != tuple(v.shape):
-            plan.misfits.append(Misfit("shape", where, str(v.shape), str(entries[i].shape)))
         else:
-            plan.pairs.append((v, entries[i]))
+            plan.pair(v, entries[i], where)
     for entry in entries[len(own) :]:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+
+
+def _plan_seeds(plan: Plan, model: Any, file: Any) -> None:
+    """Add the random states; files of Keras hold none."""
+    seeds = hdf5.member(file, SEEDS, plan.where)
+    if hdf5.is_group(seeds):
+        match_seeds(plan, places(model), hdf5.read_groups(seeds, plan.where))
 
 
 def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
@@ -257,9 +274,11 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
         has_state = "optimizer_weights" in file.links()
     if optimizer is None or not has_state:
         return
-    optimizer.build(model.trainable_variables)
     with hdf5.clear_errors(plan.where):
         entries = _entries(file, "optimizer_weights", plan.where)
+    optimizer.build(model.trainable_variables)
+    renew_optimizer(model, len(entries))
+    optimizer = model.optimizer
     own = optimizer.variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
         own = [v for v in own if v is not optimizer._learning_rate]
@@ -270,7 +289,4 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
         )
         return
     for v, entry in zip(own, entries):
-        if entry.shape == tuple(v.shape):
-            plan.pairs.append((v, entry))
-        else:
-            plan.misfits.append(Misfit("shape", v.path, str(v.shape), str(entry.shape)))
+        plan.pair(v, entry, v.path)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from kerasish.engine.operation_config import is_short_op
+from kerasish.saving.paths import INNER_NAMES
+
 # Arguments of Keras 2 layers that no longer exist.
 _GONE = {
     "time_major", "query_shape", "key_shape", "value_shape", "softmax_robust_masking",
     "implementation", "batch_size", "ragged",
 }  # fmt: skip
+_PUBLIC_NAMES = {inner: public for public, inner in INNER_NAMES.items()}
 _NO_GROUPS = {"DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D",
               "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"}  # fmt: skip
 
@@ -24,6 +28,7 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
     left = ("module", "registered_name", "build_config", "compile_config")
     made = {k: v for k, v in entry.items() if k not in left}
     made["config"] = plain(made["config"])
+    made["class_name"] = INNER_NAMES.get(made["class_name"], made["class_name"])
     if ">" in (entry.get("registered_name") or ""):  # a class of the user's
         made["class_name"] = entry["registered_name"]
     return made
@@ -68,7 +73,12 @@ def modern(config: Any, old: bool) -> Any:
 def _as_layer(entry: Any) -> Any:
     """The graph's objects have no module; a name may be an initializer's too (Identity)."""
     if isinstance(entry, dict) and "module" not in entry and "class_name" in entry:
-        return {**entry, "module": "keras.layers"}
+        if is_short_op(entry):
+            return entry
+        name = entry["class_name"]
+        if isinstance(name, str):
+            name = _PUBLIC_NAMES.get(name, name)
+        return {**entry, "module": "keras.layers", "class_name": name}
     return entry
 
 

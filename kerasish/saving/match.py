@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kerasish.engine.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.saving.paths import Place
+from kerasish.saving.paths import SEEDS, Place, seed_places
 from kerasish.saving.source import Entry, Group, Groups, as_dtype
 from kerasish.tensor import wrap
 
@@ -18,7 +18,7 @@ _LONGEST_TABLE = 60
 class Misfit(NamedTuple):
     """One line of the table of what does not fit."""
 
-    what: str  # missing, extra, shape, moved, count
+    what: str  # missing, extra, shape, dtype, moved
     where: str
     model: str
     file: str
@@ -34,6 +34,17 @@ class Plan:
         self.misfits: list[Misfit] = []
         self.notes: list[str] = []
 
+    def pair(self, variable: Any, entry: Entry, where: str) -> None:
+        """Plan to put an array into a variable, unless its shape or dtype forbids it."""
+        if entry.shape != tuple(variable.shape):
+            self.misfits.append(
+                Misfit("shape", where, str(tuple(variable.shape)), str(entry.shape))
+            )
+        elif entry.dtype.startswith("complex") > variable.dtype.startswith("complex"):
+            self.misfits.append(Misfit("dtype", where, variable.dtype, entry.dtype))
+        else:
+            self.pairs.append((variable, entry))
+
     def run(self, skip_mismatch: bool = False) -> None:
         """Assign, unless something does not fit; on any error the model stays as it was."""
         if self.misfits:
@@ -43,7 +54,7 @@ class Plan:
             warnings.warn(f"{text}\nThese were skipped.", stacklevel=5)
         for note in self.notes:
             warnings.warn(note, stacklevel=5)
-        arrays = [as_dtype(entry.read(), variable.dtype) for variable, entry in self.pairs]
+        arrays = [self._read(entry, variable.dtype) for variable, entry in self.pairs]
         before = [(v, v.numpy().copy()) for owner, _ in self.custom for v in variables_of(owner)]
         done: list[tuple[Any, Any]] = []
         try:
@@ -56,6 +67,14 @@ class Plan:
             for variable, old in (*before, *done):
                 variable.assign(old)
             raise
+
+    def _read(self, entry: Entry, dtype: str) -> Any:
+        try:
+            return as_dtype(entry.read(), dtype)
+        except ValueError as error:
+            if self.where in str(error):
+                raise
+            raise ValueError(f"{self.where}: the array {entry.where!r} {error}") from error
 
     def _load_custom(self, owner: Any, group: Group, skip_mismatch: bool) -> None:
         try:
@@ -126,12 +145,29 @@ def match(parts: list[Place], groups: Groups, where: str, by: str | None = None)
             plan.custom.append((place.owner, group))
         elif variables_of(place.owner):
             _match_plain(plan, place, group)
+    if by != "name":
+        match_seeds(plan, parts, groups)
     for path, group in groups.items():
-        if path in used or path.startswith("optimizer/"):
+        if path in used or path.startswith("optimizer/") or path.split("/")[-1] == SEEDS:
             continue
         for entry in group.entries.values():
             plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
     return plan
+
+
+def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
+    """Plan to let random states go on where they stood; files of Keras hold none."""
+    for path, states in seed_places(parts):
+        entries = groups[path].entries if path in groups else {}
+        found = [entries.get(str(i)) for i in range(len(states))]
+        if not entries:
+            continue
+        for entry in found:
+            if entry is None or len(entries) != len(states) or entry.shape != (2,):
+                plan.notes.append(f"{plan.where}: the random states at {path!r} do not fit.")
+                break
+        else:
+            plan.pairs.extend((s, e) for s, e in zip(states, found) if e is not None)
 
 
 def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Place], str | None]:
@@ -198,12 +234,8 @@ def _match_plain(plan: Plan, place: Place, group: Group | None) -> None:
         where = f"{place.group}/{i} ({variable.path})"
         if entry is None:
             plan.misfits.append(Misfit("missing", where, str(tuple(variable.shape)), "-"))
-        elif entry.shape != tuple(variable.shape):
-            plan.misfits.append(
-                Misfit("shape", where, str(tuple(variable.shape)), str(entry.shape))
-            )
         else:
-            plan.pairs.append((variable, entry))
+            plan.pair(variable, entry, where)
     for entry in entries.values():
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
 

@@ -11,7 +11,7 @@ from kerasish.saving import hdf5, legacy
 from kerasish.saving.archive import Archive, load_archive, load_into, save_archive, save_folder
 from kerasish.saving.assets import warn_of_assets
 from kerasish.saving.atomic import replacing
-from kerasish.saving.json_text import read_json, restore, write_json
+from kerasish.saving.json_text import described, read_json, restore, write_json
 from kerasish.saving.shards import ENDING, index_path, opened_shards, save_shards
 from kerasish.saving.tensors import load_tensors, save_tensors
 from kerasish.saving.weights import file_path, may_write, put_weights, write_weights
@@ -203,7 +203,7 @@ def _need_built(model: Any, who: str) -> None:
 
 def model_to_json(model: Any, **kwargs: Any) -> str:
     """Return a model's architecture as JSON."""
-    return write_json(registry.serialize_keras_object(model))
+    return write_json(described(model))
 
 
 def model_from_json(json_string: Any, custom_objects: Any = None) -> Any:

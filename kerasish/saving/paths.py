@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from kerasish.engine.layer import Layer
 from kerasish.engine.model import Model
 from kerasish.optimizers.optimizer import Optimizer
+from kerasish.random import SeedGenerator
 
+SEEDS = "seed_generators"  # the group of a layer's random states
 # Attributes in which Keras looks for nothing, or that Keras does not have.
 _SKIPPED = {
     "_graph", "_graph_layers", "_stack", "_functional", "_inputs_struct", "_outputs_struct",
@@ -22,8 +24,8 @@ _SKIPPED = {
     "_compiled_loss", "_compiled_metrics", "_compiled_functions", "_build_shapes", "input_spec",
     "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
 }  # fmt: skip
-# The one class whose public name in Keras differs from the class that the paths speak of.
-_OTHER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
+# Public name -> name of the class, which paths and .h5 files speak of; the one that differs.
+INNER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 # Attributes that Keras calls by other names.
 _OTHER_ATTRIBUTES = {
     "GroupQueryAttention": {
@@ -44,6 +46,24 @@ class Place(NamedTuple):
         return f"{self.path}/vars" if self.path else "vars"
 
 
+def seed_places(found: list[Place]) -> list[tuple[str, list[Any]]]:
+    """Return (group, states of the seed generators) of each layer that has any.
+
+    Keras keeps no such states, and reads past these groups.
+
+    Args:
+        found: what `places` returned.
+    """
+    seen = _Seen()
+    made = []
+    for path, owner in found:
+        parts = owner._parts() if isinstance(owner, Layer) else []
+        states = [p.state for p in parts if isinstance(p, SeedGenerator) and seen.add(p)]
+        if states:
+            made.append((f"{path}/{SEEDS}" if path else SEEDS, states))
+    return made
+
+
 def snake_case(name: str) -> str:
     """Return a class name as it stands in paths.
 
@@ -51,7 +71,7 @@ def snake_case(name: str) -> str:
         >>> [snake_case(n) for n in ("Conv2DTranspose", "PReLU", "LSTMCell", "MaxPooling1D")]
         ['conv2d_transpose', 'p_re_lu', 'lstm_cell', 'max_pooling1d']
     """
-    name = re.sub(r"\W+", "", _OTHER_NAMES.get(name, name))
+    name = re.sub(r"\W+", "", INNER_NAMES.get(name, name))
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
@@ -59,15 +79,27 @@ def snake_case(name: str) -> str:
 def places(model: Any) -> list[Place]:
     """Return all parts of `model`, itself first, each at the first path that leads to it."""
     found: list[Place] = []
-    seen: set[int] = set()
-    _visit("", model, found, seen)
+    _visit("", model, found, _Seen())
     return found
 
 
-def _visit(path: str, owner: Any, found: list[Place], seen: set[int]) -> None:
-    if id(owner) in seen:
+class _Seen:
+    """What was visited. It keeps the objects: an id belongs to one only while that one lives."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Any] = {}
+
+    def add(self, value: Any) -> bool:
+        """Note an object; return whether it is new."""
+        if id(value) in self._held:
+            return False
+        self._held[id(value)] = value
+        return True
+
+
+def _visit(path: str, owner: Any, found: list[Place], seen: _Seen) -> None:
+    if not seen.add(owner):
         return
-    seen.add(id(owner))
     found.append(Place(path, owner))
     for name, value in _attributes(owner):
         inner = f"{path}/{name}" if path else name
@@ -77,10 +109,9 @@ def _visit(path: str, owner: Any, found: list[Place], seen: set[int]) -> None:
             _visit_many(inner, value, found, seen)
 
 
-def _visit_many(path: str, many: Any, found: list[Place], seen: set[int]) -> None:
-    if id(many) in seen:
+def _visit_many(path: str, many: Any, found: list[Place], seen: _Seen) -> None:
+    if not seen.add(many):
         return
-    seen.add(id(many))
     counts: dict[str, int] = {}
     for value in many.values() if isinstance(many, dict) else list(many):
         if not _is_part(value) and not _is_container(value):

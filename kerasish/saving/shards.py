@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from kerasish.saving import hdf5, hdf5_output
-from kerasish.saving.atomic import flush_folder, replacing, save_error, temporary_name
+from kerasish.saving.atomic import flush_folder, replacing, save_error
 from kerasish.saving.json_text import read_json, write_json
+from kerasish.saving.lock import holding
 from kerasish.saving.source import Group, Groups
+from kerasish.saving.temporary import temporary
 from kerasish.saving.weights import parts_of
 
 ENDING = ".weights.json"
@@ -52,6 +54,14 @@ def save_shards(model: Any, path: str, max_shard_size: float) -> None:
     limit = float(max_shard_size) * 2**30
     if not limit > 0:
         raise ValueError(f"save_weights: max_shard_size must be positive, got {max_shard_size!r}.")
+    try:
+        with holding(path):  # the shards of two savers would be called the same
+            _save_held(model, path, limit)
+    except FileNotFoundError as error:
+        raise save_error(path, error) from error
+
+
+def _save_held(model: Any, path: str, limit: float) -> None:
     written: list[str] = []
     text = ""
     try:
@@ -152,11 +162,9 @@ def _tidy(path: str, names: set[str]) -> None:
                 os.remove(there)
         if os.path.basename(first) not in names and names:
             # Keras opens the first shard under this very name before it looks into the index.
-            link = temporary_name(first)
-            with suppress(FileNotFoundError):
-                os.remove(link)
-            os.link(os.path.join(folder, min(names)), link)
-            os.replace(link, first)
+            with temporary(first) as link:
+                os.link(os.path.join(folder, min(names)), link)
+                os.replace(link, first)
         flush_folder(folder)
 
 
@@ -167,27 +175,46 @@ def _tidy(path: str, names: set[str]) -> None:
 def opened_shards(path: str) -> Iterator[Groups]:
     """Yield the groups of all shards that an index names.
 
+    While another save replaces them they are read again.
+
     Raises:
         ValueError: the index or a shard is damaged, or they do not belong together.
         OSError: one of them is missing or cannot be read.
     """
+    with ExitStack() as stack:
+        text, found = b"", None
+        while found is None:
+            before, text = text, _read_index(path)
+            try:
+                found = _open_all(text, path, stack)
+            except (ValueError, OSError):
+                if before == text:
+                    raise  # it is no save that is in the way
+                stack.close()
+        yield found
+
+
+def _read_index(path: str) -> bytes:
     with open(path, "rb") as file:
-        index = read_json(file.read(2**28 + 1), path)
+        return file.read(2**28 + 1)
+
+
+def _open_all(text: bytes, path: str, stack: ExitStack) -> Groups:
+    index = read_json(text, path)
     names = _shards_of(index, path)
     if len(names) > _MOST_SHARDS:
         raise ValueError(f"{path}: names {len(names)} shards, more than {_MOST_SHARDS}.")
     save = index.get("metadata", {}).get(SAVE) if isinstance(index.get("metadata"), dict) else None
-    with ExitStack() as stack:
-        held: dict[str, Groups] = {}
-        for name in sorted(names):
-            shard = os.path.join(os.path.dirname(path), name)
-            if not os.path.exists(shard):
-                raise FileNotFoundError(f"{path}: its shard {name!r} is missing.")
-            root = stack.enter_context(hdf5.opened(shard, shard))
-            if save is not None and hdf5.text_attribute(root, SAVE, shard) != save:
-                raise ValueError(f"{path}: the shard {name!r} belongs to another save.")
-            held[name] = hdf5.read_groups(root, shard)
-        yield _merged(index["weight_map"], held, path)
+    held: dict[str, Groups] = {}
+    for name in sorted(names):
+        shard = os.path.join(os.path.dirname(path), name)
+        if not os.path.exists(shard):
+            raise FileNotFoundError(f"{path}: its shard {name!r} is missing.")
+        root = stack.enter_context(hdf5.opened(shard, shard))
+        if save is not None and hdf5.text_attribute(root, SAVE, shard) != save:
+            raise ValueError(f"{path}: the shard {name!r} belongs to another save.")
+        held[name] = hdf5.read_groups(root, shard)
+    return _merged(index["weight_map"], held, path)
 
 
 def _shards_of(index: Any, path: str) -> set[str]:

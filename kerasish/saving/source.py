@@ -46,9 +46,20 @@ def elements_in(groups: Groups) -> int:
 
 
 def as_dtype(array: Any, dtype: str) -> Any:
-    """Return the array in the dtype called `dtype` ("bfloat16" too)."""
+    """Return the array in the dtype called `dtype` ("bfloat16" too).
+
+    Raises:
+        ValueError: whole numbers are wanted, and a number there is none of that dtype.
+    """
+    array = np.asarray(array)
     if dtype == "bfloat16":
         import ml_dtypes
 
-        return np.asarray(array).astype(ml_dtypes.bfloat16)
-    return np.asarray(array).astype(dtype, copy=False)
+        return array.astype(ml_dtypes.bfloat16)
+    if dtype == array.dtype.name:
+        return array
+    with np.errstate(invalid="ignore"):
+        made = array.astype(dtype, copy=False)
+    if made.dtype.kind in "iub" and not (made == array).all():
+        raise ValueError(f"holds {array.dtype} numbers that are no {dtype}")
+    return made

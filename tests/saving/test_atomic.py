@@ -14,7 +14,6 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.saving import atomic
 
 ENDINGS = ["weights.h5", "keras", "h5"]
 
@@ -94,15 +93,61 @@ def test_a_write_that_fails_midway_leaves_the_old_file(
     assert value_in(path) == 1.0
 
 
-def test_what_a_killed_save_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+_KILLED = """
+import os, sys
+from kerasish.saving.atomic import replacing
+with replacing(sys.argv[1]) as new:
+    if sys.argv[2] == "folder":
+        os.mkdir(new)
+        new = os.path.join(new, "part")
+    with open(new, "wb") as file:
+        file.write(b"half of a file")
+    print("there", flush=True)
+    sys.stdin.read()
+    os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_save_left_is_cleared_by_the_next(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.keras"
     save(make(1.0), path)
-    left = Path(atomic.temporary_name(str(path)))
-    left.write_bytes(b"half of a file")
-    assert value_in(path) == 1.0
-    save(make(2.0), path)
-    assert os.listdir(tmp_path) == [path.name]
+    command = [sys.executable, "-c", _KILLED, str(path), kind]
+    root = str(Path(keras.__file__).parents[1])
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root},
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"there\n"
+        save(make(2.0), path)  # what a living one writes is left alone
+        assert len(os.listdir(tmp_path)) == 2
+        other.communicate()
+    assert len(os.listdir(tmp_path)) == 2
     assert value_in(path) == 2.0
+    save(make(3.0), path)
+    assert os.listdir(tmp_path) == [path.name]
+    assert value_in(path) == 3.0
+
+
+def test_litter_of_other_machines_and_versions(tmp_path: Path) -> None:
+    path = tmp_path / "model.keras"
+    new, old, before = (
+        tmp_path / f".model.keras{mark}.kerasish-new"
+        for mark in (".0123abcd-7-0", ".0123abcd-8-0", "")
+    )
+    for litter in (new, old, before):
+        litter.write_bytes(b"x")
+    os.utime(old, (1e9, 1e9))
+    save(make(1.0), path)
+    assert sorted(os.listdir(tmp_path)) == sorted([new.name, path.name])
+
+
+def test_long_names_are_saved(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 244 + ".weights.h5")
+    save(make(1.0), path)
+    assert value_in(path) == 1.0
+    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_an_error_of_the_model_itself_passes_through(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
+from kerasish.engine import replay
 
 
 def make() -> Any:
@@ -344,3 +347,157 @@ def test_attributes_of_other_types_are_refused_unread(tmp_path: Path) -> None:
         names[:] = [np.zeros(3, "int8"), np.zeros(2, "int8")]
         file["model_weights"].attrs.create("layer_names", names, dtype=h5py.vlen_dtype("int8"))
     refused(path, "layer_names")
+
+
+# --- cheap to write, dear to read ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["__tensor__", "__numpy__"])
+@pytest.mark.parametrize("dtype", ["S2000000000", "<U900000000", "V999999999", "object", 7, None])
+def test_arrays_of_no_numbers_are_refused(archive: Path, kind: str, dtype: Any) -> None:
+    def change(config: Any) -> None:
+        value = {"class_name": kind, "config": {"value": 0, "dtype": dtype}}
+        config["config"]["layers"][1]["config"]["units"] = value
+
+    with_config(archive, change)
+    tracemalloc.start()
+    refused(archive, "An array of numbers is of one of")
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "complex64", "bool", "uint8"])
+def test_arrays_of_numbers_are_read(dtype: str) -> None:
+    made = {"class_name": "__numpy__", "config": {"value": [1, 0], "dtype": dtype}}
+    found = keras.saving.deserialize_keras_object(made)
+    assert found.dtype.name == dtype
+    assert found.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("filling", [b" ", b'"'])
+def test_a_config_that_unpacks_to_much_is_refused(archive: Path, filling: bytes) -> None:
+    members = archive_members(archive)
+    long = b" " * 2**26 if filling == b" " else b'"' + b"a" * 2**26 + b'"'
+    rewrite(archive, {**members, "config.json": long}, zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
+    refused(archive, "are refused")
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_more_layers_than_any_model_has_are_refused(archive: Path) -> None:
+    def change(config: Any) -> None:
+        flat = {"class_name": "Flatten", "config": {}}
+        config["config"]["layers"] = [flat] * 20_000
+
+    with_config(archive, change)
+    refused(archive, "20000 layers")
+
+
+def test_calls_in_reverse_order_take_linear_time(archive: Path) -> None:
+    count = 2000
+    entries = [
+        {
+            "class_name": "InputLayer", "name": "0",
+            "config": {"batch_shape": [None, 3], "name": "0"}, "inbound_nodes": [],
+        },
+        *(
+            {
+                "class_name": "Activation", "name": str(i),
+                "config": {"name": str(i), "activation": "relu"},
+                "inbound_nodes": [{"args": [tensor(str(i - 1), 0, 0)], "kwargs": {}}],
+            }
+            for i in range(1, count)
+        ),
+    ]  # fmt: skip
+    config = {"layers": entries[::-1], "input_layers": ["0", 0, 0]}
+    config["output_layers"] = [str(count - 1), 0, 0]
+    read = Counter[str]()
+    original = replay.read_node
+
+    def counted(node: Any, results: Any) -> Any:
+        read["nodes"] += 1
+        return original(node, results)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "read_node", counted)
+        model = keras.Model.from_config(config)
+    assert len(model.layers) == count
+    assert read["nodes"] == count - 1
+
+
+def tensor(name: str, number: Any, index: Any) -> dict[str, Any]:
+    config = {"shape": [None, 3], "dtype": "float32", "keras_history": [name, number, index]}
+    return {"class_name": "__keras_tensor__", "config": config}
+
+
+# --- what means nothing --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.keras"
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, layers.Dense(2, name="d")(x))
+    model.compile("sgd", "mse", metrics=["mae", "accuracy"])
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize("which", [1, 2])
+@pytest.mark.parametrize("number", [0.0, True, False, -1, "0", None])
+@pytest.mark.parametrize("place", ["call", "output"])
+def test_a_place_in_a_graph_is_two_whole_numbers(
+    graph: Path, which: int, number: Any, place: str
+) -> None:
+    def change(config: Any) -> None:
+        inner = config["config"]
+        node = inner["layers"][1]["inbound_nodes"][0]["args"][0]["config"]["keras_history"]
+        (node if place == "call" else inner["output_layers"])[which] = number
+
+    with_config(graph, change)
+    refused(graph, "The config")
+
+
+def test_an_entry_of_a_layer_needs_its_name(graph: Path) -> None:
+    with_config(graph, lambda config: config["config"]["layers"][1].pop("name") and None)
+    refused(graph, "without its name")
+
+
+@pytest.mark.parametrize("key", ["loss", "metrics", "weighted_metrics"])
+def test_names_of_losses_and_metrics_are_known(graph: Path, key: str) -> None:
+    def change(config: Any) -> None:
+        config["compile_config"][key] = "__import__" if key == "loss" else ["mse", "__import__"]
+
+    with_config(graph, change)
+    refused(graph, "__import__")
+    assert keras.saving.load_model(graph, compile=False).count_params() == 10
+
+
+@pytest.mark.parametrize(
+    ("dtype", "match"), [("complex64", "dtype .*float32 +complex64"), ("complex128", "complex128")]
+)
+def test_complex_numbers_are_no_weights_of_real_ones(weights: Path, dtype: str, match: str) -> None:
+    with h5py.File(weights, "a") as file:
+        del file["layers/dense/vars/0"]
+        file["layers/dense/vars/0"] = np.ones((4, 4), dtype)
+    assert_refused(weights, match)
+
+
+@pytest.mark.parametrize("number", [1.5, np.nan, 2.0**40])
+def test_numbers_that_are_not_whole_are_no_counts(number: float, tmp_path: Path) -> None:
+    path = tmp_path / "a.weights.h5"
+    model = make()
+    model.compile("sgd", "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save_weights(path)
+    for right in (3.0, number):
+        with h5py.File(path, "a") as file:
+            del file["optimizer/vars/0"]
+            file["optimizer/vars/0"] = np.float64(right)
+        if right == 3.0:
+            model.load_weights(path)
+            assert int(model.optimizer.iterations.numpy()) == 3
+    with pytest.raises(ValueError, match=r"a\.weights\.h5.*optimizer/vars/0.*are no int"):
+        model.load_weights(path)
+    assert int(model.optimizer.iterations.numpy()) == 3

@@ -57,6 +57,12 @@ def text() -> Any:
     ])  # fmt: skip
 
 
+def attention() -> Any:
+    x = keras.Input((5, 8))
+    y = layers.GroupQueryAttention(4, 4, 2)(x, x)
+    return keras.Model(x, layers.Dense(3)(layers.GaussianNoise(1e-6)(y)[:, 0]))
+
+
 def shared() -> Any:
     source = keras.Input((8, 8, 2))
     pooled = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(source))
@@ -68,17 +74,20 @@ def shared() -> Any:
 
 def test_keras_reads_what_kerasish_writes(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    makers = {"image": image, "text": text, "shared": shared}
+    makers = {"image": image, "text": text, "shared": shared, "attention": attention}
     optimizers = {
         "image": keras.optimizers.SGD(0.01, momentum=0.9),
         "text": keras.optimizers.Adam(clipnorm=1.0),
         "shared": keras.optimizers.RMSprop(0.001),
+        "attention": keras.optimizers.SGD(0.01),
     }
     y = random.random((16, 3), "float32")
     for name, make in makers.items():
         x = random.random((16, 8, 8, 2), "float32")
         if name == "text":
             x = random.integers(1, 20, (16, 7)).astype("int32")
+        if name == "attention":
+            x = random.random((16, 5, 8), "float32")
         model = make()
         model.compile(optimizers[name], "mse")
         model.fit(x, y, epochs=2, verbose=0)

@@ -11,6 +11,7 @@ from kerasish.engine.mistakes.batches import batch_check as batch_check
 from kerasish.engine.mistakes.batches import check_all as check_all
 from kerasish.engine.mistakes.check import check_data as check_data
 from kerasish.engine.mistakes.check import check_loss_value as check_loss_value
+from kerasish.engine.mistakes.frozen import Flags as Flags
 from kerasish.engine.mistakes.frozen import check_frozen as check_frozen
 from kerasish.engine.mistakes.frozen import flags_of as flags_of
 from kerasish.engine.mistakes.match import Match as Match

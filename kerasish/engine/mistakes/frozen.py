@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kerasish.engine.mistakes.advice import advise
 
 
-def flags_of(model: Any) -> dict[int, bool]:
-    """Return which layers of a model are trainable, by their identity."""
-    return {id(layer): bool(layer.trainable) for layer in model._flatten_layers()}
+class Flags:
+    """Which layers of a model are trainable.
+
+    It keeps the layers: the id of one that is gone may come back as that of another.
+
+    Args:
+        layers: the layers.
+    """
+
+    def __init__(self, layers: Sequence[Any] = ()) -> None:
+        self._flags = [(layer, bool(layer.trainable)) for layer in layers]
+
+    def changed(self, layers: Sequence[Any]) -> list[Any]:
+        """Return those of the layers whose flags differ from what they were."""
+        before = {id(layer): flag for layer, flag in self._flags}
+        return [x for x in layers if before.get(id(x), x.trainable) != x.trainable]
 
 
-def check_frozen(model: Any, flags: dict[int, bool]) -> None:
+def flags_of(model: Any) -> Flags:
+    """Return which layers of a model are trainable now."""
+    return Flags(model._flatten_layers())
+
+
+def check_frozen(model: Any, flags: Flags) -> None:
     """Warn where a layer's `trainable` differs from what it was at `compile`.
 
     Args:
         flags: what `flags_of` returned then.
     """
-    changed = [x for x in model._flatten_layers() if flags.get(id(x), x.trainable) != x.trainable]
+    changed = flags.changed(model._flatten_layers())
     if not changed:
         return
     layer = next((x for x in changed if x is not model), changed[0])
