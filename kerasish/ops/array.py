@@ -190,7 +190,7 @@ def _meet(arrays: list[Any]) -> list[Any]:
 
 
 def _nonzero(mask: Any) -> list[Any]:
-    if is_inferring() and not isinstance(mask, np.ndarray):
+    if not isinstance(mask, np.ndarray) and is_inferring(mask):
         return [unsized((None,), "int32") for _ in mask.shape]
     numbers = mask.numpy() if hasattr(mask, "numpy") else mask
     return [as_tensor(n.astype("int32")) for n in numbers.nonzero()]

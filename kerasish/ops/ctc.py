@@ -163,8 +163,9 @@ def _decode_greedily(
 def _decode_by_beams(
     inputs: Any, sequence_lengths: Any, width: int, top_paths: int, blank: int
 ) -> tuple[Any, Any]:
-    if is_inferring():
-        n, steps, _ = as_tensor(inputs).shape
+    inputs = as_tensor(inputs)
+    if is_inferring(inputs):
+        n, steps, _ = inputs.shape
         return unsized((top_paths, n, steps), "int32"), unsized((n, top_paths), "float32")
     log_p = log_softmax(_at_least_float32(inputs), -1).numpy()
     lengths = as_tensor(sequence_lengths).numpy()

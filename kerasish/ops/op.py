@@ -61,9 +61,9 @@ def has_chosen_engine() -> bool:
     return _slot.engine is not None
 
 
-def is_inferring() -> bool:
-    """Return whether a call on symbolic tensors asks for shapes and dtypes alone."""
-    return _slot.inferring
+def is_inferring(x: Any) -> bool:
+    """Return whether x has no numbers since shapes and dtypes alone are asked for, not a trace."""
+    return _slot.inferring or any(type(s) is Unknown for s in x.shape)
 
 
 @contextmanager

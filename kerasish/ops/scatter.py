@@ -66,7 +66,7 @@ def _held(start: Any, size: Any, room: Any, what: str) -> Any:
 
 def _open_end(x: Any, axis: int) -> Any:
     """Return, for shape inference, x with an unknown size of `axis`."""
-    if not is_inferring():
+    if not is_inferring(x):
         raise TraceError("slice: a size of -1 needs a start that is known while a step is traced.")
     first = strided_slice(x, [builtins.slice(None)] * axis + [builtins.slice(0, 1)])
     return broadcast_to(first, tuple(None if i == axis else s for i, s in enumerate(x.shape)))
@@ -264,7 +264,7 @@ def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any,
             f"segment: ids must have the shape {data.shape[:1]} of data's first axis, got "
             f"{ids.shape}."
         )
-    if num_segments is None and is_inferring():
+    if num_segments is None and is_inferring(ids):
         return data, ids, None
     if num_segments is None:
         num_segments = builtins.max(max(ids).item() + 1, 0) if math.prod(ids.shape) else 0

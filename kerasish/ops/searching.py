@@ -122,7 +122,7 @@ def unique(
     """
     x = as_tensor(x)
     wanted = (return_index, return_inverse, return_counts)
-    if is_inferring():
+    if is_inferring(x):
         return _unique_specs(x, wanted, axis, size)
     values, first, inverse, counts = np.unique(
         x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis

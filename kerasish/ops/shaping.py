@@ -38,7 +38,6 @@ from kerasish.ops.movement import broadcast_to, concatenate, reshape, strided_sl
 from kerasish.ops.op import (
     broadcast_shapes,
     function,
-    is_inferring,
     is_unknown,
     normalize_axis,
 )
@@ -195,7 +194,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = x.shape[-2:]
     start = offset if offset >= 0 else -offset * columns
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
-    if is_inferring() and is_unknown(rows) != is_unknown(columns):
+    if is_unknown(rows) != is_unknown(columns):
         return unsized((*x.shape[:-2], None), x.dtype)
     flat = reshape(x, (*x.shape[:-2], rows * columns))
     lead = [slice(None)] * (len(x.shape) - 2)

@@ -213,7 +213,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
         raise DTypeError(f"bincount: whole numbers were expected, got {x.dtype}.")
     x = cast(x, "int32")
     weights = ones_like(x) if weights is None else as_tensor(weights)
-    if is_inferring():
+    if is_inferring(x):
         return unsized((*x.shape[:-1], None), weights.dtype)
     size = minlength
     if math.prod(x.shape):

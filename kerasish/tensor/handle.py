@@ -20,7 +20,7 @@ import numpy as np
 from kerasish import config, devices, ops
 from kerasish.devices import _State as _devices
 from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError
-from kerasish.operators import Operators
+from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
 from kerasish.tensor.lending import _locked
@@ -66,7 +66,7 @@ def no_gradient() -> Iterator[None]:
         recording.on = before
 
 
-class Tensor(Operators):
+class Tensor(BitOperators):
     """An n-dimensional array of numbers of one dtype.
 
     Args:
