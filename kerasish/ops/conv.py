@@ -79,7 +79,7 @@ def _check_channels(x: Shape, kernel: Shape, groups: int) -> None:
             "convolution: expected x (n, *spatial, channels) and kernel (*window, channels / "
             f"groups, results) with as many axes, got {x} and {kernel}."
         )
-    if None not in (x[-1], kernel[-2]) and x[-1] != kernel[-2] * groups:
+    if None not in (x[-1], kernel[-2]) and not agree(x[-1], kernel[-2] * groups):
         raise ShapeError(
             f"convolution: x of shape {x} has {x[-1]} channels, the kernel of shape {kernel} with "
             f"groups={groups} takes {kernel[-2] * groups}."

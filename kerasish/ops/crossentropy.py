@@ -38,8 +38,7 @@ def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:
     output = as_float(output)
     target = cast(as_tensor(target), output.dtype)
     left, right = target.shape, output.shape
-    known = zip(left, right)
-    if len(left) != len(right) or any(a != b and None not in (a, b) for a, b in known):
+    if len(left) != len(right) or not all(map(agree, left, right)):
         raise ShapeError(
             f"{what}: target and output must have the same shape, got {left} and {right}."
         )
