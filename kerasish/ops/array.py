@@ -589,11 +589,15 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     """Return x held between x_min and x_max; the gradient flows where x lies between them.
 
+    Args:
+        x_min, x_max: numbers or tensors; None: x is not held on that side.
+
     Example:
         >>> clip([-1.0, 0.5, 9.0], 0.0, 1.0).tolist()
         [0.0, 0.5, 1.0]
     """
-    return minimum(maximum(x, x_min), x_max)
+    x = as_tensor(x) if x_min is None else maximum(x, x_min)
+    return x if x_max is None else minimum(x, x_max)
 
 
 @function

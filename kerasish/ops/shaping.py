@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.activation import as_float
+from kerasish.ops.activation import as_float, meeting
 from kerasish.ops.array import (
     expand_dims,
     flip,
@@ -284,7 +284,7 @@ def linspace(
         >>> linspace(0, 1, 3).tolist()
         [0.0, 0.5, 1.0]
     """
-    start, stop = as_float(start), as_float(stop)
+    start, stop = meeting(start, stop)
     parts = num - 1 if endpoint else num
     steps = divide(subtract(stop, start), float(max(parts, 1)))
     shape = broadcast_shapes(start.shape, stop.shape, what="linspace")
@@ -310,7 +310,8 @@ def logspace(
     axis: int = 0,
 ) -> Any:
     """Return `num` numbers from base ** start to base ** stop at equal ratios."""
-    y = power(as_float(base), linspace(start, stop, num, endpoint, False, None, axis))
+    exponents = linspace(start, stop, num, endpoint, False, None, axis)
+    y = power(cast(as_tensor(base), exponents.dtype), exponents)
     return y if dtype is None else cast(y, dtype)
 
 
@@ -319,7 +320,7 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
     """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios."""
-    start, stop = as_float(start), as_float(stop)
+    start, stop = meeting(start, stop)
     ratio = log(divide(stop, start))
     y = multiply(start, exp(linspace(multiply(ratio, 0), ratio, num, endpoint, False, None, axis)))
     return y if dtype is None else cast(y, dtype)

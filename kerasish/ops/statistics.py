@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.activation import as_float
+from kerasish.ops.activation import as_float, meeting
 from kerasish.ops.array import (
     expand_dims,
     flip,
@@ -64,13 +64,6 @@ def count_nonzero(x: Any, axis: Any = None) -> Any:
     return reduce_sum(cast(not_equal(x, 0), "int32"), axis)
 
 
-def _meet(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both in the dtype in which they meet with a Python float."""
-    a, b = as_tensor(a), as_tensor(b)
-    dtype = dtypes.result_type(a.dtype, b.dtype, float)
-    return cast(a, dtype), cast(b, dtype)
-
-
 @function
 def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
     """Return sum(weights * x) / sum(weights) over `axis`.
@@ -86,7 +79,7 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
     """
     if weights is None:
         return mean(as_float(x), axis)
-    x, weights = _meet(x, weights)
+    x, weights = meeting(x, weights)
     if len(weights.shape) != len(x.shape) or not all(map(agree, weights.shape, x.shape)):
         axes = normalize_axes(axis, len(x.shape), "average")
         over = [x.shape[a] for a in axes]
@@ -278,7 +271,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         x2: a vector.
         mode: "valid" (where both overlap wholly), "same" (as long as the longer) or "full".
     """
-    x1, x2 = _meet(x1, x2)
+    x1, x2 = meeting(x1, x2)
     if len(x1.shape) != 1 or len(x2.shape) != 1:
         raise ShapeError(f"correlate: expected two vectors, got {x1.shape} and {x2.shape}.")
     if x1.shape[0] < x2.shape[0]:

@@ -69,6 +69,7 @@ REFUSED = {
     "unique of nothing, to a size": (ValueError, lambda: ops.unique(X[:0], size=3)),
     "segments of a number": (ValueError, lambda: ops.segment_sum(1.0, [0], 2)),
     "subtract of truth values": (TypeError, lambda: ops.subtract(X > 3, X > 4)),
+    "ldexp by fractions": (TypeError, lambda: ops.ldexp(X, 0.5)),
     "negative of truth values": (TypeError, lambda: ops.negative(X > 3)),
     "ptp of truth values": (TypeError, lambda: ops.ptp(X > 3)),
 }  # fmt: skip
@@ -88,6 +89,7 @@ def test_a_trace_refuses_arithmetic_of_truth_values_as_numpy_does(op):
 
 
 GIVEN = {
+    "nanmedian of none": (lambda x: ops.nanmedian(x[:0]), np.float32(np.nan)),
     "argsort of all": (lambda x: ops.argsort(-x, axis=None), np.arange(12, dtype="int32")[::-1]),
     "median of none": (lambda x: ops.median(x[:0], axis=0), np.full(4, np.nan, "float32")),
     "quantile of none": (
@@ -161,6 +163,36 @@ def test_averages_and_correlations_meet_with_a_python_float(one, other, expected
     assert ops.correlate(a, b, "full").dtype == expected
     symbols = [KerasTensor((3,), t.dtype) for t in (a, b)]
     assert ops.average(symbols[0], weights=symbols[1]).dtype == expected
+
+
+FLOATING = "divide arctan2 logaddexp logaddexp2 heaviside hypot nextafter linspace logspace".split()
+KEEPING = "add subtract multiply power mod floor_divide maximum minimum fmax fmin fmod".split()
+
+
+@pytest.mark.parametrize("name", [*FLOATING, *KEEPING])
+def test_python_numbers_are_weak_beside_tensors(name):
+    function = getattr(ops, name)
+    for dtype in ("float16", "bfloat16", "float32"):
+        x = ops.cast([1, 2], dtype)
+        for other in (2, 2.5):
+            assert function(x, other).dtype == function(other, x).dtype == dtype
+            assert function(KerasTensor((2,), dtype), other).dtype == dtype
+        assert function(x, ops.cast([1, 2], "int8")).dtype == dtype
+        assert function(ops.cast([1, 1], "uint32"), x).dtype == dtype
+    small = ops.cast([1, 2], "int8")
+    assert function(small, 2).dtype == ("int8" if name in KEEPING else "float32")
+    assert function(small, 2.5).dtype == function(2.5, small).dtype == "float32"
+
+
+def test_clip_on_one_side():
+    assert ops.clip(X[0], 1, None).tolist() == [1, 1, 2, 3]
+    assert ops.clip(X[0], None, 1).tolist() == [0, 1, 1, 1]
+    assert ops.clip(X[0], None, None).tolist() == X[0].tolist()
+
+
+def test_nan_stays_in_sparse_plus():
+    found = both(ops.sparse_plus, np.array([np.nan, -np.inf, np.inf, 0.0], "float32"))
+    np.testing.assert_array_equal(found, np.array([np.nan, 0, np.inf, 0.25], "float32"))
 
 
 LOGIC = {operator.and_: np.logical_and, operator.or_: np.logical_or, operator.xor: np.logical_xor}
