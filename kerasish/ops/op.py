@@ -333,6 +333,11 @@ def is_unknown(size: Any) -> bool:
     return size is None or type(size) is Unknown
 
 
+def least(sizes: Sequence[Any]) -> Any:
+    """Return the smallest size; where one is unknown, so is the smallest."""
+    return next(filter(is_unknown, sizes), None) if any(map(is_unknown, sizes)) else min(sizes)
+
+
 def agree(a: Any, b: Any) -> bool:
     """Return whether two sizes are equal, or may be since one of them is unknown.
 
