@@ -20,6 +20,7 @@ from kerasish.ops.elementwise import (
     equal,
     exp,
     isfinite,
+    isnan,
     less,
     log,
     maximum,
@@ -562,11 +563,17 @@ def sort(x: Any, axis: int | None = -1) -> Any:
 
 @function
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:
-    """Return (values, indices) of the k largest elements along the last axis, largest first."""
+    """Return (values, indices) of the k largest elements along the last axis, largest first.
+
+    NaN counts as infinity, as `sort` puts it behind all numbers.
+    """
     x = as_tensor(x)
     if k > x.shape[-1]:
         raise ShapeError(f"top_k: k={k} is larger than the last axis of shape {x.shape}.")
-    key = multiply(x, -1) if not x.dtype.startswith("u") and x.dtype != "bool" else bitwise_not(x)
+    if dtypes.is_float(x.dtype):
+        key = select(isnan(x), -math.inf, multiply(x, -1))
+    else:
+        key = bitwise_not(x)  # as -x, but without overflow at the least number
     lead = [slice(None)] * (len(x.shape) - 1)
     order = strided_slice(argsort(key, -1), [*lead, slice(0, k)])
     return pick_along_axis(x, order, -1), order

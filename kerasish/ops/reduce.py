@@ -228,6 +228,8 @@ def argsort(xp, x, *, axis=-1):
 
     None: the positions in the flattened x.
     """
+    if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not know where its NaN belongs
+        x = x.astype(xp.float32)
     return xp.argsort(x, axis=axis, kind="stable").astype(xp.int32)
 
 

@@ -184,6 +184,27 @@ def test_python_numbers_are_weak_beside_tensors(name):
     assert function(small, 2.5).dtype == function(2.5, small).dtype == "float32"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_nan_lies_behind_all_numbers(dtype):
+    odd = [np.nan, 2.0, -np.inf, np.nan, -1.0, 3.0]
+    x = np.asarray(ops.cast(np.tile(odd, 30), dtype))
+    found = both(lambda t: ops.cast(ops.sort(t), "float32"), x)
+    np.testing.assert_array_equal(found, np.sort(np.tile(odd, 30).astype("float32")))
+    places = both(ops.argsort, x)
+    assert places.tolist() == np.argsort(np.tile(odd, 30), kind="stable").tolist()
+    assert both(lambda t: ops.top_k(t, 3)[1], x[:6]).tolist() == [0, 3, 5]
+    assert (
+        both(lambda t: ops.argmax(t), x).tolist() == both(lambda t: ops.argmin(t), x).tolist() == 0
+    )
+    assert np.isnan(both(lambda t: ops.cast(ops.median(t), "float32"), x))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "uint8"])
+def test_the_least_number_of_a_dtype_is_not_the_largest(dtype):
+    x = np.array([0, 1, 0]) if dtype in ("bool", "uint8") else np.array([np.iinfo(dtype).min, 5, 4])
+    assert both(lambda t: ops.top_k(t, 3)[1], x.astype(dtype)).tolist()[0] == 1
+
+
 def test_clip_on_one_side():
     assert ops.clip(X[0], 1, None).tolist() == [1, 1, 2, 3]
     assert ops.clip(X[0], None, 1).tolist() == [0, 1, 1, 1]
