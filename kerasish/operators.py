@@ -78,20 +78,22 @@ class Operators:
     def __invert__(self) -> Any:
         return ops.logical_not(self) if self.dtype == "bool" else ops.bitwise_not(self)
 
+    # Keras's variables and symbolic tensors are truth values under these, whatever their dtype.
+
     def __and__(self, other: Any) -> Any:
-        return (ops.logical_and if self.dtype == "bool" else ops.bitwise_and)(self, other)
+        return ops.logical_and(self, other)
 
     def __rand__(self, other: Any) -> Any:
         return self.__and__(other)
 
     def __or__(self, other: Any) -> Any:
-        return (ops.logical_or if self.dtype == "bool" else ops.bitwise_or)(self, other)
+        return ops.logical_or(self, other)
 
     def __ror__(self, other: Any) -> Any:
         return self.__or__(other)
 
     def __xor__(self, other: Any) -> Any:
-        return (ops.logical_xor if self.dtype == "bool" else ops.bitwise_xor)(self, other)
+        return ops.logical_xor(self, other)
 
     def __rxor__(self, other: Any) -> Any:
         return self.__xor__(other)
@@ -164,3 +166,19 @@ class Operators:
         if numpy:
             return np.min(np.asarray(self), axis, keepdims=keepdims, **numpy)
         return ops.min(self, axis, keepdims)
+
+
+class BitOperators(Operators):
+    """The operators of tensors with numbers, whose &, | and ^ work on bits, as NumPy's do."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Any) -> Any:
+        return ops.bitwise_and(self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return ops.bitwise_or(self, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return ops.bitwise_xor(self, other)

@@ -71,8 +71,6 @@ class Normalization(Layer):
         """Make the moments' variables, or take those given."""
         rank = len(input_shape)
         self._kept = tuple(sorted(a % rank for a in self.axis))
-        if 0 in self._kept:
-            raise ValueError(f"{self._who()}: axis 0 is the batch's.")
         unknown = [a for a in self._kept if input_shape[a] is None]
         if unknown:
             raise ValueError(f"{self._who()}: the sizes of axes {unknown} must be known.")

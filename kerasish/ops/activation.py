@@ -20,6 +20,7 @@ from kerasish.ops.elementwise import (
     greater,
     greater_equal,
     less,
+    less_equal,
     log,
     maximum,
     minimum,
@@ -49,6 +50,22 @@ def as_float(x: Any) -> Any:
     """Return x as a tensor of a floating (or complex) dtype: the default one for whole numbers."""
     x = as_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+
+
+def meeting(*xs: Any, floating: bool = True) -> list[Any]:
+    """Return all as tensors of the dtype in which they meet; Python's numbers are weak.
+
+    Args:
+        floating: whether a Python float is among them, so that whole numbers become floats.
+
+    Example:
+        >>> [x.dtype for x in meeting(cast(1, "int8"), cast(1, "float16"), 2.5)]
+        ['float16', 'float16', 'float16']
+    """
+    made = [x if type(x) in (int, float) else as_tensor(x) for x in xs]
+    kinds = [type(x) if type(x) in (int, float) else x.dtype for x in made]
+    dtype = dtypes.result_type(*kinds, *([float] if floating else []))
+    return [cast(as_tensor(x), dtype) for x in made]
 
 
 # --- of the family of relu --------------------------------------------------------------------
@@ -233,7 +250,7 @@ def sparse_plus(x: Any) -> Any:
     """Return 0 for x <= -1, (x + 1)² / 4 up to 1, and x from there on."""
     x = as_float(x)
     curved = multiply(square(add(x, 1)), 0.25)
-    return select(greater(x, -1), select(less(x, 1), curved, x), 0)
+    return select(less_equal(x, -1), 0, select(less(x, 1), curved, x))
 
 
 @function

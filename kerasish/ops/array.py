@@ -6,9 +6,11 @@ import builtins
 import math
 from typing import Any
 
+import numpy as np
+
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.creation import arange, zeros_like
+from kerasish.ops.creation import arange, ones_like, unsized, zeros_like
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -18,6 +20,7 @@ from kerasish.ops.elementwise import (
     equal,
     exp,
     isfinite,
+    isnan,
     less,
     log,
     maximum,
@@ -42,7 +45,7 @@ from kerasish.ops.movement import (
     strided_slice,
     transpose,
 )
-from kerasish.ops.op import function, normalize_axes, normalize_axis
+from kerasish.ops.op import agree, function, is_inferring, normalize_axes, normalize_axis
 from kerasish.ops.reduce import (
     argsort,
     reduce_max,
@@ -114,7 +117,11 @@ def _fill_ellipsis(parts: list[Any], ndim: int) -> list[Any]:
 def _listed(part: Any) -> Any:
     if isinstance(part, bool):
         raise IndexError("A single bool is no index here; use an array of them or ops.where.")
-    return as_tensor(part) if isinstance(part, list) else part
+    if not isinstance(part, list):
+        return part
+    plain = builtins.all(isinstance(p, (bool, int, np.generic)) for p in part)
+    # The places of True must be known while shapes are inferred.
+    return np.asarray(part) if part and plain else as_tensor(part)
 
 
 def _slice_plain(x: Any, parts: list[Any]) -> Any:
@@ -141,11 +148,14 @@ def _slice_plain(x: Any, parts: list[Any]) -> Any:
 def _pick(x: Any, parts: list[Any]) -> Any:
     """Index with arrays: slices first, then the picked axes moved to the front and read there."""
     expanded: list[Any] = []
+    axis = 0
     for p in parts:
         if p is not None and "bool" in str(getattr(p, "dtype", "")):
+            _check_mask(p.shape, x.shape[axis : axis + len(p.shape)], axis)
             expanded.extend(_nonzero(p))
         else:
             expanded.append(p)
+        axis += _width(p)
     plain = [p if _is_plain(p) and not isinstance(p, int) else slice(None) for p in expanded]
     x = _slice_plain(x, plain)
     index_at = [i for i, p in enumerate(expanded) if not _is_plain(p) or isinstance(p, int)]
@@ -166,6 +176,13 @@ def _pick(x: Any, parts: list[Any]) -> Any:
     return transpose(y, order)
 
 
+def _check_mask(mask: Any, under: Any, axis: int) -> None:
+    if not builtins.all(map(agree, mask, under)):
+        raise IndexError(
+            f"A mask of shape {tuple(mask)} does not fit the sizes {tuple(under)} from axis {axis}."
+        )
+
+
 def _meet(arrays: list[Any]) -> list[Any]:
     total = arrays[0]
     for a in arrays[1:]:
@@ -174,6 +191,8 @@ def _meet(arrays: list[Any]) -> list[Any]:
 
 
 def _nonzero(mask: Any) -> list[Any]:
+    if not isinstance(mask, np.ndarray) and is_inferring(mask):
+        return [unsized((None,), "int32") for _ in mask.shape]
     numbers = mask.numpy() if hasattr(mask, "numpy") else mask
     return [as_tensor(n.astype("int32")) for n in numbers.nonzero()]
 
@@ -233,7 +252,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     else:
         axes = normalize_axes(axis, len(x.shape), "squeeze")
     for a in axes:
-        if x.shape[a] not in (1, None):
+        if not agree(x.shape[a], 1):
             raise ShapeError(f"squeeze: axis {a} of shape {x.shape} has size {x.shape[a]}, not 1.")
     return reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in axes))
 
@@ -280,7 +299,7 @@ def stack(x: Any, axis: int = 0) -> Any:
     parts = [as_tensor(part) for part in x]
     first = parts[0].shape if parts else ()
     for part in parts:
-        if len(part.shape) != len(first) or part.shape != first and None not in part.shape + first:
+        if len(part.shape) != len(first) or not all(map(agree, part.shape, first)):
             raise ShapeError(f"stack: shapes {[p.shape for p in parts]} must be equal.")
     return concatenate([expand_dims(part, axis) for part in parts], axis)
 
@@ -378,6 +397,10 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> Any:
     counts = repeats.tolist() if hasattr(repeats, "tolist") else list(repeats)
     if len(counts) == 1:
         return repeat(x, int(counts[0]), axis)
+    if not agree(len(counts), x.shape[axis]):
+        raise ShapeError(
+            f"repeat: {len(counts)} numbers of repeats for axis {axis} of shape {x.shape}."
+        )
     places = [i for i, count in enumerate(counts) for _ in range(int(count))]
     return take_rows(x, places, axis)
 
@@ -395,12 +418,12 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         [1, 0, 1, 2, 1, 0]
     """
     x = as_tensor(x)
+    if not x.shape:
+        return x
     if mode == "constant":
         return constant_pad(x, pad_width, 0.0 if constant_values is None else constant_values)
     if constant_values is not None:
         raise ValueError(f"pad: constant_values goes with mode='constant', not {mode!r}.")
-    import numpy as np
-
     pairs = pad_pairs(len(x.shape), pad_width)
     for axis, (before, after) in enumerate(pairs):
         if before or after:
@@ -419,8 +442,10 @@ def ndim(x: Any) -> int:
     return len(shape(x))
 
 
-def size(x: Any) -> int:
-    """Return the number of x's elements."""
+def size(x: Any) -> Any:
+    """Return the number of x's elements; of a symbolic tensor of unknown sizes, a symbolic one."""
+    if None in shape(x):
+        return reduce_sum(ones_like(x, "int32"))
     return math.prod(shape(x))
 
 
@@ -538,11 +563,17 @@ def sort(x: Any, axis: int | None = -1) -> Any:
 
 @function
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:
-    """Return (values, indices) of the k largest elements along the last axis, largest first."""
+    """Return (values, indices) of the k largest elements along the last axis, largest first.
+
+    NaN counts as infinity, as `sort` puts it behind all numbers.
+    """
     x = as_tensor(x)
     if k > x.shape[-1]:
         raise ShapeError(f"top_k: k={k} is larger than the last axis of shape {x.shape}.")
-    key = multiply(x, -1) if not x.dtype.startswith("u") and x.dtype != "bool" else bitwise_not(x)
+    if dtypes.is_float(x.dtype):
+        key = select(isnan(x), -math.inf, multiply(x, -1))
+    else:
+        key = bitwise_not(x)  # as -x, but without overflow at the least number
     lead = [slice(None)] * (len(x.shape) - 1)
     order = strided_slice(argsort(key, -1), [*lead, slice(0, k)])
     return pick_along_axis(x, order, -1), order
@@ -565,11 +596,15 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     """Return x held between x_min and x_max; the gradient flows where x lies between them.
 
+    Args:
+        x_min, x_max: numbers or tensors; None: x is not held on that side.
+
     Example:
         >>> clip([-1.0, 0.5, 9.0], 0.0, 1.0).tolist()
         [0.0, 0.5, 1.0]
     """
-    return minimum(maximum(x, x_min), x_max)
+    x = as_tensor(x) if x_min is None else maximum(x, x_min)
+    return x if x_max is None else minimum(x, x_max)
 
 
 @function

@@ -34,7 +34,7 @@ from kerasish.ops.elementwise import (
     tan,
 )
 from kerasish.ops.movement import concatenate
-from kerasish.ops.op import function
+from kerasish.ops.op import agree, function
 
 FORMATS = (
     "xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw",
@@ -102,7 +102,7 @@ def convert_format(
         return {**boxes, "boxes": moved}
     source, target = (_check_format(n, "convert_format") for n in (source, target))
     x = cast(as_tensor(boxes), dtype)
-    if x.shape[-1] != 4:
+    if not agree(x.shape[-1], 4):
         raise ShapeError(f"convert_format: boxes must have the shape (..., 4), got {x.shape}.")
     relative = [name.startswith("rel_") for name in (source, target)]
     if any(relative) and (height is None or width is None):

@@ -8,7 +8,7 @@ from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.array import get_item, stack
 from kerasish.ops.elementwise import arctan2, as_tensor, cast, cos, equal, multiply, sin
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import Shape, Spec, agree, function, op
 
 
 def _part_dtype(dtype: str) -> str:
@@ -93,7 +93,7 @@ def polar(abs_: Any, angle: Any) -> Any:
 def view_as_complex(x: Any) -> Any:
     """Return x[..., 0] + i * x[..., 1]; the last axis of x has size 2."""
     x = as_tensor(x)
-    if not x.shape or x.shape[-1] != 2:
+    if not x.shape or not agree(x.shape[-1], 2):
         raise ShapeError(f"view_as_complex: the last axis must have size 2, got shape {x.shape}.")
     return join_parts(get_item(x, (..., 0)), get_item(x, (..., 1)))
 

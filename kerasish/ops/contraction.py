@@ -7,9 +7,9 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.array import get_item, moveaxis, stack
-from kerasish.ops.elementwise import add, as_tensor, multiply, relu, subtract
+from kerasish.ops.elementwise import add, as_tensor, cast, multiply, relu, subtract
 from kerasish.ops.movement import broadcast_to, reshape, transpose
-from kerasish.ops.op import broadcast_shapes, function, normalize_axis
+from kerasish.ops.op import agree, broadcast_shapes, function, is_unknown, normalize_axis
 from kerasish.ops.product import matmul
 
 
@@ -67,18 +67,24 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
             raise ShapeError(f"tensordot: {count} axes of tensors with {m} and {n} axes.")
         first, second = list(range(m - count, m)), list(range(count))
     pairs = [(x1.shape[a], x2.shape[b]) for a, b in zip(first, second)]
-    if len(first) != len(second) or any(None not in p and p[0] != p[1] for p in pairs):
+    if len(first) != len(second) or not all(agree(a, b) for a, b in pairs):
         raise ShapeError(
             f"tensordot: axes {first} of shape {x1.shape} and axes {second} of shape {x2.shape} "
             "must have the same sizes."
         )
     left = [a for a in range(m) if a not in first]
     right = [a for a in range(n) if a not in second]
-    inner = _count([b if a is None else a for a, b in pairs])
+    inner = _count([b if is_unknown(a) else a for a, b in pairs])
     outer_1, outer_2 = [x1.shape[a] for a in left], [x2.shape[a] for a in right]
     rows = reshape(transpose(x1, (*left, *first)), (_count(outer_1), inner))
     columns = reshape(transpose(x2, (*second, *right)), (inner, _count(outer_2)))
-    return reshape(matmul(rows, columns), (*outer_1, *outer_2))
+    return reshape(_in_own_dtype(rows, columns), (*outer_1, *outer_2))
+
+
+def _in_own_dtype(x1: Any, x2: Any) -> Any:
+    """Return the matrix product; of int8, unlike `matmul`, in int8."""
+    y = matmul(x1, x2)
+    return cast(y, "int8") if x1.dtype == x2.dtype == "int8" else y
 
 
 @function
@@ -93,7 +99,7 @@ def dot(x1: Any, x2: Any) -> Any:
     if not x1.shape or not x2.shape:
         return multiply(x1, x2)
     if len(x1.shape) <= 2 and len(x2.shape) <= 2:
-        return matmul(x1, x2)
+        return _in_own_dtype(x1, x2)
     return tensordot(x1, x2, ([-1], [-2 if len(x2.shape) > 1 else -1]))
 
 
@@ -119,7 +125,7 @@ def vdot(x1: Any, x2: Any) -> Any:
         >>> vdot([[1, 2], [3, 4]], [[1, 1], [1, 1]]).tolist()
         10
     """
-    return matmul(reshape(x1, (-1,)), reshape(x2, (-1,)))
+    return _in_own_dtype(reshape(x1, (-1,)), reshape(x2, (-1,)))
 
 
 @function
@@ -139,7 +145,7 @@ def cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = moveaxis(as_tensor(x1), axisa, -1), moveaxis(as_tensor(x2), axisb, -1)
-    sizes = (a.shape[-1], b.shape[-1])
+    sizes = tuple(3 if is_unknown(v.shape[-1]) else v.shape[-1] for v in (a, b))
     if not set(sizes) <= {2, 3}:
         raise ShapeError(f"cross: vectors have 2 or 3 elements, got shapes {a.shape}, {b.shape}.")
     lead = broadcast_shapes(a.shape[:-1], b.shape[:-1], what="cross")

@@ -19,7 +19,7 @@ from typing import Any
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.ops.elementwise import add, as_tensor, relu
 from kerasish.ops.movement import reshape
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import Shape, Spec, agree, function, op
 from kerasish.ops.window import (
     channels_back,
     channels_to_last,
@@ -80,7 +80,7 @@ def _check_channels(x: Shape, kernel: Shape, groups: int) -> None:
             "convolution: expected x (n, *spatial, channels) and kernel (*window, channels / "
             f"groups, results) with as many axes, got {x} and {kernel}."
         )
-    if None not in (x[-1], kernel[-2]) and x[-1] != kernel[-2] * groups:
+    if None not in (x[-1], kernel[-2]) and not agree(x[-1], kernel[-2] * groups):
         raise ShapeError(
             f"convolution: x of shape {x} has {x[-1]} channels, the kernel of shape {kernel} with "
             f"groups={groups} takes {kernel[-2] * groups}."
@@ -183,7 +183,7 @@ def _data_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
     g, kernel = shapes
     what = "convolution_data_gradient"
     made = _sized(attrs, _settings(attrs, len(g) - 2, what), what)
-    if len(g) != len(kernel) or (None not in (g[-1], kernel[-1]) and g[-1] != kernel[-1]):
+    if len(g) != len(kernel) or not agree(g[-1], kernel[-1]):
         raise ShapeError(
             f"{what}: expected g (n, *spatial, results) and kernel (*window, channels / groups, "
             f"results), got shapes {g} and {kernel}."
@@ -192,7 +192,7 @@ def _data_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
         counts = window_counts(
             made["size"], kernel[:-2], made["strides"], made["padding"], made["dilation"], what
         )
-        if any(None not in (a, b) and a != b for a, b in zip(g[1:-1], counts)):
+        if not all(map(agree, g[1:-1], counts)):
             raise ShapeError(
                 f"{what}: data of the spatial sizes {made['size']} would have {counts} results, g "
                 f"has the shape {g}."
@@ -270,7 +270,7 @@ def _kernel_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, A
     counts = window_counts(
         x[1:-1], made["size"], made["strides"], made["padding"], made["dilation"], what
     )
-    if any(None not in (a, b) and a != b for a, b in zip(g[1:-1], counts)):
+    if not all(map(agree, g[1:-1], counts)):
         raise ShapeError(
             f"{what}: x of shape {x} has {counts} windows of {made['size']}, g has the shape {g}."
         )
@@ -417,7 +417,7 @@ def depthwise_conv(
     x, data_format = _data_and_layout(inputs, data_format, "depthwise_conv")
     kernel = as_tensor(kernel)
     *window, channels, multiplier = kernel.shape
-    if x.shape[-1] != channels:
+    if not agree(x.shape[-1], channels):
         raise ShapeError(
             f"depthwise_conv: the kernel of shape {kernel.shape} is for {channels} channels, the "
             f"inputs have {x.shape[-1]}."

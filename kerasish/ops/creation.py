@@ -138,10 +138,17 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
         >>> arange(3).tolist(), arange(1, 2, 0.5).tolist()
         ([0, 1, 2], [1.0, 1.5])
     """
+    if start is None:
+        raise TypeError("arange: a number was expected for start, got None.")
     start, stop, step = (_number(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
     return count_up(start, stop, 1 if step is None else step, dtype)
+
+
+def unsized(shape: Shape, dtype: str) -> Any:
+    """Return a tensor of `shape` without numbers, for shape inference; None: any size."""
+    return broadcast_to(fill((1,) * len(shape), 0, dtype), shape)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803

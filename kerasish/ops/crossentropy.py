@@ -29,7 +29,7 @@ from kerasish.ops.elementwise import (
     subtract,
 )
 from kerasish.ops.movement import reshape
-from kerasish.ops.op import function, normalize_axis
+from kerasish.ops.op import agree, function, normalize_axis
 from kerasish.ops.reduce import reduce_max, reduce_sum
 
 
@@ -38,8 +38,7 @@ def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:
     output = as_float(output)
     target = cast(as_tensor(target), output.dtype)
     left, right = target.shape, output.shape
-    known = zip(left, right)
-    if len(left) != len(right) or any(a != b and None not in (a, b) for a, b in known):
+    if len(left) != len(right) or not all(map(agree, left, right)):
         raise ShapeError(
             f"{what}: target and output must have the same shape, got {left} and {right}."
         )
@@ -128,9 +127,7 @@ def sparse_categorical_crossentropy(
     if len(target.shape) == len(output.shape) and target.shape[-1] == 1:
         target = squeeze(target, -1)
     expected = (*output.shape[:axis], *output.shape[axis + 1 :])
-    if len(target.shape) != len(expected) or any(
-        a != b and None not in (a, b) for a, b in zip(target.shape, expected)
-    ):
+    if len(target.shape) != len(expected) or not all(map(agree, target.shape, expected)):
         raise ShapeError(
             f"sparse_categorical_crossentropy: an output of shape {output.shape} with classes on "
             f"axis {axis} asks for a target of shape {expected}, got {target.shape}."

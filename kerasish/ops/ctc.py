@@ -11,7 +11,7 @@ from kerasish.errors import ShapeError
 from kerasish.ops.activation import as_float, log_softmax
 from kerasish.ops.array import expand_dims, get_item, logsumexp, take_along_axis
 from kerasish.ops.control import scan
-from kerasish.ops.creation import arange, full
+from kerasish.ops.creation import arange, full, unsized
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -27,7 +27,7 @@ from kerasish.ops.elementwise import (
     subtract,
 )
 from kerasish.ops.movement import broadcast_to, concatenate, reshape, strided_slice, transpose
-from kerasish.ops.op import function
+from kerasish.ops.op import function, is_inferring
 from kerasish.ops.reduce import argmax, argsort, reduce_max, reduce_sum
 from kerasish.ops.special import logaddexp
 
@@ -163,6 +163,10 @@ def _decode_greedily(
 def _decode_by_beams(
     inputs: Any, sequence_lengths: Any, width: int, top_paths: int, blank: int
 ) -> tuple[Any, Any]:
+    inputs = as_tensor(inputs)
+    if is_inferring(inputs):
+        n, steps, _ = inputs.shape
+        return unsized((top_paths, n, steps), "int32"), unsized((n, top_paths), "float32")
     log_p = log_softmax(_at_least_float32(inputs), -1).numpy()
     lengths = as_tensor(sequence_lengths).numpy()
     n, steps, _ = log_p.shape

@@ -8,7 +8,7 @@ from kerasish.ops.array import expand_dims, get_item, where
 from kerasish.ops.creation import eye
 from kerasish.ops.elementwise import add, as_tensor, divide, multiply, square, subtract
 from kerasish.ops.movement import concatenate
-from kerasish.ops.op import Spec, function, op
+from kerasish.ops.op import Spec, function, least, op
 from kerasish.ops.product import matmul, swap_last
 from kerasish.ops.solving import (
     check_matrix,
@@ -126,7 +126,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 def _lu_shape(x: Spec) -> tuple[Spec, Spec]:
     check_matrix(x, "lu_factor")
     sizes = x.shape[-2:]
-    count = None if None in sizes else min(sizes)
+    count = least(sizes)
     return x, Spec((*x.shape[:-2], count), "int32")
 
 
@@ -162,7 +162,7 @@ def lu_factor(xp, x):
     """
     rows, columns = x.shape[-2:]
     y = xp.array(x).reshape(-1, rows, columns)
-    count = min(rows, columns)
+    count = least((rows, columns))
     pivots = xp.zeros((len(y), count), xp.int32)
     each = xp.arange(len(y))
     for k in range(count):
@@ -204,7 +204,7 @@ def swaps(xp, pivots, *, dtype):
 def _qr_shape(x: Spec, mode: str) -> tuple[Spec, Spec]:
     check_matrix(x, "qr")
     rows, columns = x.shape[-2:]
-    inner = None if None in (rows, columns) else min(rows, columns)
+    inner = least((rows, columns))
     inner = rows if mode == "complete" else inner
     lead = x.shape[:-2]
     return Spec((*lead, rows, inner), x.dtype), Spec((*lead, inner, columns), x.dtype)
@@ -333,7 +333,7 @@ def eig(xp, x):
 def _values_shape(x: Spec) -> Spec:
     check_matrix(x, "svd")
     sizes = x.shape[-2:]
-    return Spec((*x.shape[:-2], None if None in sizes else min(sizes)), x.dtype)
+    return Spec((*x.shape[:-2], least(sizes)), x.dtype)
 
 
 def _values_grad(g, y, x):
@@ -405,7 +405,7 @@ def svd_reduced(xp, x):
 def _svd_shape(x: Spec) -> tuple[Spec, Spec, Spec]:
     check_matrix(x, "svd")
     lead, (rows, columns) = x.shape[:-2], x.shape[-2:]
-    inner = None if None in (rows, columns) else min(rows, columns)
+    inner = least((rows, columns))
     return (
         Spec((*lead, rows, rows), x.dtype),
         Spec((*lead, inner), x.dtype),
@@ -415,7 +415,7 @@ def _svd_shape(x: Spec) -> tuple[Spec, Spec, Spec]:
 
 def _svd_grad(g, y, x):
     # What arrives at the columns that only complete a basis is left out: they are arbitrary.
-    inner = min(x.shape[-2:])
+    inner = least(x.shape[-2:])
     left, right = (..., slice(0, inner)), (..., slice(0, inner), slice(None))
     arriving = (get_item(g[0], left), g[1], get_item(g[2], right))
     made = (get_item(y[0], left), y[1], get_item(y[2], right))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.elementwise import add, as_tensor, multiply, relu
+from kerasish.ops.elementwise import add, as_tensor, cast, multiply, relu
 from kerasish.ops.movement import reshape, transpose
-from kerasish.ops.op import function
+from kerasish.ops.op import agree, function, is_unknown
 from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_sum
 from kerasish.ops.shaping import diagonal
@@ -26,6 +26,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     over; "..." stands for further axes, which broadcast. Without "->" the result names, in
     order, the letters that occur once.
 
+    Operands that are all int8 give int32.
+
     Args:
         subscripts: the operands' letters, joined by commas, then "->" and the result's.
         operands: tensors.
@@ -41,6 +43,8 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
     if kwargs:
         raise TypeError(f"einsum got an unexpected argument {next(iter(kwargs))!r}.")
     tensors = [as_tensor(x) for x in operands]
+    if {x.dtype for x in tensors} == {"int8"}:
+        tensors = [cast(x, "int32") for x in tensors]
     inputs, result = _read(subscripts, [len(x.shape) for x in tensors])
     sizes = _sizes(subscripts, tensors, inputs)
     for letter in result:
@@ -127,9 +131,9 @@ def _sizes(subscripts: str, tensors: Sequence[Any], inputs: Sequence[Letters]) -
     for x, own in zip(tensors, inputs):
         for letter, size in zip(own, x.shape):
             known = sizes.setdefault(letter, size)
-            if known == 1:
+            if known == 1 or is_unknown(known) and size != 1:
                 sizes[letter] = size
-            elif size not in (1, known):
+            elif size != 1 and not agree(size, known):
                 raise ShapeError(
                     f"einsum: {letter!r} in {subscripts!r} stands for sizes {known} and {size}; "
                     f"got shapes {[tuple(t.shape) for t in tensors]}."
@@ -150,7 +154,7 @@ def _without_repeats(x: Any, own: Letters) -> Term:
 
 def _without_ones(x: Any, own: Letters, sizes: dict[str, int]) -> Term:
     """Drop the axes of size 1 that are to broadcast."""
-    kept = [i for i, c in enumerate(own) if x.shape[i] == sizes[c]]
+    kept = [i for i, c in enumerate(own) if x.shape[i] != 1 or sizes[c] == 1]
     if len(kept) == len(own):
         return x, own
     return reshape(x, tuple(x.shape[i] for i in kept)), tuple(own[i] for i in kept)

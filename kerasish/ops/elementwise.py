@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kerasish.errors import DTypeError
 from kerasish.ops import dtypes
 from kerasish.ops.op import Spec, broadcast, broadcast_bool, op, same
 
@@ -42,9 +43,25 @@ def add(xp, x1, x2):
     return xp.add(x1, x2)
 
 
+def _no_bool(what: str) -> None:
+    raise DTypeError(f"{what} of truth values has no meaning; use ops.logical_xor or logical_not.")
+
+
+def _subtract_shape(x1: Spec, x2: Spec) -> Spec:
+    if x1.dtype == "bool":
+        _no_bool("subtract")
+    return broadcast(x1, x2)
+
+
+def _negative_shape(x: Spec) -> Spec:
+    if x.dtype == "bool":
+        _no_bool("negative")
+    return x
+
+
 @op(
     "elementwise",
-    broadcast,
+    _subtract_shape,
     (lambda g, y, a, b: g, lambda g, y, a, b: negative(g)),
     "same",
     examples=PAIRS,
@@ -181,7 +198,9 @@ def arctan2(xp, x1, x2):
 # --- functions of one number ------------------------------------------------------------------
 
 
-@op("elementwise", same, lambda g, y, x: (negative(g),), examples=SINGLE, keeps_zero=True)
+@op(
+    "elementwise", _negative_shape, lambda g, y, x: (negative(g),), examples=SINGLE, keeps_zero=True
+)
 def negative(xp, x):
     """-x."""
     return xp.negative(x)

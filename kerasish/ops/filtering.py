@@ -13,7 +13,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.activation import as_float
 from kerasish.ops.array import clip, expand_dims, get_item, mean, moveaxis, pad, stack
 from kerasish.ops.conv import depthwise_conv
-from kerasish.ops.creation import ones
+from kerasish.ops.creation import ones, unsized
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -31,7 +31,7 @@ from kerasish.ops.elementwise import (
 )
 from kerasish.ops.indexing import take_rows
 from kerasish.ops.movement import reshape, strided_slice, transpose
-from kerasish.ops.op import function
+from kerasish.ops.op import agree, function, is_unknown
 from kerasish.ops.reduce import reduce_sum
 from kerasish.ops.resizing import channel_axis, spatial_axes
 
@@ -141,7 +141,7 @@ def ssim(
     """
     a, _ = _channels_last(image1, data_format, "ssim")
     b, _ = _channels_last(image2, data_format, "ssim")
-    if a.shape != b.shape:
+    if len(a.shape) != len(b.shape) or not all(map(agree, a.shape, b.shape)):
         raise ShapeError(f"ssim: the pictures have the shapes {a.shape} and {b.shape}.")
     bell = _bell(filter_size, filter_sigma)
 
@@ -168,7 +168,7 @@ def _three(images: Any, data_format: str | None, what: str) -> tuple[Any, int]:
     if len(x.shape) not in (3, 4):
         raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
     axis = channel_axis(x, data_format)
-    if x.shape[axis] != 3:
+    if not agree(x.shape[axis], 3):
         raise ShapeError(f"{what}: expected 3 channels on axis {axis}, got shape {x.shape}.")
     return x, axis
 
@@ -243,7 +243,9 @@ def _margins(full: int, before: Any, after: Any, target: Any, grow: bool, names:
     room = None if target is None else (target - full if grow else full - target)
     before = room - after if before is None else before
     after = room - before if after is None else after
-    if before < 0 or after < 0 or (not grow and before + after >= full):
+    if is_unknown(full):
+        return before, after
+    if before < 0 or after < 0 or (not grow and before + after > full):
         raise ValueError(f"{names}: {before} before and {after} after do not fit size {full}.")
     return int(before), int(after)
 
@@ -314,6 +316,8 @@ def pad_images(
         (across, left_padding, right_padding, target_width, "pad_images: left, right, width"),
     ):
         room[axis] = _margins(x.shape[axis], before, after, target, True, names)
+    if any(map(is_unknown, x.shape)):
+        return unsized(tuple(s + a + b for s, (a, b) in zip(x.shape, room)), x.dtype)
     return pad(x, tuple(room))
 
 

@@ -10,7 +10,10 @@ from kerasish.ops.op import (
     Op,
     Shape,
     Spec,
+    Unknown,
+    agree,
     broadcast_shapes,
+    is_unknown,
     normalize_axes,
     normalize_axis,
     op,
@@ -21,7 +24,7 @@ def sizes(shape: Any, what: str) -> tuple[int, ...]:
     """Return a shape given as a number or a sequence as a tuple of ints (None stays)."""
     many = shape if isinstance(shape, (tuple, list)) else (shape,)
     try:
-        return tuple(None if s is None else int(s) for s in many)  # type: ignore[misc]
+        return tuple(s if s is None or type(s) is Unknown else int(s) for s in many)  # type: ignore[misc]
     except TypeError:
         raise ShapeError(f"{what}: expected a shape of whole numbers, got {shape!r}.") from None
 
@@ -29,23 +32,50 @@ def sizes(shape: Any, what: str) -> tuple[int, ...]:
 # --- reshape --------------------------------------------------------------------------------
 
 
+def _without_common(shape: Shape, new: Shape) -> tuple[list[Any], list[Any]]:
+    """Return both without the unknown sizes that they share."""
+    left, right = list(shape), list(new)
+    for s in shape:
+        if type(s) is Unknown and s in right:
+            left.remove(s)
+            right.remove(s)
+    return left, right
+
+
+def _fits(shape: Shape, new: Shape, open_at: int | None) -> bool:
+    """Return whether elements of `shape` may fill `new`; the size at `open_at` is free."""
+    rest = tuple(s for i, s in enumerate(new) if i != open_at)
+    left, right = _without_common(shape, rest)
+    known = [math.prod(s for s in part if not is_unknown(s)) for part in (left, right)]
+    more_left, more_right = (any(map(is_unknown, part)) for part in (left, right))
+    if more_left and more_right or 0 in known and (more_left or more_right):
+        return True
+    if more_left:
+        return open_at is not None or not known[1] or bool(known[0] and known[1] % known[0] == 0)
+    if more_right:
+        return open_at is not None or not known[0] or bool(known[1] and known[0] % known[1] == 0)
+    if open_at is None:
+        return known[0] == known[1]
+    return not known[0] if not known[1] else known[0] % known[1] == 0
+
+
 def _reshape_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     shape, new = shapes[0], sizes(attrs["newshape"], "reshape")
-    unknown = [i for i, s in enumerate(new) if s in (-1, None)]
-    if len(unknown) > 1:
+    places = [i for i, s in enumerate(new) if s in (-1, None)]
+    if len(places) > 1:
         raise ShapeError(f"reshape: only one size may be -1, got {new}.")
     if None in shape:
         return {"newshape": tuple(-1 if s is None else s for s in new)}
-    total = math.prod(shape)
-    if unknown:
-        rest = math.prod(s for s in new if s not in (-1, None))
-        if (rest == 0 and total) or (rest and total % rest):
-            raise ShapeError(f"reshape: {total} elements of shape {shape} do not fit into {new}.")
-        new = tuple(
-            (total // rest if rest else 0) if i in unknown else s for i, s in enumerate(new)
+    place = places[0] if places else None
+    if not _fits(shape, new, place):
+        raise ShapeError(
+            f"reshape: {math.prod(shape)!r} elements of shape {shape} do not fit into {new}."
         )
-    elif math.prod(new) != total:
-        raise ShapeError(f"reshape: {total} elements of shape {shape} do not fit into {new}.")
+    if place is not None:
+        left, right = _without_common(shape, new[:place] + new[place + 1 :])
+        rest = math.prod(right)
+        free = math.prod(left) // rest if rest else 0
+        new = (*new[:place], free, *new[place + 1 :])
     return {"newshape": new}
 
 
@@ -107,7 +137,8 @@ def transpose(xp, x, *, axes=None):
 
 def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     shape = sizes(attrs["shape"], "broadcast_to")
-    if broadcast_shapes(shapes[0], shape, what="broadcast_to") != shape and None not in shapes[0]:
+    met = broadcast_shapes(shapes[0], shape, what="broadcast_to")
+    if len(met) != len(shape) or not all(map(agree, met, shape)):
         raise ShapeError(f"broadcast_to: shape {shapes[0]} does not broadcast to {shape}.")
     return {"shape": shape}
 
@@ -269,9 +300,9 @@ def _concatenate_shape(*xs: Spec, axis: int) -> Spec:
         for i, size in enumerate(x.shape):
             if i == axis:
                 joined[i] = None if None in (joined[i], size) else joined[i] + size
-            elif joined[i] is None:
+            elif is_unknown(joined[i]):
                 joined[i] = size
-            elif size not in (None, joined[i]):
+            elif not agree(size, joined[i]):
                 raise ShapeError(
                     f"concatenate: shapes {[x.shape for x in xs]} may differ along axis {axis} "
                     f"only, but differ along axis {i}."

@@ -8,6 +8,7 @@ from typing import Any
 from kerasish.ops import dtypes
 from kerasish.ops.activation import as_float
 from kerasish.ops.array import cumprod, cumsum, expand_dims, max, min, sort, take_along_axis
+from kerasish.ops.creation import full
 from kerasish.ops.elementwise import (
     as_tensor,
     cast,
@@ -148,6 +149,8 @@ def nanquantile(
     x = as_float(x)
     q = cast(as_float(q), x.dtype)
     flat, axes = to_last(x, axis, "nanquantile")
+    if flat.shape[-1] == 0:
+        flat = full((*flat.shape[:-1], 1), math.nan, x.dtype)
     count = reduce_sum(cast(logical_not(isnan(flat)), x.dtype), -1)
     # NaN is sorted behind all numbers: each row has its numbers first.
     ordered = sort(select(isnan(flat), math.inf, flat), -1)

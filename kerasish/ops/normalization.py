@@ -30,7 +30,7 @@ from kerasish.ops.elementwise import (
     tanh,
 )
 from kerasish.ops.movement import reshape, transpose
-from kerasish.ops.op import function, normalize_axes, normalize_axis
+from kerasish.ops.op import agree, function, normalize_axes, normalize_axis
 from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_sum
 
@@ -97,10 +97,13 @@ def batch_normalization(
     axes = (normalize_axis(axis, len(x.shape), "batch_normalization"),)
     size = x.shape[axes[0]]
     for name, v in (("mean", mean), ("variance", variance), ("offset", offset), ("scale", scale)):
-        if v is not None and size is not None and tuple(as_tensor(v).shape) != (size,):
+        if v is None:
+            continue
+        shape = as_tensor(v).shape
+        if len(shape) != 1 or not agree(shape[0], size):
             raise ShapeError(
                 f"batch_normalization: {name} must have the shape ({size},) of axis {axis} of x, "
-                f"got {as_tensor(v).shape}."
+                f"got {shape}."
             )
     factor = rsqrt(add(variance, epsilon))
     if scale is not None:

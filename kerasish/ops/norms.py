@@ -22,7 +22,7 @@ from kerasish.ops.elementwise import (
     square,
     subtract,
 )
-from kerasish.ops.op import function, normalize_axes, normalize_axis
+from kerasish.ops.op import agree, function, normalize_axes, normalize_axis
 from kerasish.ops.reduce import reduce_max, reduce_min, reduce_sum
 
 
@@ -100,7 +100,7 @@ def cdist(x: Any, y: Any) -> Any:
         [[5.0, 1.0]]
     """
     x, y = as_tensor(x), as_tensor(y)
-    if len(x.shape) < 2 or len(y.shape) < 2 or x.shape[-1] != y.shape[-1]:
+    if len(x.shape) < 2 or len(y.shape) < 2 or not agree(x.shape[-1], y.shape[-1]):
         raise ShapeError(f"cdist: expected rows of one length, got shapes {x.shape} and {y.shape}.")
     apart = reduce_sum(square(subtract(expand_dims(x, -2), expand_dims(y, -3))), -1)
     # No slope where two rows are one: the distance has a corner there.

@@ -39,6 +39,7 @@ class Engine(Protocol):
 
 class _Slot(threading.local):
     engine: Engine | None = None
+    inferring = False
 
 
 _slot = _Slot()
@@ -58,6 +59,20 @@ def set_default_engine(engine: Engine) -> None:
 def has_chosen_engine() -> bool:
     """Return whether an engine was put in charge in this thread: a trace, or a step's own."""
     return _slot.engine is not None
+
+
+def is_inferring(x: Any) -> bool:
+    """Return whether x has no numbers since shapes and dtypes alone are asked for, not a trace."""
+    return _slot.inferring or any(type(s) is Unknown for s in x.shape)
+
+
+@contextmanager
+def _inferring() -> Iterator[None]:
+    before, _slot.inferring = _slot.inferring, True
+    try:
+        yield
+    finally:
+        _slot.inferring = before
 
 
 @contextmanager
@@ -133,7 +148,8 @@ class Op(Traits):
             of such rules, each giving the gradient of one input, lets the pass skip those that
             nobody asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
-            float), "number" (the same, truth values as int32), or None (left alone). `promoted`
+            float), "number" (the same, truth values as int32), "product" (the same; int8
+            alone meets in int32, in which products are added up), or None (left alone). `promoted`
             is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
@@ -317,7 +333,8 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
         if symbolic is None and kwargs:
             symbolic = _symbolic_among(kwargs.values())
         if symbolic is not None:
-            return symbolic.__kerasish_function__(composed, args, kwargs)
+            with _inferring():
+                return symbolic.__kerasish_function__(composed, args, kwargs)
         whole = getattr(_slot.engine, "whole", None)
         if whole is not None:  # an engine that may have a kernel for all of it
             found = whole(composed, args, kwargs)
@@ -329,12 +346,54 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Unknown(int):
-    """A number that stands for an unknown size while shapes are inferred."""
+    """A number that stands for an unknown size while shapes are inferred.
+
+    What is computed from one is unknown, too. It is equal to its number, but hashes otherwise: what
+    is kept for a real size is never taken for it.
+    """
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return "None"
+
+    def __hash__(self) -> int:
+        return hash((Unknown, int(self)))
+
+
+def _computed(name: str) -> Any:
+    method = getattr(int, name)
+
+    def compute(self: Unknown, *other: Any) -> Any:
+        y = method(self, *other)
+        return Unknown(y) if type(y) is int else y
+
+    compute.__name__ = name
+    return compute
+
+
+for _name in "add radd sub rsub mul rmul floordiv rfloordiv neg".split():
+    setattr(Unknown, f"__{_name}__", _computed(f"__{_name}__"))
+
+
+def is_unknown(size: Any) -> bool:
+    """Return whether a size is not known yet."""
+    return size is None or type(size) is Unknown
+
+
+def least(sizes: Sequence[Any]) -> Any:
+    """Return the smallest size; where one is unknown, so is the smallest."""
+    return next(filter(is_unknown, sizes), None) if any(map(is_unknown, sizes)) else min(sizes)
+
+
+def agree(a: Any, b: Any) -> bool:
+    """Return whether two sizes are equal, or may be since one of them is unknown.
+
+    Example:
+        >>> agree(3, 3), agree(3, None), agree(3, 4)
+        (True, True, False)
+    """
+    return a == b or is_unknown(a) or is_unknown(b)
 
 
 def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:

@@ -8,7 +8,7 @@ from typing import Any
 from kerasish.errors import ShapeError
 from kerasish.ops.elementwise import multiply
 from kerasish.ops.movement import expand_axes, reshape, transpose
-from kerasish.ops.op import Spec, broadcast_shapes, op
+from kerasish.ops.op import Spec, agree, broadcast_shapes, op
 from kerasish.ops.reduce import reduce_sum
 
 
@@ -17,7 +17,7 @@ def _matmul_shape(a: Spec, b: Spec) -> Spec:
         raise ShapeError(f"matmul: both sides need an axis, got shapes {a.shape} and {b.shape}.")
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
     right = b.shape if len(b.shape) > 1 else (*b.shape, 1)
-    if left[-1] != right[-2] and None not in (left[-1], right[-2]):
+    if not agree(left[-1], right[-2]):
         raise ShapeError(
             f"matmul: the last size of {a.shape} and the last but one of {b.shape} must be equal, "
             f"got {left[-1]} and {right[-2]}."
@@ -64,7 +64,7 @@ def _matmul_right(g, y, a, b):
     "linalg",
     _matmul_shape,
     (_matmul_left, _matmul_right),
-    "same",
+    "product",
     examples=[
         (((2, 3), (3, 4)), {}),
         (((5, 2, 3), (3, 4)), {}),
@@ -78,7 +78,7 @@ def _matmul_right(g, y, a, b):
     epilogues=True,
 )
 def matmul(xp, x1, x2):
-    """The matrix product over the last axis of x1 and the last but one of x2."""
+    """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32."""
     y = xp.matmul(x1, x2)
     # NumPy multiplies bfloat16 matrices in float32 and leaves the product there.
     return y if y.dtype == x1.dtype else y.astype(x1.dtype)

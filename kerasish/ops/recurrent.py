@@ -22,7 +22,7 @@ from kerasish.ops.core import derivatives
 from kerasish.ops.creation import zeros
 from kerasish.ops.elementwise import not_equal, tanh
 from kerasish.ops.movement import concatenate, transpose
-from kerasish.ops.op import Spec, op
+from kerasish.ops.op import Spec, agree, op
 from kerasish.ops.reduce import reduce_sum
 
 
@@ -113,7 +113,7 @@ def _fit(what: str, x: Spec, recurrent: Spec, states: tuple[Spec, ...], gates: i
     fits = len(x.shape) == 3 and len(recurrent.shape) == 2
     known = fits and None not in (units, recurrent.shape[1])
     if fits and known:
-        fits = recurrent.shape[1] == gates * units and x.shape[2] in (None, gates * units)
+        fits = agree(recurrent.shape[1], gates * units) and agree(x.shape[2], gates * units)
     if not fits or any(len(s.shape) != 2 for s in states):
         raise ShapeError(
             f"{what}: expected x (steps, n, {gates} * units), recurrent (units, {gates} * units) "
@@ -121,7 +121,7 @@ def _fit(what: str, x: Spec, recurrent: Spec, states: tuple[Spec, ...], gates: i
             f"{[s.shape for s in states]}."
         )
     for s in states:
-        if any(None not in (a, b) and a != b for a, b in zip(s.shape, (x.shape[1], units))):
+        if not all(map(agree, s.shape, (x.shape[1], units))):
             raise ShapeError(
                 f"{what}: x of shape {x.shape} and recurrent {recurrent.shape} need states of "
                 f"shape {(x.shape[1], units)}, got {s.shape}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kerasish.errors import ShapeError
@@ -206,6 +207,16 @@ def argmin(xp, x, *, axis=None, keepdims=False):
     return xp.argmin(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
+def _order_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    return attrs if attrs["axis"] is None else _along_canonical(shapes, attrs)
+
+
+def _order_shape(x: Spec, axis: int | None) -> Spec:
+    if axis is not None:
+        return Spec(x.shape, "int32")
+    return Spec((None if None in x.shape else math.prod(x.shape),), "int32")
+
+
 def _along_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"axis": normalize_axis(attrs["axis"], len(shapes[0]), "axis")}
 
@@ -215,15 +226,18 @@ ALONG = [(((2, 3),), {}), (((3, 2),), {"axis": 0}), (((1,),), {}), (((2, 0),), {
 
 @op(
     "reduce",
-    lambda x, axis: Spec(x.shape, "int32"),
+    _order_shape,
     None,
-    canonical=_along_canonical,
-    examples=ALONG,
+    canonical=_order_canonical,
+    examples=[*ALONG, (((2, 3),), {"axis": None})],
 )
 def argsort(xp, x, *, axis=-1):
-    """The positions that sort x along `axis`, equal elements in their order, int32."""
-    if dtypes.name_of(x.dtype) == "bfloat16":
-        x = x.astype(xp.float32)  # NumPy does not order NaN among bfloat16
+    """The positions that sort x along `axis`, equal elements in their order, int32.
+
+    None: the positions in the flattened x.
+    """
+    if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not know where its NaN belongs
+        x = x.astype(xp.float32)
     return xp.argsort(x, axis=axis, kind="stable").astype(xp.int32)
 
 

@@ -6,10 +6,10 @@ import builtins
 import math
 from typing import Any
 
-from kerasish.errors import ShapeError
+from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
 from kerasish.ops.array import expand_dims, max, stack
-from kerasish.ops.creation import arange, full
+from kerasish.ops.creation import arange, full, unsized
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -25,7 +25,7 @@ from kerasish.ops.elementwise import (
 )
 from kerasish.ops.indexing import add_at, add_rows, read_at, take_rows, write_at
 from kerasish.ops.movement import broadcast_to, reshape, sizes, strided_slice
-from kerasish.ops.op import Spec, function, op
+from kerasish.ops.op import Spec, agree, function, is_inferring, is_unknown, op
 
 # --- slices ---------------------------------------------------------------------------------
 
@@ -34,6 +34,7 @@ def _starts(inputs: Any, start_indices: Any, what: str) -> list[Any]:
     """Return the start for each axis: an int where it is known, else an integer tensor."""
     if hasattr(start_indices, "shape"):
         count = start_indices.shape[0]
+        count = len(inputs.shape) if is_unknown(count) else count
         starts = [start_indices[i] for i in range(count)]
     else:
         starts = list(start_indices)
@@ -49,13 +50,26 @@ def _number(start: Any) -> Any:
     return start if traced else int(start)
 
 
-def _held(start: Any, size: int, room: int) -> Any:
-    """Return `start` moved so that `size` places fit into `room`."""
+def _held(start: Any, size: Any, room: Any, what: str) -> Any:
+    """Return `start` (negative: from the end) moved so that `size` places fit into `room`."""
+    last = room - size
+    if last < 0 and not (is_unknown(size) or is_unknown(room)):
+        raise ShapeError(f"{what}: {size} places do not fit into an axis of size {room}.")
     if isinstance(start, int):
-        return builtins.min(builtins.max(start, 0), room - size)
-    # In the start's own dtype: a cast would wrap one that is far outside.
-    start = select(less(start, 0), 0, start)
-    return cast(select(less(start, room - size), start, room - size), "int32")
+        return builtins.min(builtins.max(start + room if start < 0 else start, 0), last)
+    start = start if start.dtype in ("int64", "uint32", "uint64") else cast(start, "int32")
+    start = select(less(start, 0), add(start, room), start)
+    # Held in its own dtype: a large number must not lose its upper bits on the way to int32.
+    start = select(less(start, 0), 0, select(less(start, last), start, last))
+    return cast(start, "int32")
+
+
+def _open_end(x: Any, axis: int) -> Any:
+    """Return, for shape inference, x with an unknown size of `axis`."""
+    if not is_inferring(x):
+        raise TraceError("slice: a size of -1 needs a start that is known while a step is traced.")
+    first = strided_slice(x, [builtins.slice(None)] * axis + [builtins.slice(0, 1)])
+    return broadcast_to(first, tuple(None if i == axis else s for i, s in enumerate(x.shape)))
 
 
 @function
@@ -64,7 +78,8 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
 
     Args:
         inputs: a tensor.
-        start_indices: one number for each axis; they may be computed by the graph.
+        start_indices: one number for each axis; they may be computed by the graph. Negative ones
+            count from the end; all are moved so that the part fits.
         shape: the sizes of the part; -1: up to the end.
 
     Example:
@@ -78,8 +93,12 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
         raise ShapeError(f"slice: a size for each axis of {x.shape} was expected, got {shape}.")
     for axis, (start, size) in enumerate(zip(starts, wanted)):
         room = x.shape[axis]
-        size = room - start if size == -1 else size
-        start = _held(start, size, room)
+        if size == -1 and not isinstance(start, int):
+            x = _open_end(x, axis)
+            continue
+        if size == -1:
+            size = builtins.max(room - (start + room if start < 0 else start), 0)
+        start = _held(start, size, room, "slice")
         if isinstance(start, int):
             part = builtins.slice(start, start + size)
             x = strided_slice(x, [builtins.slice(None)] * axis + [part])
@@ -119,7 +138,9 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
     if len(updates.shape) != len(x.shape):
         raise ShapeError(f"slice_update: updates of shape {updates.shape} into {x.shape}.")
     starts = _starts(x, start_indices, "slice_update")
-    starts = [_held(s, n, room) for s, n, room in zip(starts, updates.shape, x.shape)]
+    starts = [
+        _held(s, n, room, "slice_update") for s, n, room in zip(starts, updates.shape, x.shape)
+    ]
     if all(isinstance(s, int) for s in starts):
         return write_slice(x, updates, tuple(starts))
     grid = []
@@ -235,16 +256,18 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = Non
 # --- segments ---------------------------------------------------------------------------------
 
 
-def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any, int]:
+def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any, Any]:
     """Return (data, ids, count) with the ids that are out of range sent to an extra segment."""
     data, ids = as_tensor(data), cast(as_tensor(segment_ids), "int32")
-    if len(ids.shape) != 1 or ids.shape[0] != data.shape[0]:
+    if len(ids.shape) != 1 or not data.shape or not agree(ids.shape[0], data.shape[0]):
         raise ShapeError(
-            f"segment: ids must have the shape ({data.shape[0]},) of data's first axis, got "
+            f"segment: ids must have the shape {data.shape[:1]} of data's first axis, got "
             f"{ids.shape}."
         )
+    if num_segments is None and is_inferring(ids):
+        return data, ids, None
     if num_segments is None:
-        num_segments = max(ids).item() + 1 if math.prod(ids.shape) else 0
+        num_segments = builtins.max(max(ids).item() + 1, 0) if math.prod(ids.shape) else 0
     known = logical_and(greater_equal(ids, 0), less(ids, num_segments))
     return data, select(known, ids, num_segments), num_segments
 
@@ -253,11 +276,12 @@ def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any,
 def segment_sum(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Any:
-    """Return the sums of data's rows that have the same id.
+    """Return the sums of data's rows that have the same id (of truth values: whether any holds).
 
     Args:
         data: shape (n, ...).
-        segment_ids: whole numbers, shape (n,); rows with ids out of range count nowhere.
+        segment_ids: whole numbers, shape (n,), in any order; rows with ids out of range count
+            nowhere.
         num_segments: how many sums; None: the largest id + 1, which cannot be traced.
         sorted: accepted for Keras's sake.
 
@@ -266,11 +290,17 @@ def segment_sum(
         [1, 5]
     """
     data, ids, count = _segments(data, segment_ids, num_segments)
+    if count is None:
+        return unsized((None, *data.shape[1:]), data.dtype)
+    if data.dtype == "bool":
+        return segment_max(data, ids, count)
     return strided_slice(add_rows(data, ids, count + 1, 0), [builtins.slice(0, count)])
 
 
 def _segment_extreme(data: Any, segment_ids: Any, num_segments: Any, how: str) -> Any:
     data, ids, count = _segments(data, segment_ids, num_segments)
+    if count is None:
+        return unsized((None, *data.shape[1:]), data.dtype)
     low, high = dtypes.limits(data.dtype) or (0, 0)
     if dtypes.is_float(data.dtype):
         low, high = -math.inf, math.inf
@@ -284,7 +314,10 @@ def _segment_extreme(data: Any, segment_ids: Any, num_segments: Any, how: str) -
 def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Any:
-    """Return the largest of data's rows that have the same id; see `segment_sum`."""
+    """Return the largest of data's rows that have the same id; see `segment_sum`.
+
+    An id that no row has gets the least value of the dtype (-inf of floats).
+    """
     return _segment_extreme(data, segment_ids, num_segments, "max")
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from kerasish.errors import ShapeError
 from kerasish.ops.array import expand_dims, ravel, where
+from kerasish.ops.creation import unsized
 from kerasish.ops.elementwise import as_tensor, cast, equal, logical_not, not_equal, select
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import Shape, Spec, function, is_inferring, normalize_axis, op
 from kerasish.ops.reduce import argsort, reduce_any
 
 
@@ -90,6 +91,7 @@ def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     return y
 
 
+@function
 def unique(
     x: Any,
     sorted: bool = True,
@@ -119,20 +121,38 @@ def unique(
         [1, 3]
     """
     x = as_tensor(x)
+    wanted = (return_index, return_inverse, return_counts)
+    if is_inferring(x):
+        return _unique_specs(x, wanted, axis, size)
     values, first, inverse, counts = np.unique(
         x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(x.shape if axis is None else (-1,))
     if size is not None:
         place = 0 if axis is None else axis
-        least = np.take(values, [0], axis=place)
-        fill = least if fill_value is None else np.full_like(least, fill_value)
+        if fill_value is None and not values.shape[place]:
+            raise ValueError("unique: no elements, so a size needs a fill_value.")
+        shape = [1 if i == place else s for i, s in enumerate(values.shape)]
+        least = np.take(values, [0], axis=place) if fill_value is None else fill_value
+        fill = np.broadcast_to(np.asarray(least, values.dtype), shape)
         values = _sized(values, size, fill, place)
-        first = _sized(first, size, first[:1], 0)
+        first = _sized(first, size, np.append(first, 0)[:1], 0)
         counts = _sized(counts, size, np.zeros(1, counts.dtype), 0)
-    wanted = [(return_index, first), (return_inverse, inverse), (return_counts, counts)]
-    more = [as_tensor(part.astype("int32")) for chosen, part in wanted if chosen]
+    parts = (first, inverse, counts)
+    more = [as_tensor(part.astype("int32")) for chosen, part in zip(wanted, parts) if chosen]
     return (as_tensor(values), *more) if more else as_tensor(values)
+
+
+def _unique_specs(x: Any, wanted: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
+    """Return tensors without numbers of the shapes that `unique` gives."""
+    if axis is not None:
+        axis = normalize_axis(axis, len(x.shape), "unique")
+    values = (size,) if axis is None else (*x.shape[:axis], size, *x.shape[axis + 1 :])
+    inverse = x.shape if axis is None else (x.shape[axis],)
+    shapes = ((size,), inverse, (size,))
+    more = [unsized(shape, "int32") for chosen, shape in zip(wanted, shapes) if chosen]
+    found = unsized(values, x.dtype)
+    return (found, *more) if more else found
 
 
 def _sized(array: Any, size: int, fill: Any, axis: int) -> Any:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.activation import as_float
+from kerasish.ops.activation import as_float, meeting
 from kerasish.ops.array import (
     expand_dims,
     flip,
@@ -17,7 +17,7 @@ from kerasish.ops.array import (
     swapaxes,
 )
 from kerasish.ops.array import split as split_at
-from kerasish.ops.creation import arange, tri
+from kerasish.ops.creation import arange, tri, unsized
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -35,7 +35,12 @@ from kerasish.ops.elementwise import (
     subtract,
 )
 from kerasish.ops.movement import broadcast_to, concatenate, reshape, strided_slice
-from kerasish.ops.op import broadcast_shapes, function, normalize_axis
+from kerasish.ops.op import (
+    broadcast_shapes,
+    function,
+    is_unknown,
+    normalize_axis,
+)
 from kerasish.ops.reduce import reduce_sum
 
 # --- joining and splitting --------------------------------------------------------------------
@@ -44,8 +49,9 @@ from kerasish.ops.reduce import reduce_sum
 @function
 def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
     """Return x2 behind x1 along `axis` (None: both flattened)."""
-    parts = [ravel(x1), ravel(x2)] if axis is None else [x1, x2]
-    return concatenate(parts, axis or 0)
+    if axis is None:
+        return concatenate([ravel(x1), ravel(x2)], 0)
+    return concatenate([x1, x2], axis)
 
 
 def _at_least(x: Any, ndim: int) -> Any:
@@ -97,7 +103,10 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
 
 @function
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
-    """Return x cut along its first axis."""
+    """Return x cut along its first axis; it has two or more."""
+    x = as_tensor(x)
+    if len(x.shape) < 2:
+        raise ShapeError(f"vsplit: expected 2 axes or more, got shape {x.shape}.")
     return split_at(x, indices_or_sections, 0)
 
 
@@ -152,17 +161,24 @@ def _zero(x: Any) -> Any:
     return False if x.dtype == "bool" else 0
 
 
+def _matrices(x: Any, what: str) -> Any:
+    x = as_tensor(x)
+    if len(x.shape) < 2:
+        raise ShapeError(f"{what}: expected 2 axes or more, got shape {x.shape}.")
+    return x
+
+
 @function
 def tril(x: Any, k: int = 0) -> Any:
     """Return x with zeros above the k-th diagonal of its last two axes."""
-    x = as_tensor(x)
+    x = _matrices(x, "tril")
     return select(tri(x.shape[-2], x.shape[-1], k, "bool"), x, _zero(x))
 
 
 @function
 def triu(x: Any, k: int = 0) -> Any:
     """Return x with zeros below the k-th diagonal of its last two axes."""
-    x = as_tensor(x)
+    x = _matrices(x, "triu")
     return select(tri(x.shape[-2], x.shape[-1], k - 1, "bool"), _zero(x), x)
 
 
@@ -178,6 +194,8 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = x.shape[-2:]
     start = offset if offset >= 0 else -offset * columns
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    if is_unknown(rows) != is_unknown(columns):
+        return unsized((*x.shape[:-2], None), x.dtype)
     flat = reshape(x, (*x.shape[:-2], rows * columns))
     lead = [slice(None)] * (len(x.shape) - 2)
     stop = start + max(0, count - 1) * (columns + 1) + (1 if count else 0)
@@ -266,7 +284,7 @@ def linspace(
         >>> linspace(0, 1, 3).tolist()
         [0.0, 0.5, 1.0]
     """
-    start, stop = as_float(start), as_float(stop)
+    start, stop = meeting(start, stop)
     parts = num - 1 if endpoint else num
     steps = divide(subtract(stop, start), float(max(parts, 1)))
     shape = broadcast_shapes(start.shape, stop.shape, what="linspace")
@@ -292,7 +310,8 @@ def logspace(
     axis: int = 0,
 ) -> Any:
     """Return `num` numbers from base ** start to base ** stop at equal ratios."""
-    y = power(as_float(base), linspace(start, stop, num, endpoint, False, None, axis))
+    exponents = linspace(start, stop, num, endpoint, False, None, axis)
+    y = power(cast(as_tensor(base), exponents.dtype), exponents)
     return y if dtype is None else cast(y, dtype)
 
 
@@ -301,7 +320,7 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
     """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios."""
-    start, stop = as_float(start), as_float(stop)
+    start, stop = meeting(start, stop)
     ratio = log(divide(stop, start))
     y = multiply(start, exp(linspace(multiply(ratio, 0), ratio, num, endpoint, False, None, axis)))
     return y if dtype is None else cast(y, dtype)
@@ -316,6 +335,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
         [[4, 2, 1], [9, 3, 1]]
     """
     x = as_tensor(x)
+    if len(x.shape) != 1:
+        raise ShapeError(f"vander: expected a vector, got shape {x.shape}.")
     count = x.shape[0] if N is None else N
     powers = arange(count) if increasing else arange(count - 1, -1, -1)
     return power(expand_dims(x, -1), cast(powers, x.dtype))

@@ -14,7 +14,7 @@ from kerasish.ops.creation import arange, ones, zeros_like
 from kerasish.ops.elementwise import add, as_tensor, cast, divide, greater, multiply, select, square
 from kerasish.ops.indexing import add_rows, take_rows
 from kerasish.ops.movement import broadcast_to, strided_slice
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import Shape, Spec, agree, function, op
 from kerasish.ops.tapers import hamming, hanning
 
 
@@ -53,7 +53,7 @@ def _pair(x: Any, what: str) -> tuple[Any, Any]:
     if not isinstance(x, (tuple, list)) or len(x) != 2:
         raise ValueError(f"{what}: expected a pair (real, imaginary), got {type(x).__name__}.")
     a, b = as_float(x[0]), as_float(x[1])
-    if a.shape != b.shape:
+    if len(a.shape) != len(b.shape) or not all(map(agree, a.shape, b.shape)):
         raise ShapeError(f"{what}: the parts have the shapes {a.shape} and {b.shape}.")
     return a, b
 
@@ -192,7 +192,7 @@ def _window(window: Any, length: int, fft_length: int, dtype: str) -> Any:
         taper = strided_slice(shapes[window](length + 1), [slice(0, length)])
     else:
         taper = as_float(window)
-        if taper.shape != (length,):
+        if len(taper.shape) != 1 or not agree(taper.shape[0], length):
             raise ShapeError(f"stft: the window must have the shape ({length},).")
     before = (fft_length - length) // 2
     return cast(pad(taper, ((before, fft_length - length - before),)), dtype)

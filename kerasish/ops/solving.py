@@ -10,7 +10,7 @@ from typing import Any
 from kerasish.errors import ShapeError
 from kerasish.ops.array import expand_dims, squeeze, where
 from kerasish.ops.elementwise import add, as_tensor, cast, greater, multiply, negative, subtract
-from kerasish.ops.op import Spec, broadcast_shapes, function, op
+from kerasish.ops.op import Spec, agree, broadcast_shapes, function, op
 from kerasish.ops.product import matmul, swap_last
 
 # --- what the kernels share -----------------------------------------------------------------------
@@ -49,7 +49,7 @@ def check_square(x: Spec, what: str) -> None:
     """Raise unless x is a stack of square matrices."""
     check_matrix(x, what)
     rows, columns = x.shape[-2:]
-    if None not in (rows, columns) and rows != columns:
+    if not agree(rows, columns):
         raise ShapeError(f"{what}: the last two sizes must be equal, got shape {x.shape}.")
 
 
@@ -67,7 +67,7 @@ def _square(what: str) -> Callable[[Spec], Spec]:
 def _solve_shape(a: Spec, b: Spec) -> Spec:
     check_square(a, "solve")
     check_matrix(b, "solve: b")
-    if None not in (a.shape[-1], b.shape[-2]) and a.shape[-1] != b.shape[-2]:
+    if not agree(a.shape[-1], b.shape[-2]):
         raise ShapeError(f"solve: a of shape {a.shape} does not go with b of shape {b.shape}.")
     lead = broadcast_shapes(a.shape[:-2], b.shape[:-2], what="solve")
     return Spec((*lead, a.shape[-1], b.shape[-1]), a.dtype)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kerasish.errors import DTypeError
 from kerasish.ops import dtypes
-from kerasish.ops.activation import as_float
+from kerasish.ops.activation import as_float, meeting
 from kerasish.ops.elementwise import (
     PAIRS,
     SINGLE,
@@ -129,6 +130,7 @@ def nextafter(xp, x1, x2):
 def logaddexp2(x1: Any, x2: Any) -> Any:
     """Return log2(2 ** x1 + 2 ** x2), without overflow."""
     ln2 = math.log(2)
+    x1, x2 = meeting(x1, x2)
     return divide(logaddexp(multiply(x1, ln2), multiply(x2, ln2)), ln2)
 
 
@@ -158,7 +160,7 @@ def fabs(x: Any) -> Any:
 
 
 def _around_nan(x1: Any, x2: Any, pick: Any) -> Any:
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = meeting(x1, x2, floating=False)
     if not any(dtypes.is_float(x.dtype) for x in (x1, x2)):
         return pick(x1, x2)
     return select(isnan(x1), x2, select(isnan(x2), x1, pick(x1, x2)))
@@ -179,7 +181,7 @@ def fmin(x1: Any, x2: Any) -> Any:
 @function
 def heaviside(x1: Any, x2: Any) -> Any:
     """Return 0 where x1 < 0, x2 where x1 = 0, 1 where x1 > 0."""
-    x1 = as_float(x1)
+    x1, x2 = meeting(x1, x2)
     step = select(isnan(x1), x1, cast(greater(x1, 0), x1.dtype))
     return select(equal(x1, 0), x2, step)
 
@@ -187,7 +189,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 @function
 def hypot(x1: Any, x2: Any) -> Any:
     """Return sqrt(x1² + x2²), without overflow."""
-    x1, x2 = absolute(as_float(x1)), absolute(as_float(x2))
+    x1, x2 = map(absolute, meeting(x1, x2))
     big, small = maximum(x1, x2), minimum(x1, x2)
     zero = equal(big, 0)
     ratio = divide(select(zero, 0, small), select(zero, 1, big))
@@ -198,7 +200,9 @@ def hypot(x1: Any, x2: Any) -> Any:
 @function
 def ldexp(x1: Any, x2: Any) -> Any:
     """Return x1 * 2 ** x2."""
-    x1 = as_float(x1)
+    x1, x2 = as_float(x1), as_tensor(x2)
+    if not dtypes.is_integer(x2.dtype):
+        raise DTypeError(f"ldexp: x2 must be whole numbers, got {x2.dtype}.")
     return multiply(x1, power(2.0, cast(x2, x1.dtype)))
 
 
@@ -238,7 +242,7 @@ def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
-    x1, x2 = as_float(x1), as_float(x2)
+    x1, x2 = meeting(x1, x2)
     room = add(multiply(absolute(x2), rtol), atol)
     near = logical_and(less_equal(absolute(subtract(x1, x2)), room), isfinite(x2))
     near = logical_or(near, equal(x1, x2))

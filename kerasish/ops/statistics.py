@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kerasish.errors import ShapeError
-from kerasish.ops.activation import as_float
+from kerasish.errors import DTypeError, ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.activation import as_float, meeting
 from kerasish.ops.array import (
     expand_dims,
     flip,
@@ -19,7 +20,7 @@ from kerasish.ops.array import (
     sort,
     squeeze,
 )
-from kerasish.ops.creation import arange, full_like, ones_like
+from kerasish.ops.creation import arange, full, full_like, ones_like, unsized
 from kerasish.ops.elementwise import (
     add,
     as_tensor,
@@ -38,7 +39,7 @@ from kerasish.ops.elementwise import (
 )
 from kerasish.ops.indexing import add_rows, take_rows
 from kerasish.ops.movement import reshape
-from kerasish.ops.op import function, normalize_axes
+from kerasish.ops.op import agree, function, is_inferring, normalize_axes
 from kerasish.ops.product import matmul
 from kerasish.ops.reduce import reduce_any, reduce_prod, reduce_sum
 from kerasish.ops.searching import searchsorted
@@ -76,13 +77,13 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
         >>> float(average([1.0, 3.0], weights=[3.0, 1.0]))
         1.5
     """
-    x = as_float(x)
     if weights is None:
-        return mean(x, axis)
-    weights = as_float(weights)
-    if weights.shape != x.shape:
+        return mean(as_float(x), axis)
+    x, weights = meeting(x, weights)
+    if len(weights.shape) != len(x.shape) or not all(map(agree, weights.shape, x.shape)):
         axes = normalize_axes(axis, len(x.shape), "average")
-        if weights.shape != tuple(x.shape[a] for a in axes):
+        over = [x.shape[a] for a in axes]
+        if len(weights.shape) != len(over) or not all(map(agree, weights.shape, over)):
             raise ShapeError(
                 f"average: weights of shape {weights.shape} fit neither x's shape {x.shape} nor "
                 f"its axis {axis}."
@@ -149,6 +150,8 @@ def quantile(
     x = as_float(x)
     q = cast(as_float(q), x.dtype)
     flat, axes = to_last(x, axis, "quantile")
+    if flat.shape[-1] == 0:
+        flat = full((*flat.shape[:-1], 1), math.nan, x.dtype)
     ordered = sort(flat, -1)
     places = multiply(q, float(flat.shape[-1] - 1))
     last = len(flat.shape) - 1
@@ -198,12 +201,19 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     """
     if sparse:
         raise ValueError("bincount: sparse=True is not supported; the result is dense.")
-    x = cast(as_tensor(x), "int32")
+    x = as_tensor(x)
+    if dtypes.is_inexact(x.dtype):
+        raise DTypeError(f"bincount: whole numbers were expected, got {x.dtype}.")
+    x = cast(x, "int32")
+    weights = ones_like(x) if weights is None else as_tensor(weights)
+    if is_inferring(x):
+        return unsized((*x.shape[:-1], None), weights.dtype)
     size = minlength
     if math.prod(x.shape):
-        top = max(x)
-        size = top.item() + 1 if top.item() + 1 > minlength else minlength
-    weights = ones_like(x) if weights is None else as_tensor(weights)
+        if min(x).item() < 0:
+            raise ValueError(f"bincount: numbers >= 0 were expected, got {min(x).item()}.")
+        top = max(x).item() + 1
+        size = top if top > minlength else minlength
     if len(x.shape) == 1:
         return add_rows(weights, x, size, 0)
     rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
@@ -261,7 +271,7 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
         x2: a vector.
         mode: "valid" (where both overlap wholly), "same" (as long as the longer) or "full".
     """
-    x1, x2 = as_float(x1), as_float(x2)
+    x1, x2 = meeting(x1, x2)
     if len(x1.shape) != 1 or len(x2.shape) != 1:
         raise ShapeError(f"correlate: expected two vectors, got {x1.shape} and {x2.shape}.")
     if x1.shape[0] < x2.shape[0]:

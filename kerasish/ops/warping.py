@@ -32,7 +32,7 @@ from kerasish.ops.elementwise import (
 from kerasish.ops.filtering import gaussian_blur
 from kerasish.ops.indexing import read_at
 from kerasish.ops.movement import broadcast_to, reshape
-from kerasish.ops.op import function
+from kerasish.ops.op import agree, function
 from kerasish.ops.random import normal
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
@@ -204,7 +204,7 @@ def affine_transform(
     _check(interpolation, fill_mode, "affine_transform")
     x, back = _standing(images, data_format, "affine_transform")
     maps = as_float(transform)
-    if len(maps.shape) not in (1, 2) or maps.shape[-1] != 8:
+    if len(maps.shape) not in (1, 2) or not agree(maps.shape[-1], 8):
         raise ShapeError(
             f"affine_transform: the transform must have the shape (8,) or (n, 8), got {maps.shape}."
         )

@@ -129,7 +129,12 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     dtype = dtypes.join_kinds(kinds)
     if op.promote == "float":
         dtype = dtypes.to_inexact(dtype)
-    elif op.promote == "number" and dtype == "bool":
+    elif (
+        op.promote == "number"
+        and dtype == "bool"
+        or op.promote == "product"
+        and {*kinds} == {"int8"}
+    ):
         dtype = "int32"
     result: list[Tensor] = []
     for i, a in enumerate(waiting):

@@ -18,7 +18,7 @@ import numpy as np
 from kerasish import config, devices, ops
 from kerasish.devices import _State as _devices
 from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError, at_user_line
-from kerasish.operators import Operators
+from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
 
@@ -63,7 +63,7 @@ def no_gradient() -> Iterator[None]:
         recording.on = before
 
 
-class Tensor(Operators):
+class Tensor(BitOperators):
     """An n-dimensional array of numbers of one dtype.
 
     Args:

@@ -82,7 +82,8 @@ class Discretization(Layer):
         output_mode: str = "int", sparse: bool = False, dtype: Any = None, name: Any = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
-        super().__init__(dtype=dtype, name=name, **kwargs)
+        # An integer dtype is that of the results: the values are not cut to whole numbers.
+        super().__init__(dtype=dtype, name=name, **{"autocast": False, **kwargs})
         who = self._who()
         check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))
         refuse_sparse(who, sparse)
