@@ -169,14 +169,29 @@ _reverse.append(backward)
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
     """Return the derivatives of the one-number `target` by each variable (None: no way there).
 
-    Where a branch was chosen while records were kept, a variable may be read by another branch
-    alone: its derivative is zero then, as it is in a trace, which holds all branches.
+    A variable on which only a branch depends that was not taken has the derivative zero, as in a
+    trace, which holds all branches.
     """
     found = _differentiate([target], None, (), False)
-    gradients = [found.get(v._key) for v in variables]
-    if not recording.branched:
-        return gradients
-    return [ops.zeros(v.shape, v.dtype) if g is None else g for g, v in zip(gradients, variables)]
+    unread = recording.not_taken - found.keys()
+    return [
+        ops.zeros(v.shape, v.dtype) if v._key in unread else found.get(v._key) for v in variables
+    ]
+
+
+def leaves_of(results: Iterable[Tensor]) -> set[Key]:
+    """Return the names of the leaves that tensors depend on."""
+    found: set[Key] = set()
+    seen: set[Record] = set()
+    waiting = [t for t in results if t.tracked]
+    while waiting:
+        t = waiting.pop()
+        if t.maker is None:
+            found.add(t.key)
+        elif t.maker not in seen:
+            seen.add(t.maker)
+            waiting.extend(i for i in t.maker.inputs if i.tracked)
+    return found
 
 
 def _leaf(source: Any) -> Any:

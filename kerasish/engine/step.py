@@ -46,7 +46,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
     _note_uses(model)
-    recording.branched = False
+    recording.not_taken = frozenset()
     predictions = model(x, training=True)
     loss = _loss_of(model, x, y, predictions, sample_weight, True)
     track_loss(model, loss, x)

@@ -47,7 +47,7 @@ class Key:
 class _Recording(threading.local):
     on = True  # whether makers are kept
     depth = 0  # how many derivatives are being taken: a reverse pass inside one is recorded
-    branched = False  # whether a branch was chosen by a number: another one may read more
+    not_taken: frozenset[Key] = frozenset()  # what branches that were not taken depend on
 
 
 recording = _Recording()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.backend import Backend
+from kerasish.backends.eager.branches import note_branches
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
 from kerasish.devices import Device, _State, current, place_of
@@ -18,6 +19,7 @@ from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
 from kerasish.tensor import (
     Tensor,
     VariableScope,
+    current_scope,
     is_traced,
     prepare,
     record,
@@ -97,8 +99,9 @@ class Eager(Backend):
         return self.on(place)
 
     def control(self, kind: str, **parts: Any) -> Any:
-        """Leave control flow to Python; note where a number chooses what runs."""
-        recording.branched = recording.branched or kind in ("cond", "switch")
+        """Leave control flow to Python; inside a step, note what the other branches depend on."""
+        if recording.on and current_scope() is not None and kind in ("cond", "switch"):
+            note_branches(kind, **parts)
         return NotImplemented
 
     def on(self, device: Device) -> Eager:
