@@ -21,7 +21,7 @@ EXACT = {"movement", "comparison", "logic", "bits", "indexing", "creation", "ran
 EXACT_OPS = {
     "relu", "maximum", "minimum", "reduce_max", "reduce_min", "select", "sign", "floor", "ceil", "rint",
     "trunc", "absolute", "negative", "alias", "stop_gradient", "argmax", "argmin", "argsort",
-    "pool_max", "pool_max_gradient", "pool_max_select", "reduce_all", "reduce_any", "cast",
+    "pool_max", "pool_max_gradient", "pool_max_select", "reduce_all", "reduce_any",
 }  # fmt: skip
 EPSILONS = {"float32": 1.2e-7, "float64": 2.3e-16, "float16": 1e-3, "bfloat16": 8e-3}
 

@@ -20,6 +20,7 @@ from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprints
 from kerasish.backends.static.loops import cost
 
+from . import known
 from .draft import NAMESPACE
 from .programs import Program, targets
 
@@ -66,7 +67,7 @@ def using(engine: Engine) -> Iterator[None]:
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
-            static_engine.Blueprint = _no_code  # type: ignore[assignment,misc]
+            static_engine.Blueprint = _NoCode  # type: ignore[assignment,misc]
             static_engine.BLUEPRINTS = Blueprints()
         with config.using_threads(engine.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,8 +80,11 @@ def using(engine: Engine) -> Iterator[None]:
         static_engine.BLUEPRINTS = blueprints
 
 
-def _no_code(*_: Any) -> Any:
-    raise ImportError("the fuzzer lets NumPy interpret this")
+class _NoCode(static_engine.Blueprint):
+    """A blueprint that cannot be made, as without llvmlite: NumPy runs the graph node by node."""
+
+    def __init__(self, *_: Any) -> None:
+        raise ImportError("the fuzzer lets NumPy interpret this")
 
 
 def build(program: Program) -> Any:
@@ -122,12 +126,21 @@ def run(
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "model.keras"
                 model.save(path)
-                model = kerasish.models.load_model(path)
+                loaded = kerasish.models.load_model(path)
+            _bring_over(model, loaded)
+            model = loaded
         _keep_state(found, model)
         _keep(found, "forward after", _predict(model, data, program.total))
         _train(model, data, ys, program, found, "more")
         _keep_state(found, model, "more ")
         return found
+
+
+def _bring_over(old: Any, new: Any) -> None:
+    """Assign variables that files do not hold yet: see `known.NOT_IN_FILES`."""
+    for a, b in zip(old.variables, new.variables):
+        if a.name in known.NOT_IN_FILES:
+            b.assign(a.numpy())
 
 
 def _listed(found: Any) -> list[Any]:
