@@ -30,21 +30,29 @@ def engines_of(seed: int, count: int) -> list[Any]:
     return [STATIC[(seed * count + k) % len(STATIC)] for k in range(count)]
 
 
-def judge(seed: int, count: int, faults: Any = None) -> tuple[Any, Verdict]:
+def judge(seed: int, count: int, faults: Any = None, whole: bool = True) -> tuple[Any, Verdict]:
     """Return a seed's program and the verdict on it; every third is saved and loaded on the way."""
     program = program_of(seed, faults)
     known = reason(program)
     if known:
         return program, Verdict("known", text=known)
-    return program, check(program, engines_of(seed, count), saved=seed % 3 == 0)
+    return program, check(
+        program, engines_of(seed, count), saved=seed % 3 == 0, whole=whole
+    )
 
 
-def report(program: Any, verdict: Verdict, saved: bool, seconds: float) -> str:
+def report(
+    program: Any, verdict: Verdict, saved: bool, seconds: float, whole: bool = True
+) -> str:
     """Return the shrunk program of a bad verdict as a script."""
     engine = ENGINES[verdict.engine if verdict.engine in ENGINES else "fast_run"]
     if engine.name == "eager":
         engine = ENGINES["fast_run"]
-    small = shrink(program, lambda p: check(p, [engine], saved).kind == verdict.kind, seconds)
+    small = shrink(
+        program,
+        lambda p: check(p, [engine], saved, whole=whole).kind == verdict.kind,
+        seconds,
+    )
     title = f"Seed {program.seed}, {verdict.kind} on {engine.name}:\n{verdict.text}"
     return script_of(small, engine, title.replace('"""', "'''").replace("\\", "/"))
 
@@ -55,11 +63,13 @@ def work(arguments: argparse.Namespace) -> None:
         seed = int(line)
         faults: collections.Counter[str] = collections.Counter()
         answer: dict[str, Any] = {"seed": seed}
-        program, verdict = judge(seed, arguments.engines, faults)
+        program, verdict = judge(seed, arguments.engines, faults, not arguments.thin)
         answer.update(kind=verdict.kind, engine=verdict.engine, text=verdict.text[-1500:])
         answer.update(noisy=verdict.noisy, faults=dict(faults))
         if verdict.bad:
-            answer["script"] = report(program, verdict, seed % 3 == 0, arguments.shrink)
+            answer["script"] = report(
+                program, verdict, seed % 3 == 0, arguments.shrink, not arguments.thin
+            )
         print(json.dumps(answer), flush=True)
 
 
@@ -72,6 +82,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds to shrink one program")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no program after these")
     parser.add_argument("--out", default="", help="a folder for the scripts of what fails")
+    parser.add_argument("--thin", action="store_true", help="outputs and gradients, no training")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(given)
     if arguments.worker:
@@ -102,7 +113,7 @@ def _hire(arguments: Any, seeds: Any, found: list[dict[str, Any]], end: float) -
     """Let one worker after another judge seeds, a new one after a crash of the process."""
     command = [
         sys.executable, "-W", "ignore", "-m", "fuzz", "--worker", "--engines", str(arguments.engines),
-        "--shrink", str(arguments.shrink),
+        "--shrink", str(arguments.shrink), *(["--thin"] if arguments.thin else []),
     ]  # fmt: skip
     here = pathlib.Path(__file__).resolve().parent.parent
     worker = None

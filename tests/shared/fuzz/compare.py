@@ -40,19 +40,20 @@ class Verdict:
 
 
 def check(
-    program: Program, engines: Sequence[Engine], saved: bool = False, gradients: bool = True
-) -> Verdict:
+    program: Program, engines: Sequence[Engine], saved: bool = False, gradients: bool = True,
+    whole: bool = True,
+) -> Verdict:  # fmt: skip
     """Return the verdict on a program: each engine against the eager one."""
-    expected, refusal = _attempt(program, EAGER, False, gradients)
+    expected, refusal = _attempt(program, EAGER, False, gradients, whole)
     noisy = 0
     for engine in engines:
-        found, error = _attempt(program, engine, saved, gradients)
+        found, error = _attempt(program, engine, saved, gradients, whole)
         if expected is None or found is None:
             if (expected is None) == (found is None):
                 continue
             who = EAGER.name if expected is None else engine.name
             return Verdict("crash", who, refusal if expected is None else error)
-        verdict = compare(program, expected, found, engine, gradients)
+        verdict = compare(program, expected, found, engine, gradients, whole)
         noisy += verdict.noisy
         if verdict.bad:
             return verdict
@@ -62,18 +63,19 @@ def check(
 
 
 def _attempt(
-    program: Program, engine: Engine, saved: bool, gradients: bool
+    program: Program, engine: Engine, saved: bool, gradients: bool, whole: bool
 ) -> tuple[Found | None, str]:
     try:
-        return run(program, engine, saved, gradients), ""
+        return run(program, engine, saved, gradients, whole), ""
     except Exception as error:  # noqa: BLE001 - compared with what other engines raise
         lines = traceback.format_exception(error)
         return None, f"{type(error).__name__}: {error}\n{''.join(lines[-4:])}"
 
 
 def compare(
-    program: Program, expected: Found, found: Found, engine: Engine, gradients: bool = True
-) -> Verdict:
+    program: Program, expected: Found, found: Found, engine: Engine, gradients: bool = True,
+    whole: bool = True,
+) -> Verdict:  # fmt: skip
     """Return the verdict on what an engine gave."""
     if list(expected) != list(found):
         odd = sorted(set(expected) ^ set(found))
@@ -85,7 +87,7 @@ def compare(
     suspects = [n for n in expected if excess(expected[n], found[n]) > 1]
     if not suspects:
         return Verdict("equal")
-    spreads = noise_of(program, expected, gradients)
+    spreads = noise_of(program, expected, gradients, whole)
     lines = []
     for name in suspects:
         times = excess(expected[name], found[name], spreads.get(name))
@@ -96,13 +98,15 @@ def compare(
     return Verdict("equal", noisy=len(suspects))
 
 
-def noise_of(program: Program, expected: Found, gradients: bool = True) -> Found:
+def noise_of(
+    program: Program, expected: Found, gradients: bool = True, whole: bool = True
+) -> Found:
     """Return by how much each number moves when the eager engine rounds at random; inf: not at all
     the same kind of number."""
     spreads = {name: np.zeros(np.shape(a)) for name, a in expected.items()}
     for seed in range(RUNS):
         with jittered(seed):
-            moved, _ = _attempt(program, EAGER, False, gradients)
+            moved, _ = _attempt(program, EAGER, False, gradients, whole)
         for name, base in expected.items():
             if moved is None or name not in moved or _form(moved[name]) != _form(base):
                 spreads[name][...] = np.inf

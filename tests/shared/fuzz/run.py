@@ -7,7 +7,7 @@ import pathlib
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,9 +95,8 @@ def build(program: Program) -> Any:
 
 
 def run(
-    program: Program, engine: Engine, saved: bool = False, gradients: bool = True,
-    change: Callable[[Any], None] | None = None,
-) -> Found:  # fmt: skip
+    program: Program, engine: Engine, saved: bool = False, gradients: bool = True, whole: bool = True
+) -> Found:
     """Return all that a program gives on an engine, by name.
 
     Args:
@@ -105,12 +104,10 @@ def run(
         engine: where.
         saved: keep the model in a file after training, and go on from there.
         gradients: ask for every gradient of the first batch, too.
-        change: is given the built model before anything runs.
+        whole: train as well, not only outputs and gradients.
     """
     with using(engine):
         model = build(program)
-        if change is not None:
-            change(model)
         data = program.inputs()
         found: Found = {}
         outputs = _predict(model, data, program.total)
@@ -119,8 +116,10 @@ def run(
             targets(goal.targets, np.shape(y), program.seed + k)
             for k, (goal, y) in enumerate(zip(program.goals, outputs))
         ]
-        if gradients:
+        if gradients or not whole:
             _keep(found, "gradients", _gradients(model, data, ys, program))
+        if not whole:
+            return found
         _train(model, data, ys, program, found)
         if saved:
             with tempfile.TemporaryDirectory() as folder:
