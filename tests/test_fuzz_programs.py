@@ -40,9 +40,11 @@ def test_engines_agree(seed):
     if left_out:
         pytest.skip(f"known, and not mended yet: {left_out}")
     (engine,) = engines_of(seed, 1)
-    verdict = check(program, [engine], saved=seed % 3 == 0, gradients=seed % 2 == 0)
+    # Outputs and gradients of all, three steps of every third, a file of every sixth.
+    given = {"saved": seed % 6 == 0, "gradients": seed % 3 != 0, "whole": seed % 3 == 0}
+    verdict = check(program, [engine], **given)
     if verdict.bad:
-        small = shrink(program, lambda p: check(p, [engine], seed % 3 == 0).bad, 60.0)
+        small = shrink(program, lambda p: check(p, [engine], **given).bad, 60.0)
         pytest.fail(f"{verdict.engine}: {verdict.text}\n\n{script_of(small, engine)}")
 
 
@@ -60,16 +62,15 @@ def test_each_engine_has_its_turn():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_layer_can_be_written(name):
     """A layer of the registry is called in programs, whatever options it draws."""
-    for seed in range(2):
-        draft = Draft(np.random.default_rng(seed))
-        draft.feed((3, 4))
-        assert add_layer(draft, name)
-        assert not draft.faults
+    draft = Draft(np.random.default_rng(3))
+    draft.feed((3, 4))
+    assert add_layer(draft, name)
+    assert not draft.faults
 
 
 def test_programs_hold_all_kinds_of_things():
     """Shared layers, several inputs and outputs, open sizes, loops, every optimizer."""
-    programs = [program_of(seed) for seed in range(60)]
+    programs = [program_of(seed) for seed in range(40)]
     assert any(s.like for p in programs for s in p.steps)
     assert any(len(p.feeds) > 1 for p in programs) and any(len(p.goals) > 1 for p in programs)
     assert any(None in f.declared for p in programs for f in p.feeds)

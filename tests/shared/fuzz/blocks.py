@@ -87,5 +87,5 @@ def add_block(draft: Draft) -> str:
         f=draft.pick([0.25, 0.5, 2.0]), n=int(draft.rng.integers(1, 4)), k=draft.chance(0.5)
     )  # fmt: skip
     before = HEAD.format(number=number, body=body)
-    layer = f"Block{number}(dtype={draft.pick([None, None, None, 'mixed_bfloat16'])!r})"
+    layer = f"Block{number}(dtype={('mixed_bfloat16' if draft.chance(0.06) else None)!r})"
     return draft.add("{layer}({0})", (draft.recent(many),), layer=layer, before=before)

@@ -27,7 +27,8 @@ def engines_of(seed: int, count: int) -> list[Any]:
     """Return the engines that a seed's program runs on: all, or some in turn."""
     if count >= len(STATIC):
         return list(STATIC)
-    return [STATIC[(seed * count + k) % len(STATIC)] for k in range(count)]
+    start = seed * count + seed // len(STATIC)
+    return [STATIC[(start + k) % len(STATIC)] for k in range(count)]
 
 
 def judge(seed: int, count: int, faults: Any = None, whole: bool = True) -> tuple[Any, Verdict]:
