@@ -77,4 +77,12 @@ def test_graphs_hold_what_passes_look_for():
         names |= {node.op.name for node in gather(optimize(drawn.graph)).nodes}
         empty += any(0 in a.shape for a in drawn.arrays)
     assert empty > 3
-    assert {"fused", "matmul", "take_rows", "reduce_sum", "broadcast_to", "power", "select"} <= names
+    assert {
+        "fused",
+        "matmul",
+        "take_rows",
+        "reduce_sum",
+        "broadcast_to",
+        "power",
+        "select",
+    } <= names

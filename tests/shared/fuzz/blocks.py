@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .draft import Draft
 
-HEAD = '''
+HEAD = """
 @kerasish.saving.register_keras_serializable(package="fuzz", name="Block{number}")
 class Block{number}(layers.Layer):
     def build(self, input_shape):
@@ -12,7 +12,7 @@ class Block{number}(layers.Layer):
 
     def call(self, x):
 {body}
-'''
+"""
 # The body of `call`: x in, the same shape out (mostly). All branches read the weight: eagerly, one
 # that is not read has no gradient, and the optimizer leaves it alone.
 BODIES = {

@@ -37,14 +37,10 @@ def judge(seed: int, count: int, faults: Any = None, whole: bool = True) -> tupl
     known = reason(program)
     if known:
         return program, Verdict("known", text=known)
-    return program, check(
-        program, engines_of(seed, count), saved=seed % 3 == 0, whole=whole
-    )
+    return program, check(program, engines_of(seed, count), saved=seed % 3 == 0, whole=whole)
 
 
-def report(
-    program: Any, verdict: Verdict, saved: bool, seconds: float, whole: bool = True
-) -> str:
+def report(program: Any, verdict: Verdict, saved: bool, seconds: float, whole: bool = True) -> str:
     """Return the shrunk program of a bad verdict as a script."""
     engine = ENGINES[verdict.engine if verdict.engine in ENGINES else "fast_run"]
     if engine.name == "eager":
@@ -146,7 +142,9 @@ def _hire(arguments: Any, seeds: Any, found: list[dict[str, Any]], end: float) -
 def _show(answer: dict[str, Any], out: str) -> None:
     if answer["kind"] not in ("disagreement", "crash", "died"):
         return
-    print(f"seed {answer['seed']}: {answer['kind']} {answer['engine']}\n{answer['text']}", flush=True)
+    print(
+        f"seed {answer['seed']}: {answer['kind']} {answer['engine']}\n{answer['text']}", flush=True
+    )
     if out and "script" in answer:
         folder = pathlib.Path(out)
         folder.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,9 @@ def excess(a: np.ndarray, b: np.ndarray, spread: np.ndarray | None = None) -> fl
     finite = exact[np.isfinite(exact)]
     largest = float(finite.max()) if finite.size else 0.0
     share = {"float16": 30.0, "bfloat16": 200.0}.get(str(a.dtype), 1.0)
-    allowed = share * (RELATIVE * np.nan_to_num(exact, posinf=0.0) + OF_LARGEST * largest) + ABSOLUTE
+    allowed = (
+        share * (RELATIVE * np.nan_to_num(exact, posinf=0.0) + OF_LARGEST * largest) + ABSOLUTE
+    )
     if spread is not None:
         # A tensor as noisy as its noisiest element: a sum's terms may meet anywhere in it.
         worst = float(np.max(spread, initial=0.0))
@@ -153,4 +155,6 @@ def _form(a: np.ndarray) -> tuple[tuple[int, ...], str]:
 def _told(name: str, a: np.ndarray, b: np.ndarray, times: float) -> str:
     at = int(np.argmax(np.nan_to_num(_distance(a, b), posinf=1e300)))
     place = tuple(int(i) for i in np.unravel_index(at, np.shape(a)))
-    return f"{name}{list(place)}: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({times:.3g} times allowed)"
+    return (
+        f"{name}{list(place)}: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({times:.3g} times allowed)"
+    )

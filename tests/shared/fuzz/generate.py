@@ -96,5 +96,7 @@ def _joined(draft: Draft, pair: list[str]) -> str:
             if not value or None in draft.shape(value)[1:]:
                 return ""
             sizes = draft.shape(value)[1:]
-        flat.append(draft.add(f"ops.reshape({{0}}, (-1, {int(np.prod(sizes, dtype=int))}))", (value,)))
+        flat.append(
+            draft.add(f"ops.reshape({{0}}, (-1, {int(np.prod(sizes, dtype=int))}))", (value,))
+        )
     return draft.add("ops.concatenate([{0}, {1}], axis=-1)", flat) if all(flat) else ""

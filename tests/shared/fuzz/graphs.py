@@ -132,7 +132,9 @@ def _move(pen: _Pen) -> Any:
         pads = [(int(pen.rng.integers(0, 2)), int(pen.rng.integers(0, 3))) for _ in x.shape]
         return ops.pad(x, pads, constant_values=pen.scalar())
     if kind == 6:
-        slices = [slice(int(pen.rng.integers(0, 2)), None, pen.pick((1, 1, 2, None))) for _ in x.shape]
+        slices = [
+            slice(int(pen.rng.integers(0, 2)), None, pen.pick((1, 1, 2, None))) for _ in x.shape
+        ]
         return x[tuple(slices)]
     if kind == 7:
         return ops.broadcast_to(x, (2, *x.shape)) if len(x.shape) < 5 else ops.negative(x)

@@ -95,7 +95,11 @@ def build(program: Program) -> Any:
 
 
 def run(
-    program: Program, engine: Engine, saved: bool = False, gradients: bool = True, whole: bool = True
+    program: Program,
+    engine: Engine,
+    saved: bool = False,
+    gradients: bool = True,
+    whole: bool = True,
 ) -> Found:
     """Return all that a program gives on an engine, by name.
 

@@ -102,9 +102,7 @@ def _without(program: Program, step: Step, operand: str) -> Program:
         for s in program.steps
         if s is not step
     )
-    goals = tuple(
-        dataclasses.replace(g, value=names.get(g.value, g.value)) for g in program.goals
-    )
+    goals = tuple(dataclasses.replace(g, value=names.get(g.value, g.value)) for g in program.goals)
     return dataclasses.replace(program, steps=steps, goals=goals)
 
 

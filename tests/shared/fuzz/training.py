@@ -67,7 +67,12 @@ def add_goal(draft: Draft, value: str) -> Goal | None:
             arguments = {**arguments, "reduction": draft.pick(loss_cases.REDUCTIONS[:-1])}
         given = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
         return Goal(output, f"losses.{name}({given})", kind, metric_codes(draft, kind, rank))
-    return Goal(value, "losses.MeanSquaredError()", "real", metric_codes(draft, "real", len(draft.shape(value))))
+    return Goal(
+        value,
+        "losses.MeanSquaredError()",
+        "real",
+        metric_codes(draft, "real", len(draft.shape(value))),
+    )
 
 
 def metric_codes(draft: Draft, kind: str, rank: int) -> tuple[str, ...]:
