@@ -26,7 +26,7 @@ from fuzz.shrink import shrink
 from fuzz.training import OPTIMIZERS
 from layer_examples import EXAMPLES
 
-from kerasish import layers, ops
+from kerasish import config, layers, ops
 
 COUNT = int(os.environ.get("KERASISH_FUZZ", "100"))
 START = int(os.environ.get("KERASISH_FUZZ_START", "0"))
@@ -88,7 +88,7 @@ def test_a_program_is_the_same_each_time():
     assert all(np.array_equal(first[k], again[k], equal_nan=True) for k in first)
 
 
-# --- the fuzzer itself -----------------------------------------------------------------------------
+# --- the fuzzer itself --------------------------------------------------------------------------
 
 
 def mean_program() -> Program:
@@ -111,8 +111,6 @@ def test_a_wrong_engine_is_found_shrunk_and_printed(monkeypatch):
     call = layers.Dense.call
 
     def wrong(self, inputs, *args, **more):
-        from kerasish import config  # noqa: PLC0415
-
         out = call(self, inputs, *args, **more)
         return ops.multiply(out, 1.001) if config.backend() == "static" else out
 

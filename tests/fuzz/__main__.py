@@ -5,6 +5,6 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "shared"))
 
-from fuzz.campaign import main  # noqa: E402 - the line above says where it is
+from fuzz.campaign import main
 
 raise SystemExit(main())

@@ -65,7 +65,7 @@ BODIES = {
         return ops.swapaxes(rows, 0, 1)
 """,
     "map": """
-        return ops.map(lambda row: ops.tanh(row * self.w) - ops.mean(row, axis=-1, keepdims=True), x)
+        return ops.map(lambda r: ops.tanh(r * self.w) - ops.mean(r, axis=-1, keepdims=True), x)
 """,
     "softmax of weights": """
         return x * ops.softmax(self.w) + ops.mean(x * self.w, axis=-1, keepdims=True)

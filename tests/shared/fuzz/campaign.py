@@ -109,8 +109,9 @@ def _campaign(arguments: argparse.Namespace) -> int:
 def _hire(arguments: Any, seeds: Any, found: list[dict[str, Any]], end: float) -> None:
     """Let one worker after another judge seeds, a new one after a crash of the process."""
     command = [
-        sys.executable, "-W", "ignore", "-m", "fuzz", "--worker", "--engines", str(arguments.engines),
-        "--shrink", str(arguments.shrink), *(["--thin"] if arguments.thin else []),
+        sys.executable, "-W", "ignore", "-m", "fuzz", "--worker",
+        "--engines", str(arguments.engines), "--shrink", str(arguments.shrink),
+        *(["--thin"] if arguments.thin else []),
     ]  # fmt: skip
     here = pathlib.Path(__file__).resolve().parent.parent
     worker = None

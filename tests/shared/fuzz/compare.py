@@ -1,4 +1,4 @@
-"""Compares what engines give: equal up to rounding, or a disagreement with its names and numbers."""
+"""Compares what engines give: equal up to rounding, or a disagreement with names and numbers."""
 
 from __future__ import annotations
 

@@ -75,8 +75,9 @@ def _outputs(draft: Draft) -> list[str]:
         shape = draft.shape(value)
         trained = any(v.layer.startswith(TRAINED) for v in draft.steps)
         if (not trained or draft.chance(0.6)) and shape[-1] and len(shape) > 1:
-            made = draft.add("{layer}({0})", (value,), layer=f"layers.Dense({draft.pick([1, 2, 3, 5])}"
-                             f", use_bias={draft.chance(0.5)})")  # fmt: skip
+            units, bias = draft.pick([1, 2, 3, 5]), draft.chance(0.5)
+            dense = f"layers.Dense({units}, use_bias={bias})"
+            made = draft.add("{layer}({0})", (value,), layer=dense)
             value = made or value
             if made and draft.chance(0.4):
                 value = template(draft, draft.pick(ENDS)) or value

@@ -85,8 +85,10 @@ def _scalings(pen: _Pen) -> Any:
     return x
 
 
-UNARY = (ops.negative, ops.absolute, ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.reciprocal, ops.square,
-         ops.tanh, ops.relu, ops.sigmoid, ops.sign, ops.stop_gradient, ops.isnan, ops.expm1)  # fmt: skip
+UNARY = (
+    ops.negative, ops.absolute, ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.reciprocal, ops.square,
+    ops.tanh, ops.relu, ops.sigmoid, ops.sign, ops.stop_gradient, ops.isnan, ops.expm1,
+)  # fmt: skip
 
 
 def _unary(pen: _Pen) -> Any:

@@ -1,8 +1,8 @@
 """How far rounding alone may move a program's numbers: the eager engine with jittered last bits.
 
 Stochastic arithmetic: each result of an op that rounds is multiplied by 1 + e with a random e of
-the size of a rounding error. Where such runs differ much, the program is badly conditioned there, or
-a comparison hangs on a last bit; where they agree, engines must agree as well.
+the size of a rounding error. Where such runs differ much, the program is badly conditioned there,
+or a comparison hangs on a last bit; where they agree, engines must agree as well.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kerasish.backends.eager import Eager
 # Kinds whose results are exact: they pass numbers on, compare them or choose.
 EXACT = {"movement", "comparison", "logic", "bits", "indexing", "creation", "random"}
 EXACT_OPS = {
-    "relu", "maximum", "minimum", "reduce_max", "reduce_min", "select", "sign", "floor", "ceil", "rint",
-    "trunc", "absolute", "negative", "alias", "stop_gradient", "argmax", "argmin", "argsort",
-    "pool_max", "pool_max_gradient", "pool_max_select", "reduce_all", "reduce_any",
+    "relu", "maximum", "minimum", "reduce_max", "reduce_min", "select", "sign", "floor", "ceil",
+    "rint", "trunc", "absolute", "negative", "alias", "stop_gradient", "argmax", "argmin",
+    "argsort", "pool_max", "pool_max_gradient", "pool_max_select", "reduce_all", "reduce_any",
 }  # fmt: skip
 EPSILONS = {"float32": 1.2e-7, "float64": 2.3e-16, "float16": 1e-3, "bfloat16": 8e-3}
 

@@ -11,8 +11,8 @@ from kerasish.ops.op import REGISTRY
 
 from .draft import Draft
 
-# {x}, {y}: values of one shape; {a}: an axis of features; {b}: another, or the same; {n}, {m}: small
-# numbers; {k}: True or False; {w}: the last size of x; {c}: a constant as wide as x.
+# {x}, {y}: values of one shape; {a}, {b}: axes of features; {n}, {m}: small numbers;
+# {k}: True or False; {w}: the last size of x; {c}: a constant as wide as x.
 UNARY = (
     "ops.mean({x}, axis={a}, keepdims={k})", "ops.sum({x}, axis={a}, keepdims={k})",
     "ops.max({x}, axis={a}, keepdims={k})", "ops.min({x}, axis={a}, keepdims={k})",
@@ -43,7 +43,8 @@ UNARY = (
     "{x} / (1.0 + ops.sum({x} * {x}))", "ops.broadcast_to(ops.mean({x}, 0), ops.shape({x}))",
     "ops.diff({x}, axis={a})", "ops.tril({x})", "ops.tanh({x}) * ops.sigmoid({y})",
     "ops.one_hot(ops.argmax({x}, axis=-1), {w}) * {x}", "ops.median({x}, axis={a})",
-    "ops.nan_to_num(ops.log({x}))", "ops.take_along_axis({x}, ops.argsort({y}, axis={a}), axis={a})",
+    "ops.nan_to_num(ops.log({x}))",
+    "ops.take_along_axis({x}, ops.argsort({y}, axis={a}), axis={a})",
     "ops.slice_update({x} * 1.0, [0, {m}], {y}[:, {m}:])" , "ops.logaddexp({x}, {y})",
     "ops.arctan2({x}, {y} + 2.0)", "ops.average({x}, axis={a})", "ops.hypot({x}, {y} + 2.0)",
     "ops.segment_sum({x}, ops.cast(ops.zeros_like({x}[:, 0]), 'int32'), num_segments=1) + {x}",

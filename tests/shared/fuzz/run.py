@@ -165,7 +165,7 @@ def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
 
 
 def _gradients(model: Any, data: list[np.ndarray], ys: list[Any], program: Program) -> Any:
-    """Return loss and gradients by all weights, as one compiled step; variables stay as they were."""
+    """Return loss and gradients by all weights, by one compiled step that changes nothing."""
     variables = model.trainable_variables
     kept = [(v, v.numpy().copy()) for v in model.variables]
 
@@ -192,9 +192,9 @@ def _train(
     if program.weights == "sample" and len(ys) == 1:
         rng = np.random.default_rng(program.seed + 2)
         more["sample_weight"] = rng.integers(0, 3, program.total).astype("float32")
-    if program.weights == "class" and program.goals[0].targets in ("classes",) and len(ys) == 1:
-        if ys[0].ndim == 1:
-            more["class_weight"] = {k: 0.5 + k for k in range(int(ys[0].max()) + 1)}
+    classes = program.weights == "class" and [g.targets for g in program.goals] == ["classes"]
+    if classes and ys[0].ndim == 1:
+        more["class_weight"] = {k: 0.5 + k for k in range(int(ys[0].max()) + 1)}
     if program.by_fit:
         logs = model.fit(
             x, y, batch_size=program.rows, epochs=1, shuffle=False, verbose=0, **more

@@ -35,7 +35,7 @@ def run(backend, optimize="fast_run", threads=1):
         x = x[0] if len(x) == 1 else x
         found = model.predict(x, batch_size={total}, verbose=0)
         found = list(found) if isinstance(found, list) else [found]
-        ys = [target(kind, y.shape, {seed} + k) for k, (kind, y) in enumerate(zip({kinds!r}, found))]
+        ys = [target(t, y.shape, {seed} + k) for k, (t, y) in enumerate(zip({kinds!r}, found))]
         y = ys[0] if len(ys) == 1 else ys
         logs = model.fit(x, y, batch_size={rows}, epochs=1, shuffle=False, verbose=0{more}).history
         found += [np.asarray(logs[k]) for k in sorted(logs)]
