@@ -79,7 +79,7 @@ def _outputs(draft: Draft) -> list[str]:
             dense = f"layers.Dense({units}, use_bias={bias})"
             made = draft.add("{layer}({0})", (value,), layer=dense)
             value = made or value
-            if made and draft.chance(0.4):
+            if made and draft.chance(0.6):
                 value = template(draft, draft.pick(ENDS)) or value
         found[at] = value
     kept = [v for v in dict.fromkeys(found) if "float" in draft.dtype(v)]

@@ -217,7 +217,7 @@ def _keep_state(found: Found, model: Any, name: str = "") -> None:
     for k, v in enumerate(model.variables):
         found[f"{name}weights[{k}] {_plain(v.name)}"] = v.numpy().copy()
     for k, v in enumerate(model.optimizer.variables):
-        found[f"{name}optimizer[{k}] {_plain(v.name)}"] = v.numpy().copy()
+        found[f"{name}optimizer[{k}]"] = v.numpy().copy()
 
 
 def _plain(name: str) -> str:
