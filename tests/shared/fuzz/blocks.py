@@ -13,8 +13,7 @@ class Block{number}(layers.Layer):
     def call(self, x):
 {body}
 """
-# The body of `call`: x in, the same shape out (mostly). All branches read the weight: eagerly, one
-# that is not read has no gradient, and the optimizer leaves it alone.
+# The body of `call`: x in, the same shape out (mostly). Some branches do not read the weight.
 BODIES = {
     "scan": """
         def body(carry, row):
@@ -44,12 +43,12 @@ BODIES = {
 """,
     "switch": """
         k = ops.cast(ops.sum(ops.cast(x > 0.2, "int32")) % 3, "int32")
-        return ops.switch(k, [lambda a: a * self.w, lambda a: ops.tanh(a - self.w),
+        return ops.switch(k, [lambda a: a * self.w, lambda a: ops.tanh(a),
                               lambda a: a + self.w], x)
 """,
     "cond in a loop": """
         def body(i, h):
-            return ops.cond(i % 2 == 0, lambda: h * self.w + x, lambda: ops.tanh(h - self.w))
+            return ops.cond(i % 2 == 0, lambda: h * self.w + x, lambda: ops.tanh(h))
         return ops.fori_loop(0, {n} + 2, body, x)
 """,
     "remat": """
