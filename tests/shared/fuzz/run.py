@@ -90,8 +90,12 @@ class _NoCode(static_engine.Blueprint):
 def build(program: Program) -> Any:
     """Return the compiled model of a program."""
     space = dict(NAMESPACE)
-    exec(program.source(), space)
-    return space["build"]()
+    before = config.dtype_policy()
+    try:
+        exec(program.source(), space)
+        return space["build"]()
+    finally:
+        config.set_dtype_policy(before)
 
 
 def run(
@@ -114,8 +118,9 @@ def run(
         model = build(program)
         data = program.inputs()
         found: Found = {}
-        outputs = _predict(model, data, program.total)
-        _keep(found, "forward", outputs)
+        outputs = _predict(model, data, program.total) if whole else _called(model, data)
+        if whole:
+            _keep(found, "forward", outputs)
         ys = [
             targets(goal.targets, np.shape(y), program.seed + k)
             for k, (goal, y) in enumerate(zip(program.goals, outputs))
@@ -164,14 +169,20 @@ def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
     return _listed(model.predict(_one_or_all(data), batch_size=rows, verbose=0))
 
 
+def _called(model: Any, data: list[np.ndarray]) -> list[Any]:
+    """Return what the model gives at once, op by op: for the shapes of its outputs alone."""
+    return _listed(model(_one_or_all(data)))
+
+
 def _gradients(model: Any, data: list[np.ndarray], ys: list[Any], program: Program) -> Any:
-    """Return loss and gradients by all weights, by one compiled step that changes nothing."""
+    """Return outputs, loss and gradients by all weights, by a step that changes nothing."""
     variables = model.trainable_variables
     kept = [(v, v.numpy().copy()) for v in model.variables]
 
     def step(x: Any, y: Any) -> Any:
-        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), training=True)
-        return (loss, *gradients_of(loss, variables))
+        outputs = model(x, training=True)
+        loss = model.compute_loss(x=x, y=y, y_pred=outputs, training=True)
+        return (*_listed(outputs), loss, *gradients_of(loss, variables))
 
     compiled = backends.get(config.backend()).compile(step)
     found = compiled(

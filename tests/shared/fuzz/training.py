@@ -79,7 +79,7 @@ def metric_codes(draft: Draft, kind: str, rank: int) -> tuple[str, ...]:
     """Return up to two random metrics that take targets of a kind."""
     plain = kind.removesuffix(" 3d")
     wanted = {plain} if rank == 2 else {plain, f"{plain} 3d"}
-    fit = [c for c in metric_cases.METRICS if wanted <= set(c[2])]
+    fit = [c for c in metric_cases.METRICS if wanted <= set(c[2]) and "fn" not in c[1]]
     if not fit or draft.chance(0.4):
         return ()
     found = [draft.pick(fit) for _ in range(int(draft.rng.integers(1, 3)))]
@@ -95,6 +95,8 @@ def optimizer_code(draft: Draft) -> str:
     """Return an expression that makes a random optimizer with random options."""
     if draft.chance(0.3):
         return f"optimizers.SGD({draft.pick(['0.1', '1.0', '0.01'])})"
+    if draft.chance(0.05):
+        return "optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=64.0)"
     name = draft.pick(OPTIMIZERS)
     given = [draft.pick(RATES)]
     if draft.chance(0.4):
