@@ -17,9 +17,12 @@ from .training import add_goal, optimizer_code
 
 POLICIES = ("mixed_bfloat16", "mixed_float16", "float64")
 # How programs end more often than chance would have it: reductions of products.
-ENDS = ("ops.mean({x}, axis=-1)", "ops.mean({x}, axis=-1)", "ops.sum({x}, axis=-1)",
-        "ops.mean({x}, axis={a})", "ops.max({x}, axis=-1)", "ops.softmax({x}) * {y}",
-        "{x} * ops.sigmoid({y})", "ops.mean({x}, axis={a}, keepdims=True)", "ops.logsumexp({x}, axis=-1)")  # fmt: skip
+ENDS = (
+    "ops.mean({x}, axis=-1)", "ops.mean({x}, axis=-1)", "ops.sum({x}, axis=-1)",
+    "ops.mean({x}, axis={a})", "ops.max({x}, axis=-1)", "ops.softmax({x}) * {y}",
+    "{x} * ops.sigmoid({y})", "ops.mean({x}, axis={a}, keepdims=True)",
+    "ops.logsumexp({x}, axis=-1)",
+)  # fmt: skip
 
 
 TRAINED = ("layers.Dense", "layers.Conv", "layers.LSTM", "layers.GRU", "layers.SimpleRNN", "Block")
