@@ -88,6 +88,10 @@ class Draft:
                 return step.name
         except REFUSALS:
             return ""
+        except IndexError as error:
+            if layer:  # an index of Python's own is a refusal, one inside a layer is a fault
+                self.faults[f"IndexError: {layer}: {error}"[:300]] += 1
+            return ""
         except Exception as error:  # noqa: BLE001 - counted, and shown by campaigns
             self.faults[f"{type(error).__name__}: {code} {layer}: {error}"[:300]] += 1
         return ""
