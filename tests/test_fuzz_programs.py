@@ -28,7 +28,7 @@ from layer_examples import EXAMPLES
 
 from kerasish import config, layers, ops
 
-COUNT = int(os.environ.get("KERASISH_FUZZ", "96"))
+COUNT = int(os.environ.get("KERASISH_FUZZ", "72"))
 START = int(os.environ.get("KERASISH_FUZZ_START", "0"))
 pytestmark = pytest.mark.filterwarnings("ignore")
 
