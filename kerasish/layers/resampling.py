@@ -8,6 +8,7 @@ from kerasish import config, ops
 from kerasish.engine.input_spec import InputSpec
 from kerasish.engine.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.convolutional import as_sizes
 
 
 def pairs(value: Any, count: int, who: str) -> tuple[tuple[int, int], ...]:
@@ -184,7 +185,7 @@ class UpSampling2D(_Spatial):
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(data_format, **kwargs)
-        self.size = (size, size) if isinstance(size, int) else tuple(size)
+        self.size = as_sizes(size, 2, "size", self._who())
         self.interpolation = interpolation.lower()
         known = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
         if self.interpolation not in known:
@@ -213,7 +214,7 @@ class UpSampling3D(_Spatial):
         self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
-        self.size = (size,) * 3 if isinstance(size, int) else tuple(size)
+        self.size = as_sizes(size, 3, "size", self._who())
 
     def call(self, inputs: Any) -> Any:
         """Repeat."""

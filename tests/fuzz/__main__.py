@@ -1,0 +1,10 @@
+"""Random programs on all engines: python -m tests.fuzz --seeds 0:10000 --jobs 2."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "shared"))
+
+from fuzz.campaign import main
+
+raise SystemExit(main())

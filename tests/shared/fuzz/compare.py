@@ -1,0 +1,160 @@
+"""Compares what engines give: equal up to rounding, or a disagreement with names and numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Sequence
+
+import numpy as np
+
+from .noise import jittered
+from .programs import Program
+from .run import EAGER, Engine, Found, run
+
+# What passes without a further look, as shares of an element and of its tensor's largest number.
+RELATIVE, OF_LARGEST, ABSOLUTE = 1e-4, 1e-5, 1e-6
+# Else: how many times the spread of runs that round at random. 4 runs see about half of the range.
+RUNS, TIMES = 4, 12.0
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What came out for a program on some engines.
+
+    Attributes:
+        kind: "equal", "refused" (all engines refuse it), "disagreement" or "crash".
+        engine: the engine concerned.
+        text: the quantities that differ, or the error.
+        noisy: how many quantities were judged by the spread of runs that round at random.
+    """
+
+    kind: str
+    engine: str = ""
+    text: str = ""
+    noisy: int = 0
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in ("disagreement", "crash")
+
+
+def check(
+    program: Program, engines: Sequence[Engine], saved: bool = False, gradients: bool = True,
+    whole: bool = True,
+) -> Verdict:  # fmt: skip
+    """Return the verdict on a program: each engine against the eager one."""
+    expected, refusal = _attempt(program, EAGER, False, gradients, whole)
+    noisy = 0
+    for engine in engines:
+        found, error = _attempt(program, engine, saved, gradients, whole)
+        if expected is None or found is None:
+            if (expected is None) == (found is None):
+                continue
+            who = EAGER.name if expected is None else engine.name
+            return Verdict("crash", who, refusal if expected is None else error)
+        verdict = compare(program, expected, found, engine, gradients, whole)
+        noisy += verdict.noisy
+        if verdict.bad:
+            return verdict
+    if expected is None:
+        return Verdict("refused", "", refusal)
+    return Verdict("equal", noisy=noisy)
+
+
+def _attempt(
+    program: Program, engine: Engine, saved: bool, gradients: bool, whole: bool
+) -> tuple[Found | None, str]:
+    try:
+        return run(program, engine, saved, gradients, whole), ""
+    except Exception as error:  # noqa: BLE001 - compared with what other engines raise
+        lines = traceback.format_exception(error)
+        return None, f"{type(error).__name__}: {error}\n{''.join(lines[-4:])}"
+
+
+def compare(
+    program: Program, expected: Found, found: Found, engine: Engine, gradients: bool = True,
+    whole: bool = True,
+) -> Verdict:  # fmt: skip
+    """Return the verdict on what an engine gave."""
+    if list(expected) != list(found):
+        odd = sorted(set(expected) ^ set(found))
+        return Verdict("disagreement", engine.name, f"other names: {odd[:6]}")
+    forms = [n for n in expected if _form(expected[n]) != _form(found[n])]
+    if forms:
+        told = [f"{n}: {_form(expected[n])} and {_form(found[n])}" for n in forms[:4]]
+        return Verdict("disagreement", engine.name, f"other shapes or dtypes: {told}")
+    suspects = [n for n in expected if excess(expected[n], found[n]) > 1]
+    if not suspects:
+        return Verdict("equal")
+    spreads = noise_of(program, expected, gradients, whole)
+    lines = []
+    for name in suspects:
+        times = excess(expected[name], found[name], spreads.get(name))
+        if times > 1:
+            lines.append(_told(name, expected[name], found[name], times))
+    if lines:
+        return Verdict("disagreement", engine.name, "\n".join(lines[:8]), len(suspects))
+    return Verdict("equal", noisy=len(suspects))
+
+
+def noise_of(
+    program: Program, expected: Found, gradients: bool = True, whole: bool = True
+) -> Found:
+    """Return by how much each number moves when the eager engine rounds at random; inf: not at all
+    the same kind of number."""
+    spreads = {name: np.zeros(np.shape(a)) for name, a in expected.items()}
+    for seed in range(RUNS):
+        with jittered(seed):
+            moved, _ = _attempt(program, EAGER, False, gradients, whole)
+        for name, base in expected.items():
+            if moved is None or name not in moved or _form(moved[name]) != _form(base):
+                spreads[name][...] = np.inf
+                continue
+            spreads[name] = np.maximum(spreads[name], _distance(base, moved[name]))
+    return spreads
+
+
+def excess(a: np.ndarray, b: np.ndarray, spread: np.ndarray | None = None) -> float:
+    """Return by how many times two arrays differ more than they may; <= 1: equal."""
+    if a.size == 0:
+        return 0.0
+    exact = np.abs(_wide(a))
+    finite = exact[np.isfinite(exact)]
+    largest = float(finite.max()) if finite.size else 0.0
+    share = {"float16": 30.0, "bfloat16": 200.0}.get(str(a.dtype), 1.0)
+    allowed = (
+        share * (RELATIVE * np.nan_to_num(exact, posinf=0.0) + OF_LARGEST * largest) + ABSOLUTE
+    )
+    if spread is not None:
+        # A tensor as noisy as its noisiest element: a sum's terms may meet anywhere in it.
+        worst = float(np.max(spread, initial=0.0))
+        allowed = allowed + TIMES * np.maximum(spread, 0.25 * worst)
+    with np.errstate(all="ignore"):
+        times = _distance(a, b) / allowed
+    return float(np.max(np.nan_to_num(times, nan=0.0, posinf=np.inf)))
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return |a - b|; 0 where both are the same NaN or infinity, inf where one alone is."""
+    x, y = _wide(a), _wide(b)
+    with np.errstate(all="ignore"):
+        apart = np.abs(x - y)
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
+
+
+def _wide(a: np.ndarray) -> np.ndarray:
+    return np.asarray(a).astype("float64")
+
+
+def _form(a: np.ndarray) -> tuple[tuple[int, ...], str]:
+    return tuple(np.shape(a)), str(a.dtype)
+
+
+def _told(name: str, a: np.ndarray, b: np.ndarray, times: float) -> str:
+    at = int(np.argmax(np.nan_to_num(_distance(a, b), posinf=1e300)))
+    place = tuple(int(i) for i in np.unravel_index(at, np.shape(a)))
+    return (
+        f"{name}{list(place)}: {a.ravel()[at]!r} and {b.ravel()[at]!r} ({times:.3g} times allowed)"
+    )

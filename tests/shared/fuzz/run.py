@@ -1,0 +1,236 @@
+"""Runs a program on one engine, and keeps all that it leaves: outputs, gradients, weights, logs."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import kerasish
+from kerasish import backends, config
+from kerasish.autodiff import gradients_of
+from kerasish.backends.static import engine as static_engine
+from kerasish.backends.static import native
+from kerasish.backends.static.blueprint import Blueprints
+from kerasish.backends.static.loops import cost
+
+from . import known
+from .draft import NAMESPACE
+from .programs import Program, targets
+
+
+class Engine(NamedTuple):
+    """Where a program runs."""
+
+    name: str
+    backend: str
+    optimize: str = "fast_run"
+    threads: int = 1
+    onednn: bool = True
+    native: bool = True
+
+
+EAGER = Engine("eager", "eager")
+STATIC = (
+    Engine("fast_run", "static"),
+    Engine("none", "static", "none"),
+    Engine("fast_compile", "static", "fast_compile"),
+    Engine("two threads", "static", threads=2),
+    Engine("without oneDNN", "static", onednn=False),
+    Engine("interpreter", "static", native=False),
+)
+ENGINES = {e.name: e for e in (EAGER, *STATIC)}
+Found = dict[str, np.ndarray]
+
+
+class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
+    """What an engine says no to, with the error it gave."""
+
+
+@contextlib.contextmanager
+def using(engine: Engine) -> Iterator[None]:
+    """Let programs run on an engine in this block."""
+    before = config.backend(), config.optimize(), config.dtype_policy()
+    kept = cost.GRAIN, native.available, static_engine.Blueprint
+    blueprints = static_engine.BLUEPRINTS
+    try:
+        config.set_backend(engine.backend)
+        config.set_optimize(engine.optimize)
+        if engine.threads > 1:
+            cost.GRAIN = 1e-6  # as many threads as are set, however little there is to do
+        if not engine.onednn:
+            native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
+        if not engine.native:
+            static_engine.Blueprint = _NoCode  # type: ignore[assignment,misc]
+            static_engine.BLUEPRINTS = Blueprints()
+        with config.using_threads(engine.threads), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        config.set_backend(before[0])
+        config.set_optimize(before[1])
+        config.set_dtype_policy(before[2])
+        cost.GRAIN, native.available, static_engine.Blueprint = kept  # type: ignore[misc]
+        static_engine.BLUEPRINTS = blueprints
+
+
+class _NoCode(static_engine.Blueprint):
+    """A blueprint that cannot be made, as without llvmlite: NumPy runs the graph node by node."""
+
+    def __init__(self, *_: Any) -> None:
+        raise ImportError("the fuzzer lets NumPy interpret this")
+
+
+def build(program: Program) -> Any:
+    """Return the compiled model of a program."""
+    space = dict(NAMESPACE)
+    before = config.dtype_policy()
+    try:
+        exec(program.source(), space)
+        return space["build"]()
+    finally:
+        config.set_dtype_policy(before)
+
+
+def run(
+    program: Program,
+    engine: Engine,
+    saved: bool = False,
+    gradients: bool = True,
+    whole: bool = True,
+) -> Found:
+    """Return all that a program gives on an engine, by name.
+
+    Args:
+        program: what to run.
+        engine: where.
+        saved: keep the model in a file after training, and go on from there.
+        gradients: ask for every gradient of the first batch, too.
+        whole: train as well, not only outputs and gradients.
+    """
+    with using(engine):
+        model = build(program)
+        data = program.inputs()
+        found: Found = {}
+        outputs = _predict(model, data, program.total) if whole else _called(model, data)
+        if whole:
+            _keep(found, "forward", outputs)
+        ys = [
+            targets(goal.targets, np.shape(y), program.seed + k)
+            for k, (goal, y) in enumerate(zip(program.goals, outputs))
+        ]
+        if gradients or not whole:
+            _keep(found, "gradients", _gradients(model, data, ys, program))
+        if not whole:
+            return found
+        _train(model, data, ys, program, found)
+        if saved:
+            with tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "model.keras"
+                model.save(path)
+                loaded = kerasish.models.load_model(path)
+            _bring_over(model, loaded)
+            model = loaded
+        _keep_state(found, model)
+        _keep(found, "forward after", _predict(model, data, program.total))
+        _train(model, data, ys, program, found, "more")
+        _keep_state(found, model, "more ")
+        return found
+
+
+def _bring_over(old: Any, new: Any) -> None:
+    """Assign variables that files do not hold yet: see `known.NOT_IN_FILES`."""
+    for a, b in zip(old.variables, new.variables):
+        if a.name in known.NOT_IN_FILES:
+            b.assign(a.numpy())
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def _one_or_all(many: list[Any]) -> Any:
+    return many[0] if len(many) == 1 else many
+
+
+def _keep(found: Found, name: str, arrays: Any) -> None:
+    for k, a in enumerate(_listed(arrays)):
+        if a is not None:
+            found[f"{name}[{k}]"] = np.array(a)
+
+
+def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
+    return _listed(model.predict(_one_or_all(data), batch_size=rows, verbose=0))
+
+
+def _called(model: Any, data: list[np.ndarray]) -> list[Any]:
+    """Return what the model gives at once, op by op: for the shapes of its outputs alone."""
+    return _listed(model(_one_or_all(data)))
+
+
+def _gradients(model: Any, data: list[np.ndarray], ys: list[Any], program: Program) -> Any:
+    """Return outputs, loss and gradients by all weights, by a step that changes nothing."""
+    variables = model.trainable_variables
+    kept = [(v, v.numpy().copy()) for v in model.variables]
+
+    def step(x: Any, y: Any) -> Any:
+        outputs = model(x, training=True)
+        loss = model.compute_loss(x=x, y=y, y_pred=outputs, training=True)
+        return (*_listed(outputs), loss, *gradients_of(loss, variables))
+
+    compiled = backends.get(config.backend()).compile(step)
+    found = compiled(
+        _one_or_all([a[: program.rows] for a in data]), _one_or_all([y[: program.rows] for y in ys])
+    )
+    for v, value in kept:
+        v.assign(value)
+    return found
+
+
+def _train(
+    model: Any, data: list[np.ndarray], ys: list[Any], program: Program, found: Found,
+    name: str = "training",
+) -> None:  # fmt: skip
+    """Train three steps, two of whole batches and one of what is left, and keep the logs."""
+    x, y = _one_or_all(data), _one_or_all(ys)
+    more: dict[str, Any] = {}
+    if program.weights == "sample" and len(ys) == 1:
+        rng = np.random.default_rng(program.seed + 2)
+        more["sample_weight"] = rng.integers(0, 3, program.total).astype("float32")
+    classes = program.weights == "class" and [g.targets for g in program.goals] == ["classes"]
+    if classes and ys[0].ndim == 1:
+        more["class_weight"] = {k: 0.5 + k for k in range(int(ys[0].max()) + 1)}
+    if program.by_fit:
+        logs = model.fit(
+            x, y, batch_size=program.rows, epochs=1, shuffle=False, verbose=0, **more
+        ).history
+        _keep(found, f"{name} logs", [logs[k] for k in sorted(logs)])
+        return
+    for at in range(0, program.total, program.rows):
+        part = slice(at, at + program.rows)
+        given = dict(more)
+        if "sample_weight" in given:
+            given["sample_weight"] = given["sample_weight"][part]
+        logs = model.train_on_batch(
+            _one_or_all([a[part] for a in data]), _one_or_all([b[part] for b in ys]),
+            return_dict=True, **given,
+        )  # fmt: skip
+        _keep(found, f"{name} logs {at}", [logs[k] for k in sorted(logs)])
+
+
+def _keep_state(found: Found, model: Any, name: str = "") -> None:
+    for k, v in enumerate(model.variables):
+        found[f"{name}weights[{k}] {_plain(v.name)}"] = v.numpy().copy()
+    for k, v in enumerate(model.optimizer.variables):
+        found[f"{name}optimizer[{k}]"] = v.numpy().copy()
+
+
+def _plain(name: str) -> str:
+    """Return a name without the numbers that tell layers of one class apart."""
+    return re.sub(r"_\d+", "", name)
