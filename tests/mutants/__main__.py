@@ -3,6 +3,7 @@
 Args:
     --only PATTERN: those whose "area/name" matches, as in a shell.
     --missing: those that are not recorded as killed.
+    --new: those that have not been run as they are now.
     --jobs N: how many copies work at once.
     --seconds N: no mutant is begun after so many seconds.
 """
@@ -27,7 +28,10 @@ from mutants import Mutant, all_mutants  # noqa: E402
 def chosen(arguments: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to run."""
     found = [m for m in all_mutants() if fnmatch.fnmatch(m.name, arguments.only)]
-    return missing(found, read_record()) if arguments.missing else found
+    record = read_record()
+    if arguments.new:
+        return [m for m in found if record.get(m.name, {}).get("mark") != mark_of(m)]
+    return missing(found, record) if arguments.missing else found
 
 
 def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outcome]:
@@ -65,10 +69,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("--only", default="*", metavar="PATTERN")
     parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--new", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9)
-    mutants = chosen(parser.parse_args())
     arguments = parser.parse_args()
+    mutants = chosen(arguments)
     outcomes = run_all(mutants, arguments.jobs, arguments.seconds)
     marks = {m.name: mark_of(m) for m in mutants}
     record = read_record()

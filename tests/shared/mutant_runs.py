@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,8 @@ from typing import NamedTuple
 
 from mutants import ROOT, Mutant, NotApplicable, mutated
 
-LIMIT = 300  # seconds for the tests of one mutant, as long as pytest gives to a single test
+LIMIT = 300  # seconds of computing for the tests of one mutant: a loop without end is found, too
+_PATIENCE = 1800  # seconds by the clock, on a machine that others use
 ORDINARY = "not slow and not gpu"
 _LEFT_OUT = ("__pycache__", "*.egg-info", "build", "dist", "venv")
 
@@ -81,7 +84,7 @@ class Copy:
 
     def _verdict(self, tests: tuple[str, ...]) -> tuple[str, str]:
         code, output = self.pytest("-m", ORDINARY, *tests)
-        if code is None:
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
             return "killed", f"the limit of {LIMIT} seconds"
         if code == 0:
             return "survived", ""
@@ -98,8 +101,8 @@ class Copy:
             self._sound[test] = self.pytest(test)[0] == 0
         return self._sound[test]
 
-    def pytest(self, *arguments: str) -> tuple[int | None, str]:
-        """Return (exit status, None beyond the limit; output) of pytest in the copy."""
+    def pytest(self, *arguments: str) -> tuple[int, str]:
+        """Return (exit status, output) of pytest in the copy."""
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
         environment.pop("PYTEST_XDIST_WORKER", None)
         # -rfE: one line for the test that failed, whatever the terminal's width.
@@ -108,9 +111,14 @@ class Copy:
         environment["COLUMNS"] = "1000"
         try:
             done = subprocess.run(
-                command, cwd=self.root, env=environment, text=True, timeout=LIMIT,
+                command, cwd=self.root, env=environment, text=True, timeout=_PATIENCE,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                preexec_fn=_limit_computing,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return None, ""
+            return 3, f"{_PATIENCE} seconds were not enough"
         return done.returncode, done.stdout
+
+
+def _limit_computing() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
