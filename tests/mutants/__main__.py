@@ -20,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 
-from mutant_page import PAGE, mark_of, missing, page, read_record, write_record  # noqa: E402
-from mutant_runs import Copy, Outcome  # noqa: E402
-from mutants import Mutant, all_mutants  # noqa: E402
+from mutant_page import PAGE, mark_of, missing, page, read_record, write_record
+from mutant_runs import Copy, Outcome
+from mutants import Mutant, all_mutants
 
 
 def chosen(arguments: argparse.Namespace) -> list[Mutant]:

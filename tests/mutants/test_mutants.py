@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 
 import mutant_page
 import mutant_runs
@@ -17,14 +18,10 @@ DENSE = mutants.Mutant(
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout with one module and two tests, one of which notices the mutant."""
+    """A checkout with one module and one test."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "a.py").write_text("def f(x):\n    return x + 1\n")
-    lines = ("def test_more():\n    assert f(1) > 1\n", "def test_f():\n    assert f(1) == 2\n")
-    head = "from package.a import f\n"
-    (tmp_path / "test_a.py").write_text(head + "".join(lines))
-    (tmp_path / "test_more.py").write_text(head + lines[0])
-    (tmp_path / "test_wrong.py").write_text(head + "def test_g():\n    assert f(1) == 9\n")
+    (tmp_path / "test_a.py").write_text("def test_f():\n    assert f(1) == 2\n")
     return tmp_path
 
 
@@ -76,25 +73,38 @@ def test_a_test_that_is_gone_is_noticed(checkout):
         mutants.check(DENSE._replace(tests=("test_b.py",)), checkout)
 
 
-def test_verdicts(checkout):
-    """Killed, survived, not applicable, and tests that fail by themselves."""
+@pytest.mark.parametrize(
+    ("answers", "verdict", "by"),
+    [
+        (
+            [(1, "FAILED test_a.py::test_f[x - y] - assert"), (0, "")],
+            "killed",
+            "test_a.py::test_f[x - y]",
+        ),
+        ([(1, "FAILED test_a.py::test_f - assert [1]"), (1, "")], "unsound", "test_a.py::test_f"),
+        ([(2, "ERROR test_a.py"), (0, "")], "killed", "test_a.py"),
+        ([(0, "1 passed")], "survived", ""),
+        ([(4, "no such file")], "unsound", "no such file"),
+        ([(-signal.SIGXCPU, "")], "killed", "the limit of 300 seconds"),
+    ],
+)
+def test_verdicts(checkout, monkeypatch, answers, verdict, by):
+    """What pytest answers with the mutant and then, for the test that failed, without it."""
+    seen = []
+
+    def answer(copy, *arguments):
+        seen.append((copy.root / "package" / "a.py").read_text())
+        return answers[len(seen) - 1]
+
+    monkeypatch.setattr(mutant_runs.Copy, "pytest", answer)
     copy = mutant_runs.Copy(checkout)
     try:
-        found = [
-            copy.run(DENSE._replace(tests=tests, before=before))
-            for tests, before in [
-                (("test_more.py", "test_a.py"), DENSE.before),
-                (("test_more.py",), DENSE.before),
-                (("test_more.py",), "    return y\n"),
-                (("test_wrong.py",), DENSE.before),
-            ]
-        ]
-        text = (copy.root / "package" / "a.py").read_text()
+        found = copy.run(DENSE)
+        assert copy.run(DENSE._replace(before="    return y\n")).verdict == "not applicable"
     finally:
         copy.close()
-    assert [f.verdict for f in found] == ["killed", "survived", "not applicable", "unsound"]
-    assert found[0].by == "test_a.py::test_f"
-    assert text == (checkout / "package" / "a.py").read_text()
+    assert found.verdict == verdict and found.by == by
+    assert [("x + 2" in text) for text in seen] == [True, False][: len(answers)]
     assert not copy.root.exists()
 
 

@@ -14,11 +14,13 @@ PAGE = ROOT / "docs" / "mutants.md"
 
 _HEAD = """# Mutants
 
-Small wrong changes of the package, each in a file of `tests/mutants/patches/`, and the ordinary test that
-notices it. `python -m tests.mutants` runs them again and writes this page (`--only "optimizers/*"` runs some,
-`--missing` those without an outcome here, `--jobs N` several at once, `--seconds N` begins none after that time).
+Small wrong changes of the package, each in a file of `tests/mutants/patches/`, and the
+ordinary test that notices it. `python -m tests.mutants` runs them and writes this page:
+`--only "optimizers/*"` runs some, `--new` those that have not been run as they are now,
+`--missing` those that are not killed here, `--jobs N` several at once, `--seconds N` begins
+none after that time.
 
-**{killed} of {total} are killed ({share:.1f}%).**
+**{killed} of {run} mutants that were run are killed ({share:.1f}%).**{rest}
 """
 
 
@@ -51,7 +53,11 @@ def page(mutants: list[Mutant], record: dict[str, Any]) -> str:
     for mutant in mutants:
         areas[mutant.area].append(mutant)
     killed = len(mutants) - len(missing(mutants, record))
-    parts = [_HEAD.format(killed=killed, total=len(mutants), share=100 * killed / len(mutants))]
+    run = sum(record.get(m.name, {}).get("mark") == mark_of(m) for m in mutants)
+    left = len(mutants) - run
+    rest = f" {left} have not been run yet." if left else ""
+    share = 100 * killed / max(run, 1)
+    parts = [_HEAD.format(killed=killed, run=run, share=share, rest=rest)]
     for area, those in sorted(areas.items()):
         parts.append(f"\n## {area}\n\n| what is wrong | where | killed by |\n|---|---|---|")
         parts += [_row(mutant, record.get(mutant.name)) for mutant in those]

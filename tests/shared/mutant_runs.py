@@ -88,7 +88,7 @@ class Copy:
             return "killed", f"the limit of {LIMIT} seconds"
         if code == 0:
             return "survived", ""
-        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", output, re.MULTILINE)
         if failed is None or code not in (1, 2):
             return "unsound", output.strip().rpartition("\n")[2][:200]
         return "killed", failed[1]

@@ -7,9 +7,10 @@ comes. There are no line numbers: the lines before the change must occur in the 
 
 from __future__ import annotations
 
-import ast
+import functools
 from pathlib import Path
-from typing import NamedTuple
+from types import CodeType
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = ROOT / "tests" / "mutants" / "patches"
@@ -61,7 +62,9 @@ def read_mutant(text: str, name: str) -> Mutant:
         raise ValueError(f"{name}: each line of the change begins with ' ', '-' or '+'.")
     before = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
     after = "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
-    return Mutant(name, fields["what"], fields["file"], tuple(fields["tests"].split()), before, after)
+    return Mutant(
+        name, fields["what"], fields["file"], tuple(fields["tests"].split()), before, after
+    )
 
 
 def all_mutants(folder: Path = PATCHES) -> list[Mutant]:
@@ -79,14 +82,14 @@ def mutated(mutant: Mutant, source: str) -> str:
     Raises:
         NotApplicable: the lines before the change do not occur exactly once.
     """
-    lines = "\n" + source
-    count = lines.count("\n" + mutant.before)
+    lines, before = "\n" + source, "\n" + mutant.before
+    count = sum(lines.startswith(before, i) for i, c in enumerate(lines) if c == "\n")
     if count != 1:
         raise NotApplicable(
             f"{mutant.name}: the lines before the change occur {count} times in {mutant.file}; "
             "write them as they are there now, with so many lines around them that they are unique."
         )
-    return lines.replace("\n" + mutant.before, "\n" + mutant.after)[1:]
+    return lines.replace(before, "\n" + mutant.after)[1:]
 
 
 def check(mutant: Mutant, root: Path = ROOT) -> None:
@@ -96,9 +99,19 @@ def check(mutant: Mutant, root: Path = ROOT) -> None:
         ValueError: one of these is not so.
     """
     source = (root / mutant.file).read_text("utf-8")
-    changed = mutated(mutant, source)
-    if ast.dump(ast.parse(changed)) == ast.dump(ast.parse(source)):
+    if program(mutated(mutant, source)) == program(source):
         raise ValueError(f"{mutant.name}: the program stays the same.")
     missing = [name for name in mutant.tests if not (root / name).is_file()]
     if missing or not mutant.tests:
         raise ValueError(f"{mutant.name}: no such test file: {missing}.")
+
+
+@functools.lru_cache(maxsize=4)
+def program(source: str) -> Any:
+    """Return what Python makes of a source, without the numbers of its lines."""
+    return _parts(compile(source, "source", "exec", dont_inherit=True))
+
+
+def _parts(code: CodeType) -> Any:
+    constants = [_parts(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return code.co_code, code.co_names, code.co_varnames, constants
