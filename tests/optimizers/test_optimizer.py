@@ -271,6 +271,24 @@ def test_each_variable_has_slots_of_its_own(cls):
     assert np.allclose(both[1].numpy(), alone[0].numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(5, 2), (3, 3)])
+@pytest.mark.parametrize("rate", [0.2, None])
+def test_muon_steps_a_matrix_and_its_transpose_alike(shape, rate):
+    """Scaled to a root mean square both step alike; else tall ones by sqrt(rows / columns)."""
+    gradient = np.random.default_rng(1).normal(size=shape).astype("float32")
+    steps = []
+    for g in (gradient, gradient.T):
+        own = [Variable(np.zeros(g.shape), name="kernel")]
+        made = optimizers.Muon(0.1, rms_rate=rate, weight_decay=None)
+        made.apply([g], own)
+        steps.append(own[0].numpy())
+    factor = 1.0 if rate else np.sqrt(shape[0] / shape[1])
+    np.testing.assert_allclose(steps[0], steps[1].T * factor, rtol=1e-4, atol=1e-6)
+    if rate:  # the singular values of a step are near 1 before it is scaled
+        sizes = np.linalg.svd(steps[0], compute_uv=False) / (0.1 * rate * np.sqrt(max(shape)))
+        assert (sizes > 0.5).all() and (sizes < 1.4).all()
+
+
 def test_constraint_and_overwriting():
     own, made = weights(), optimizers.SGD(1.0)
     own[0].constraint = constraints.NonNeg()
