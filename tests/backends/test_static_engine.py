@@ -120,6 +120,8 @@ def test_a_level_given_to_a_function_holds_in_its_bodies(monkeypatch):
     assert not seen
     kerasish.backends.get("static").compile(BODIES["cond"], optimize="fast_compile")(x)
     assert seen == {"drop_dead", "fold_constants"}
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_rows_are_picked_up_to_the_last_and_no_further(dtype):
     table = np.arange(15, dtype="float32").reshape(5, 3)
