@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import ops
 from kerasish import backends, ops
 from kerasish.errors import TraceError
 from kerasish.graph import passes
