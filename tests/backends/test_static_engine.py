@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import ops
+from kerasish import backends, ops
 from kerasish.errors import TraceError
 from kerasish.graph import passes
 
@@ -119,3 +119,15 @@ def test_a_level_given_to_a_function_holds_in_its_bodies(monkeypatch):
     assert not seen
     kerasish.backends.get("static").compile(BODIES["cond"], optimize="fast_compile")(x)
     assert seen == {"drop_dead", "fold_constants"}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_rows_are_picked_up_to_the_last_and_no_further(dtype):
+    table = np.arange(15, dtype="float32").reshape(5, 3)
+    take = backends.get("static").compile(lambda t, i: ops.take(t, i, 0))
+    for places in ([0, 4], [-5, -1]):
+        found = take(table, np.asarray(places, dtype)).numpy()
+        np.testing.assert_array_equal(found, table[places])
+    for places in ([0, 5], [-6, 0]):
+        with pytest.raises(IndexError, match="out of range"):
+            take(table, np.asarray(places, dtype))

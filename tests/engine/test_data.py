@@ -126,6 +126,36 @@ def test_shuffle_batch_keeps_batches_together():
     assert sorted(functools.reduce(operator.iadd, got, [])) == list(range(22))
 
 
+@pytest.mark.parametrize("shuffle", [False, True, "batch"])
+@pytest.mark.parametrize("kind", ["plain", "nested", "class_weight", "sparse"])
+def test_all_parts_of_a_row_travel_together(shuffle, kind):
+    """Each row is its number, in x, y and weights: whatever the order, the numbers agree."""
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is needed for sparse rows")
+    row = np.arange(1.0, 24.0)
+    x, y, w = row[:, None], row * 10, row * 100
+    options = {"class_weight": {0: 1.0}} if kind == "class_weight" else {}
+    if kind == "nested":
+        x, y, w = {"a": row, "b": [row[:, None]]}, (row * 10, row * 20), (row * 100, row)
+    data = make_data(
+        sparse.csr_matrix(x) if kind == "sparse" else x, y, w,
+        batch_size=4, shuffle=shuffle, seed=9, **options,
+    )  # fmt: skip
+    seen = []
+    for batch in batches(data, 3):
+        first, second, third = batch if kind != "nested" else [
+            batch[0]["a"], batch[1][0], batch[2][0]
+        ]  # fmt: skip
+        if kind == "nested":
+            assert batch[0]["b"][0].ravel().tolist() == first.tolist()
+            assert batch[1][1].tolist() == (first * 20).tolist()
+            assert batch[2][1].tolist() == first.tolist()
+        assert second.tolist() == (first.ravel() * 10).tolist()
+        assert third.tolist() == (first.ravel() * 100).tolist()
+        seen += first.ravel().tolist()
+    assert sorted(seen) == row.tolist()
+    assert (seen == row.tolist()) == (shuffle is False)
+
+
 def test_lists_of_numbers_are_arrays_and_lists_of_arrays_inputs():
     ((x, y, _),) = batches(make_data([[1, 2.5], [3, 4]], [0, 1]))
     assert x.dtype == np.float32

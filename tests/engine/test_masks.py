@@ -241,3 +241,13 @@ def test_models_from_files_work_as_they_were_trained(tmp_path: Any) -> None:
         {"layers": [keras.saving.serialize_keras_object(one) for one in Sub().parts]}
     )
     assert fresh(WORDS).shape == (3, 2)
+
+
+def test_masking_leaves_out_steps_whose_features_all_have_its_value():
+    x = np.asarray([[[0.0, 1.0], [0.0, 0.0], [2.0, 3.0]]], "float32")
+    y = layers.Masking()(x)
+    assert y.tolist() == x.tolist()
+    assert y._keras_mask.tolist() == [[True, False, True]]
+    y = layers.Masking(2.0)(np.asarray([[[2.0, 2.0], [2.0, 3.0]]], "float32"))
+    assert y.tolist() == [[[0.0, 0.0], [2.0, 3.0]]]
+    assert y._keras_mask.tolist() == [[False, True]]

@@ -192,3 +192,9 @@ def test_errors_name_layer_and_shapes():
         layers.GRU(0)
     with pytest.raises(ShapeError, match=r"\(4, 12\)"):
         ops.lstm(np.ones((2, 1, 8)), np.ones((4, 12)), np.ones((1, 2)), np.ones((1, 2)))
+
+
+def test_only_the_forget_gate_starts_with_a_bias_of_one():
+    layer = layers.LSTM(3)
+    layer.build((None, 4, 2))
+    assert layer.cell.bias.numpy().tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6

@@ -188,10 +188,15 @@ def test_classes_that_do_not_fit_are_named(name, true, pred):
 
 
 def test_vectors_meet_columns_row_by_row():
-    true, pred = np.arange(4.0), np.zeros((4, 1))
-    expected = np.mean(true**2)
+    true, pred = np.arange(4.0), np.asarray([[3.0], [1.0], [-2.0], [5.0]])
+    expected = np.mean((true - pred[:, 0]) ** 2)
     close(losses.MeanSquaredError()(true, pred), expected)
     close(losses.MeanSquaredError()(true[:, None], pred[:, 0]), expected)
+    weights = np.asarray([1.0, 2.0, 0.0, 0.5])
+    weighted = np.mean((true - pred[:, 0]) ** 2 * weights)
+    for given in (weights, weights[:, None]):
+        close(losses.MeanSquaredError()(true, pred, sample_weight=given), weighted)
+        close(losses.MeanSquaredError()(true[:, None], pred[:, 0], sample_weight=given), weighted)
 
 
 def test_one_weight_a_row_fits_losses_of_many_steps():

@@ -464,3 +464,16 @@ def test_the_confusion_matrix_is_total_cm():
     metric = metrics.MeanIoU(num_classes=2)
     metric.update_state([0, 0, 1], [0, 1, 1])
     assert metric.total_cm.numpy().tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("name", ["Precision", "Recall"])
+@pytest.mark.parametrize("class_id", [0, 1, 2])
+def test_a_class_is_weighed_by_its_own_weights(name, class_id):
+    rng = np.random.default_rng(4)
+    true, pred = rng.integers(0, 2, (20, 3)), rng.uniform(size=(20, 3))
+    weights = rng.uniform(0.1, 3.0, (20, 3))
+    found = getattr(metrics, name)(class_id=class_id)(true, pred, sample_weight=weights)
+    expected = getattr(sklearn_metrics, f"{name.lower()}_score")(
+        true[:, class_id], pred[:, class_id] > 0.5, sample_weight=weights[:, class_id]
+    )
+    close(found, expected)

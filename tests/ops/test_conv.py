@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kerasish import ops
+from kerasish.autodiff import grad
 from kerasish.backends.eager import numpy_conv
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.ops.op import REGISTRY, Spec
@@ -127,6 +128,23 @@ def test_large_batches_go_in_chunks(monkeypatch):
     for a, b in zip(whole, parts):
         np.testing.assert_allclose(a, b, rtol=1e-12)
     gradient_check(lambda a: ops.conv(a, kernel, 2, "same"), [x[:3]], order=1)
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+@pytest.mark.parametrize("name", ["conv", "depthwise_conv"])
+def test_gradients_of_large_batches_go_in_chunks(name, strides, monkeypatch):
+    """One sample a chunk: the gradients are those of all samples together."""
+    x = rng.normal(size=(5, 6, 6, 6))
+    kernel = rng.normal(size=(3, 3, 6, 4 if name == "conv" else 2))
+
+    def loss(a, b):
+        return ops.sum(ops.sin(getattr(ops, name)(a, b, strides, "same")))
+
+    whole = grad(loss, argnums=(0, 1))(x, kernel)
+    monkeypatch.setattr(numpy_conv, "ROWS_BYTES", 1)
+    monkeypatch.setattr(numpy_conv, "CACHE_BYTES", 1)
+    for a, b in zip(whole, grad(loss, argnums=(0, 1))(x, kernel)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("strides", [1, 2])

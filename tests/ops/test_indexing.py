@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kerasish
 from kerasish import autodiff, ops
 from kerasish.errors import ShapeError
 from kerasish.ops.indexing import add_along_axis, add_at, add_rows, read_at
@@ -213,3 +214,17 @@ def test_segments():
 def test_unknown_reduction_is_named():
     with pytest.raises(ValueError, match="'mean'"):
         ops.scatter_update(X, [[0]], X[:1], "mean")
+
+
+@pytest.mark.parametrize("start", [-9, -1, 0, 2, 3, 4, 5, 99])
+def test_computed_starts_are_held_inside_as_known_ones_are(start):
+    x = np.arange(10.0).reshape(5, 2)
+    new = np.full((2, 2), -1.0)
+
+    def parts(at):
+        return ops.slice(x, (at, 0), (2, 2)), ops.slice_update(x, (at, 0), new)
+
+    for known, computed in zip(parts(start), kerasish.function(parts)(np.int32(start))):
+        np.testing.assert_array_equal(known.numpy(), computed.numpy())
+    held = min(max(start, 0), 3)
+    assert parts(start)[0].tolist() == x[held : held + 2].tolist()

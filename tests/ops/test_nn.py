@@ -302,3 +302,23 @@ def test_patches_with_three_sizes_are_those_of_volumes():
         ops.image.extract_patches_3d(x, (2, 2))
     with pytest.raises(ValueError, match="3 strides"):
         ops.image.extract_patches_3d(x, 2, strides=(1, 1))
+
+
+def test_what_is_not_finite_is_never_among_the_largest():
+    rows = np.asarray([[np.nan, 1.0, 2.0], [np.inf, 1.0, 2.0], [-np.inf, 1.0, 2.0]], "float32")
+    for k in (1, 2, 3):
+        assert ops.in_top_k([0, 0, 0], rows, k).tolist() == [False] * 3
+    # Those that equal the target's prediction are not better than it.
+    assert ops.in_top_k([0, 1, 2], np.asarray([[1.0, 1.0, 0.0]] * 3, "float32"), 1).tolist() == [
+        True, True, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "start"), [("float16", 2048.0), ("bfloat16", 256.0)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_the_variance_of_halves_is_about_the_mean_before_it_is_rounded(dtype, start, keepdims):
+    x = ops.convert_to_tensor([[start, start + 2]], dtype)  # no half lies between the two
+    mean, variance = ops.moments(x, 1, keepdims)
+    assert mean.dtype == variance.dtype == dtype
+    assert variance.shape == ((1, 1) if keepdims else (1,))
+    assert float(ops.sum(variance)) == 1.0

@@ -12,6 +12,7 @@ from kerasish import constraints, ops, optimizers
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.graph.trace import trace
 from kerasish.registry import BUILTINS
+from kerasish.scopes import name_scope
 from kerasish.tensor import Variable, convert
 from kerasish.utils import clear_session
 
@@ -253,6 +254,41 @@ def test_a_part_of_the_variables():
     assert not np.array_equal(own[1].numpy(), weights()[1].numpy())
 
 
+@every
+def test_each_variable_has_slots_of_its_own(cls):
+    """A variable goes the same way beside another one, with or without a gradient for that."""
+    both = [Variable([1.0, -2.0], name="a"), Variable([0.5, 3.0], name="b")]
+    alone = [Variable([0.5, 3.0], name="b")]
+    made, other = cls(learning_rate=0.1), cls(learning_rate=0.1)
+    made.build(both)
+    other.build(alone)
+    for i in range(4):
+        own = np.asarray([0.3, -0.2 * i], "float32")
+        grads = [np.asarray([5.0, 7.0], "float32"), own]
+        signals = {"loss": 2.0} if made.needs_loss else {}
+        made.apply(*((grads[1:], both[1:]) if i % 2 else (grads, both)), **signals)
+        other.apply([own], alone, **signals)
+    assert np.allclose(both[1].numpy(), alone[0].numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (3, 3)])
+@pytest.mark.parametrize("rate", [0.2, None])
+def test_muon_steps_a_matrix_and_its_transpose_alike(shape, rate):
+    """Scaled to a root mean square both step alike; else tall ones by sqrt(rows / columns)."""
+    gradient = np.random.default_rng(1).normal(size=shape).astype("float32")
+    steps = []
+    for g in (gradient, gradient.T):
+        own = [Variable(np.zeros(g.shape), name="kernel")]
+        made = optimizers.Muon(0.1, rms_rate=rate, weight_decay=None)
+        made.apply([g], own)
+        steps.append(own[0].numpy())
+    factor = 1.0 if rate else np.sqrt(shape[0] / shape[1])
+    np.testing.assert_allclose(steps[0], steps[1].T * factor, rtol=1e-4, atol=1e-6)
+    if rate:  # the singular values of a step are near 1 before it is scaled
+        sizes = np.linalg.svd(steps[0], compute_uv=False) / (0.1 * rate * np.sqrt(max(shape)))
+        assert (sizes > 0.5).all() and (sizes < 1.4).all()
+
+
 def test_constraint_and_overwriting():
     own, made = weights(), optimizers.SGD(1.0)
     own[0].constraint = constraints.NonNeg()
@@ -275,6 +311,29 @@ def test_weight_decay_and_exclusion():
     assert np.array_equal(own[0].numpy(), before)
     with pytest.raises(ValueError, match="AdamW"):
         optimizers.AdamW(weight_decay=None)
+
+
+@pytest.mark.parametrize("pattern", ["bias", "ia", "^b.*s$", "net/.*bias"])
+def test_patterns_of_weight_decay_match_anywhere_in_name_or_path(pattern):
+    with name_scope("net"):
+        own, made = weights(), optimizers.SGD(0.5, weight_decay=0.1)
+    made.exclude_from_weight_decay(var_names=[pattern])
+    made.apply([np.zeros((2, 3)), np.zeros(3)], own)
+    assert np.allclose(own[0].numpy(), weights()[0].numpy() * 0.95)
+    assert np.array_equal(own[1].numpy(), weights()[1].numpy())
+
+
+@every
+def test_halves_step_as_far_as_float32(cls):
+    """Coefficients near 1 (1 - 0.999) are not rounded away on the way to bfloat16."""
+    own, halves = weights(), weights("bfloat16")
+    for variables in (own, halves):
+        made = cls(learning_rate=0.1)
+        for _ in range(2):
+            step(made, variables)
+    for a, b, first in zip(own, halves, weights()):
+        moved = np.abs(a.numpy() - first.numpy()).max()
+        assert np.abs(a.numpy() - b.numpy().astype("float32")).max() <= 0.1 * moved + 0.02
 
 
 def test_clipping_by_all_gradients_leaves_small_ones():

@@ -198,6 +198,18 @@ def test_averages_inside_a_multi_optimizer_change_places_with_weights():
     np.testing.assert_array_equal(low.numpy(), before[0])
 
 
+def test_each_optimizer_finalizes_its_own_variables():
+    inner = [optimizers.SGD(0.5, use_ema=True, ema_momentum=m) for m in (0.5, 0.75)]
+    made = optimizers.MultiOptimizer(optimizers.OptimizerMap(inner[0], {"b": inner[1]}))
+    own = [Variable([1.0], name="a"), Variable([1.0], name="b")]
+    for _ in range(3):
+        made.apply([[1.0], [1.0]], own)
+    averages = [float(one._averages[0].numpy()[0]) for one in inner]
+    assert len({-0.5, *averages}) == 3
+    made.finalize_variable_values(own)
+    assert [float(v.numpy()[0]) for v in own] == averages
+
+
 def eve(gradients, losses, rate=0.1, b1=0.9, b2=0.999, b3=0.99, c=10.0, epsilon=1e-8):
     """Algorithm 1 of the paper, in NumPy."""
     w, m, v, d = 1.0, 0.0, 0.0, 1.0

@@ -178,6 +178,8 @@ def _divide(r: Rewriter, node: Node) -> Any:
     number = r.number(by)
     if number is None or number == 0 or not dtypes.is_float(x.dtype):
         return None
+    if x.shape != node.out.shape:
+        return None  # the divisor brings axes that a plain number would lose
     mantissa, _ = np.frexp(float(number))
     if abs(mantissa) != 0.5 or not _is_exact(1.0 / float(number), x.dtype):
         return None

@@ -52,6 +52,15 @@ CASES = {
     "conv bias": (lambda x, w, b: ops.conv(x, w) + b, (IMAGES, KERNEL, BIAS), ["product"]),
     "a bias of its own": (lambda x, w, b: dense(x, w, ops.exp(b)), (X, W, B), []),
     "a column": (lambda x, w, b: ops.matmul(x, w) + x[:, :1], (X, W, B), []),
+    "a column, square": (
+        lambda x, w, b: ops.matmul(x, w) + b, (SQUARE, array(50, 50), array(50, 1)), []
+    ),
+    "a row, square": (
+        lambda x, w, b: ops.matmul(x, w) + b, (SQUARE, array(50, 50), array(1, 50)), None
+    ),
+    "a column of each batch": (
+        lambda x, w, b: ops.matmul(x, w) + b, (array(3, 20, 30), array(30, 20), array(20, 1)), []
+    ),
     "read twice": (
         lambda x, w, b: ops.relu(ops.matmul(x, w)) * ops.sum(ops.matmul(x, w)), (X, W, B), []
     ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from graph_examples import array, batch_moments, mlp_step, normalise
 
-from kerasish import ops
+from kerasish import backends, ops
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
@@ -82,3 +83,26 @@ def test_what_lies_along_columns_alone_is_not_computed_for_each_row():
 def test_empty_arrays_are_left_alone():
     nodes = fused(lambda x: ops.exp(x), np.zeros((0, 3), "float32"))
     assert [n.op.name for n in nodes] == ["exp"]
+
+
+TOGETHER = {
+    "sums of rows of two sizes": lambda x: (ops.sum(ops.exp(x), -1), ops.sum(ops.exp(x), (1, 2))),
+    "the larger rows first": lambda x: (ops.sum(ops.exp(x), (1, 2)), ops.max(ops.exp(x), -1)),
+    "rows and all": lambda x: (ops.sum(ops.exp(x), -1), ops.sum(ops.exp(x))),
+    "rows and columns": lambda x: (ops.sum(ops.exp(x), -1), ops.sum(ops.exp(x), 0)),
+    "columns of two sizes": lambda x: (ops.sum(ops.exp(x), 0), ops.sum(ops.exp(x), (0, 1))),
+    "a product read as it is and turned": lambda x: (
+        (lambda y: (ops.exp(ops.transpose(y, (1, 0, 2))), ops.tanh(y)))(
+            ops.matmul(x, ops.transpose(x, (0, 2, 1)))
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_what_shares_a_loop_keeps_its_numbers(name):
+    x = np.random.default_rng(2).normal(size=(3, 4, 5)).astype("float32")
+    expected = TOGETHER[name](x)
+    found = backends.get("static").compile(TOGETHER[name])(x)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -143,3 +143,63 @@ def test_scalings_are_chained_where_neither_can_overflow_alone():
 
     assert count(0.5, 0.25) == count(2.0, 3.0) == count(1.0, 1e-3) == 1
     assert count(1e30, 1e-30) == count(0.5, 2.0) == count(1e30, 1e30) == count(1e-30, 1e-30) == 2
+
+
+ALMOST = {
+    "numbers that begin with 1": lambda x: x * np.asarray([1.0, 2.0, 3.0, 4.0], "float32"),
+    "numbers that begin with 0": lambda x: x + np.asarray([0.0, 2.0, 3.0, 4.0], "float32"),
+    "less numbers that begin with 0": lambda x: x - np.asarray([0.0, 2.0, 3.0, 4.0], "float32"),
+    "powers that begin with 2": lambda x: x ** np.asarray([2.0, 3.0, 1.0, 2.0], "float32"),
+    "divisors that begin with 2": lambda x: x / np.asarray([2.0, 4.0, 3.0, 1.0], "float32"),
+    "reshaped numbers": lambda x: x * ops.reshape(np.float32([[1], [2], [3]]), (3, 1)),
+    "repeated numbers": lambda x: x * ops.broadcast_to(np.float32([[1], [2], [3]]), (2, 3, 4)),
+    "zero less": lambda x: 0.0 - x,
+    "one by": lambda x: 1.0 / x,
+    "zero with more axes": lambda x: x + np.full((1, 1, 1, 1), -0.0, "float32"),
+    "less zero with more axes": lambda x: x - np.zeros((1, 1, 1, 1), "float32"),
+    "times one with more axes": lambda x: x * np.ones((1, 1, 1, 1), "float32"),
+    "by one with more axes": lambda x: x / np.ones((1, 1, 1, 1), "float32"),
+    "one with more axes": lambda x: np.ones((1, 1, 1, 1), "float32") * x,
+    "zeros of more rows": lambda x: x[:1] + np.zeros((5, 1, 1), "float32"),
+    "turned twice": lambda x: ops.transpose(ops.transpose(x, (1, 2, 0)), (1, 2, 0)),
+    "turned three ways": lambda x: ops.transpose(ops.transpose(x, (2, 0, 1)), (0, 2, 1)),
+    "turned, equal sizes": lambda x: ops.transpose(x[:, :, :3], (0, 2, 1)),
+    "turned, sizes of one": lambda x: ops.transpose(x[:1], (1, 0, 2)),
+    "turned round": lambda x: x[::-1],
+    "turned round at last": lambda x: x[:, :, ::-1],
+    "without fractions": lambda x: ops.cast(ops.cast(x * 3.7, "int32"), "float32"),
+    "less precise": lambda x: ops.cast(ops.cast(x, "float16"), "float32"),
+    "sum of repeats in front": lambda x: ops.sum(ops.broadcast_to(x, (5, 2, 3, 4)), 0),
+    "sum of repeats and more": lambda x: ops.sum(ops.broadcast_to(x, (5, 2, 3, 4)), (0, 1)),
+    "sum of some repeats": lambda x: ops.sum(ops.broadcast_to(x[:, :1, None], (2, 5, 3, 4)), 1),
+    "sum of repeats that stay": lambda x: ops.sum(
+        ops.broadcast_to(x[:, None, :1], (2, 5, 6, 4)), 1, keepdims=True
+    ),
+    "sum of two kinds of repeats": lambda x: ops.sum(
+        ops.broadcast_to(x[:, None, :1], (2, 5, 6, 4)), (1, 2)
+    ),
+    "repeated, then added to": lambda x: ops.broadcast_to(x[:, :1], (2, 3, 4)) + x,
+    "two repeated": lambda x: (
+        ops.broadcast_to(x[:1, :, :1], (1, 3, 4)) * ops.broadcast_to(x[:1, :1], (1, 3, 4))
+    ),
+    "repeated twice": lambda x: ops.broadcast_to(
+        ops.broadcast_to(x[:1, :, :1], (1, 3, 4)), (2, 3, 4)
+    ),
+    "two numbers of equal bytes": lambda x: (
+        ops.cast(x > 0, "int32") * np.int32(1065353216) + ops.cast(x * np.float32(1.0), "int32")
+    ),
+    "sums along two axes": lambda x: ops.sum(x[:, :, :3], 1) + ops.sum(x[:, :, :3], 2),
+    "rows 0 and 1": lambda x: x[0] * 2.0 + x[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALMOST)
+def test_what_looks_like_a_rule_keeps_its_numbers(name):
+    """Close to what a rule rewrites: the numbers are those of the graph as written."""
+    x = np.random.default_rng(3).uniform(0.5, 2.5, (2, 3, 4)).astype("float32")
+    graph = trace(ALMOST[name], x).graph
+    expected = np.asarray(interpret(graph, [x])[0])
+    for made in (simplify_algebra(graph), share_common(graph), optimize(graph)):
+        found = np.asarray(interpret(made, [x])[0])
+        assert found.shape == expected.shape and found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

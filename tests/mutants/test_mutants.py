@@ -1,0 +1,134 @@
+"""The mutants: each applies to the package as it is, and the machine that runs them is right."""
+
+from __future__ import annotations
+
+import random
+import signal
+
+import mutant_page
+import mutant_runs
+import mutants
+import pytest
+
+ALL = mutants.all_mutants()
+DENSE = mutants.Mutant(
+    "some/area", "w", "package/a.py", ("test_a.py",), "    return x + 1\n", "    return x + 2\n"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with one module and one test."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "a.py").write_text("def f(x):\n    return x + 1\n")
+    (tmp_path / "test_a.py").write_text("def test_f():\n    assert f(1) == 2\n")
+    return tmp_path
+
+
+def test_there_are_many_in_every_area():
+    assert len(ALL) >= 80
+    assert len({m.area for m in ALL}) >= 15
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=[m.name for m in ALL])
+def test_it_applies_once_and_compiles(mutant):
+    """A change of the package that breaks this test: write the lines as they are there now."""
+    mutants.check(mutant)
+    source = (mutants.ROOT / mutant.file).read_text("utf-8")
+    assert mutants.mutated(mutant, source) != source
+
+
+def test_names_and_texts_are_distinct():
+    assert len({m.what for m in ALL}) == len(ALL)
+    assert len({(m.file, m.before, m.after) for m in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("what: w\nfile: f\n\n-a\n+b\n", "expected the lines"),
+        ("what: w\nfile: f\ntests: t\n\n*a\n", "each line of the change"),
+        ("what: w\nfile: f\ntests: t\n\n", "each line of the change"),
+    ],
+)
+def test_patches_of_another_form_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        mutants.read_mutant(text, "area/name")
+
+
+@pytest.mark.parametrize("source", ["", "    return x + 1\n" * 2])
+def test_lines_that_are_not_there_once_are_refused(source):
+    with pytest.raises(mutants.NotApplicable, match="occur"):
+        mutants.mutated(DENSE, source)
+
+
+def test_a_comment_is_no_mutant(checkout):
+    same = DENSE._replace(after="    return x + 1  # two\n")
+    with pytest.raises(ValueError, match="stays the same"):
+        mutants.check(same, checkout)
+
+
+def test_a_test_that_is_gone_is_noticed(checkout):
+    with pytest.raises(ValueError, match="no such test file"):
+        mutants.check(DENSE._replace(tests=("test_b.py",)), checkout)
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "by"),
+    [
+        (
+            [(1, "FAILED test_a.py::test_f[x - y] - assert"), (0, "")],
+            "killed",
+            "test_a.py::test_f[x - y]",
+        ),
+        ([(1, "FAILED test_a.py::test_f - assert [1]"), (1, "")], "unsound", "test_a.py::test_f"),
+        ([(2, "ERROR test_a.py"), (0, "")], "killed", "test_a.py"),
+        ([(0, "1 passed")], "survived", ""),
+        ([(4, "no such file")], "unsound", "no such file"),
+        ([(-signal.SIGXCPU, "")], "killed", "the limit of 300 seconds"),
+    ],
+)
+def test_verdicts(checkout, monkeypatch, answers, verdict, by):
+    """What pytest answers with the mutant and then, for the test that failed, without it."""
+    seen = []
+
+    def answer(copy, *arguments):
+        seen.append((copy.root / "package" / "a.py").read_text())
+        return answers[len(seen) - 1]
+
+    monkeypatch.setattr(mutant_runs.Copy, "pytest", answer)
+    copy = mutant_runs.Copy(checkout)
+    try:
+        found = copy.run(DENSE)
+        assert copy.run(DENSE._replace(before="    return y\n")).verdict == "not applicable"
+    finally:
+        copy.close()
+    assert found.verdict == verdict and found.by == by
+    assert [("x + 2" in text) for text in seen] == [True, False][: len(answers)]
+    assert not copy.root.exists()
+
+
+def test_the_page_is_up_to_date():
+    page = mutant_page.page(ALL, mutant_page.read_record())
+    assert mutant_page.PAGE.read_text("utf-8") == page, "run: python -m tests.mutants --missing"
+
+
+def test_an_outcome_belongs_to_one_change():
+    record = {DENSE.name: {"mark": mutant_page.mark_of(DENSE), "verdict": "killed", "by": "t"}}
+    assert mutant_page.missing([DENSE], record) == []
+    other = DENSE._replace(after="    return x + 3\n")
+    assert mutant_page.missing([other], record) == [other]
+    assert "not run yet" in mutant_page.page([other], record)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_sample_is_killed():
+    """From the copy of the checkout to the test that fails."""
+    sample = random.Random(12).sample(ALL, 6)
+    copy = mutant_runs.Copy()
+    try:
+        found = {m.name: copy.run(m) for m in sample}
+    finally:
+        copy.close()
+    assert {name: f for name, f in found.items() if f.verdict != "killed"} == {}

@@ -1,0 +1,74 @@
+"""docs/mutants.md: what became of each mutant, written from the outcomes that were recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from typing import Any
+
+from mutants import ROOT, Mutant
+
+RECORD = ROOT / "tests" / "mutants" / "outcomes.json"
+PAGE = ROOT / "docs" / "mutants.md"
+
+_HEAD = """# Mutants
+
+Small wrong changes of the package, each in a file of `tests/mutants/patches/`, and the
+ordinary test that notices it. `python -m tests.mutants` runs them and writes this page:
+`--only "optimizers/*"` runs some, `--new` those that have not been run as they are now,
+`--missing` those that are not killed here, `--jobs N` several at once, `--seconds N` begins
+none after that time.
+
+**{killed} of {run} mutants that were run are killed ({share:.1f}%).**{rest}
+"""
+
+
+def mark_of(mutant: Mutant) -> str:
+    """Return what tells whether an outcome belongs to this very change."""
+    text = "\0".join((mutant.file, mutant.before, mutant.after))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def read_record() -> dict[str, Any]:
+    """Return name -> {"mark", "verdict", "by"} as recorded."""
+    return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+
+
+def missing(mutants: list[Mutant], record: dict[str, Any]) -> list[Mutant]:
+    """Return the mutants without a recorded "killed" of their own."""
+    known = {n: r["mark"] for n, r in record.items() if r["verdict"] == "killed"}
+    return [m for m in mutants if known.get(m.name) != mark_of(m)]
+
+
+def write_record(record: dict[str, Any], mutants: list[Mutant]) -> None:
+    """Keep the outcomes of the mutants that there are."""
+    kept = {m.name: record[m.name] for m in mutants if m.name in record}
+    RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def page(mutants: list[Mutant], record: dict[str, Any]) -> str:
+    """Return the page."""
+    areas: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in mutants:
+        areas[mutant.area].append(mutant)
+    killed = len(mutants) - len(missing(mutants, record))
+    run = sum(record.get(m.name, {}).get("mark") == mark_of(m) for m in mutants)
+    left = len(mutants) - run
+    rest = f" {left} have not been run yet." if left else ""
+    share = 100 * killed / max(run, 1)
+    parts = [_HEAD.format(killed=killed, run=run, share=share, rest=rest)]
+    for area, those in sorted(areas.items()):
+        parts.append(f"\n## {area}\n\n| what is wrong | where | killed by |\n|---|---|---|")
+        parts += [_row(mutant, record.get(mutant.name)) for mutant in those]
+    return "\n".join(parts) + "\n"
+
+
+def _row(mutant: Mutant, outcome: dict[str, Any] | None) -> str:
+    if outcome is None or outcome["mark"] != mark_of(mutant):
+        by = "not run yet"
+    elif outcome["verdict"] == "killed":
+        by = f"`{outcome['by'].partition('[')[0].removeprefix('tests/')}`"
+    else:
+        by = f"**{outcome['verdict']}**"
+    return f"| {mutant.what} | `{mutant.file.removeprefix('kerasish/')}` | {by} |"
