@@ -7,13 +7,7 @@ import re
 from .programs import Program
 
 # A pattern of a program's source -> why programs with it are left out.
-KNOWN: dict[str, str] = {
-    r"(?s)ops\.(cond|switch).*tie_weights=False": (
-        "eagerly a branch gives weights that nothing reads a gradient of zero, and decay moves them"
-    ),
-}
-# Variables whose values are not in files yet; they are brought over by hand.
-NOT_IN_FILES = {"seed_generator_state"}
+KNOWN: dict[str, str] = {}
 
 
 def reason(program: Program) -> str:

@@ -20,7 +20,6 @@ from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprints
 from kerasish.backends.static.loops import cost
 
-from . import known
 from .draft import NAMESPACE
 from .programs import Program, targets
 
@@ -135,20 +134,12 @@ def run(
                 path = pathlib.Path(folder) / "model.keras"
                 model.save(path)
                 loaded = kerasish.models.load_model(path)
-            _bring_over(model, loaded)
             model = loaded
         _keep_state(found, model)
         _keep(found, "forward after", _predict(model, data, program.total))
         _train(model, data, ys, program, found, "more")
         _keep_state(found, model, "more ")
         return found
-
-
-def _bring_over(old: Any, new: Any) -> None:
-    """Assign variables that files do not hold yet: see `known.NOT_IN_FILES`."""
-    for a, b in zip(old.variables, new.variables):
-        if a.name in known.NOT_IN_FILES:
-            b.assign(a.numpy())
 
 
 def _listed(found: Any) -> list[Any]:
