@@ -15,6 +15,8 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.backend import Backend as Backend
+from kerasish.backends.backend import CompiledStep as CompiledStep
+from kerasish.backends.backend import RowRun as RowRun
 from kerasish.backends.eager import make as make_eager
 from kerasish.devices import current as current_device
 from kerasish.errors import UnknownNameError

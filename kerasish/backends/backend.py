@@ -1,30 +1,88 @@
-"""The contract between the engines and the rest: what a backend has to offer.
+"""The contract between the engines and the rest: what a backend has to offer, and what it may.
 
 A backend says HOW and WHERE ops run. It applies single ops (`apply`), and it turns a pure step,
-a function of arrays that reads and assigns variables, into a callable (`compile`). An eager
-backend's callable runs the function; a static one's traces it once per signature. Whatever the
-engine, an assignment made inside a step takes effect when the step is over, all or none.
+a function of arrays that reads and assigns variables, into a `CompiledStep`. An eager backend's
+step runs the function; a static one's traces it once per signature. Whatever the engine, an
+assignment made inside a step takes effect when the step is over, all or none.
+
+Only `apply` and `compile` must be written. Everything else has a default that is right and slow:
+control flow runs in Python, functions composed of ops run op by op, updates variable by variable,
+and `fit` calls the step once per batch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kerasish.devices import Device
-from kerasish.ops.op import Op
+from kerasish.ops.op import Engine, Op
+from kerasish.tensor import Variable
 
 
-class Backend(ABC):
+class RowRun(Protocol):
+    """A compiled step that is on its way over the batches of one epoch.
+
+    Attributes:
+        done: how many batches are done.
+        left: how many are left.
+    """
+
+    done: int
+    left: int
+
+    def run(self, seconds: float, most: int | None = None) -> int:
+        """Do batches until `seconds` have passed, or `most` are done; return how many."""
+
+
+class CompiledStep(ABC):
+    """A pure step as a backend runs it."""
+
+    @abstractmethod
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Do the step: structures of arrays or tensors in, a structure of tensors out."""
+
+    def variables(self, *args: Any) -> tuple[Variable, ...] | None:
+        """Return the variables that the step reads for arguments like these.
+
+        None: the ops of a call leave their own records, so that derivatives flow through it.
+        """
+        return None
+
+    def over_rows(
+        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
+    ) -> RowRun | None:
+        """Return the step as a run over whole batches of rows; None: call it batch by batch.
+
+        Args:
+            arrays: the data, equally many rows each.
+            pack: flat list of batch parts -> the step's arguments.
+            order: the numbers of the rows in turn.
+            batch_size: rows per batch.
+        """
+        return None
+
+    def note_data(self, data: Any, epoch: int) -> None:  # noqa: B027 (most steps need not know)
+        """Note which data the batches of the coming epoch are taken from."""
+
+    def memory_report(self) -> dict[str, int]:
+        """Return what is known of the memory of the step's values, in bytes; {} if nothing.
+
+        "planned" is what they take, "unshared" what they would take without sharing.
+        """
+        return {}
+
+    def graphs(self) -> list[tuple[str, Any]]:
+        """Return (title, graph) pairs: the step as traced, and as it runs; [] without graphs."""
+        return []
+
+
+class Backend(Engine, ABC):
     """An engine: applies ops and compiles steps.
 
     Attributes:
         name: what `kerasish.config.set_backend` and `KERASISH_BACKEND` call it.
-
-    An engine may have `update_all(rule, settings, values, gradients, slots, rate, steps, decays)`,
-    which makes an optimizer's update of all variables at once, or returns None where it cannot
-    (see `optimizers/whole.py`).
     """
 
     name: str = ""
@@ -38,16 +96,8 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def array(self, value: Any) -> Any:
-        """Return a NumPy array's numbers as an array of this backend, on its device."""
-
-    @abstractmethod
-    def to_numpy(self, value: Any) -> Any:
-        """Return one of this backend's arrays as a NumPy array."""
-
-    @abstractmethod
-    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """Return a callable that does what `function` does, as one step.
+    def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
+        """Return a step that does what `function` does.
 
         `function` takes structures of arrays or tensors and returns a structure of tensors. Its
         assignments to variables are made together when it has returned; an exception (Ctrl-C
@@ -63,7 +113,7 @@ class Backend(ABC):
         """Return the backend that does this one's work on `device`; None if it has no such."""
         return self
 
-    def synchronize(self) -> None:  # noqa: B027 (most backends have nothing to wait for)
+    def synchronize(self) -> None:
         """Wait until all work handed in so far is done."""
 
     def threads(self) -> int | None:

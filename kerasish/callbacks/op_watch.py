@@ -15,7 +15,7 @@ from kerasish import tree
 from kerasish.autodiff import walk_back
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
-from kerasish.ops.op import Op, current_engine, using_engine
+from kerasish.ops.op import Engine, Op, current_engine, using_engine
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, to_numpy, using_scope
 
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
     in_optimizer: bool
 
 
-class OpWatch:
+class OpWatch(Engine):
     """An engine that lets another one work and looks at each result.
 
     Constants that are not finite (the -Inf of a mask) count as no one's fault; a NaN made of them

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import autodiff, tree
-from kerasish.backends import choose
+from kerasish.backends import CompiledStep, choose
 from kerasish.devices import lies_on_gpu
 from kerasish.engine.operation import KerasTensor
 from kerasish.ops import dtypes
@@ -60,7 +60,7 @@ def function(
     """
     if f is None:
         return functools.partial(function, backend=backend, optimize=optimize)
-    steps: dict[int, Callable[..., Any]] = {}
+    steps: dict[int, CompiledStep] = {}
     reverse = _Reverse(f, backend, optimize)
 
     def whole(args: Any, kwargs: Any) -> Any:
@@ -77,7 +77,7 @@ def function(
         if step is None:
             name = getattr(f, "__name__", "function")
             step = steps[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
-        if recording.on and current_scope() is None and hasattr(step, "variables"):
+        if recording.on and current_scope() is None:
             return reverse.recorded(step, args, kwargs)
         return step(args, kwargs)
 
@@ -102,6 +102,8 @@ class _Reverse:
         """Call the step; leave a record where a derivative may be asked for."""
         leaves = tree.flatten((args, kwargs))
         variables = step.variables(args, kwargs)
+        if variables is None:
+            return step(args, kwargs)
         # The values that the step reads, before it assigns new ones.
         latest = [v.latest for v in variables]
         values = [x.value if isinstance(x, Variable) else x for x in leaves]

@@ -250,9 +250,7 @@ def _train_epoch(
     run = model._function("train")
     updates = _Updates(calls, "train", model.steps_per_execution)
     tell = calls.on_train_batch_end
-    note = getattr(run, "note_data", None)
-    if note is not None:
-        note(data, epoch)
+    run.note_data(data, epoch)
     last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
     if not model.stop_training:
         first = last + 1
@@ -289,11 +287,10 @@ def _run_rows(
 
     Returns (the number of the last batch done or -1, whether the callbacks know of it).
     """
-    over_rows = getattr(run, "over_rows", None)
-    if over_rows is None or not data.in_memory or updates.every:
+    if not data.in_memory or updates.every:
         return start - 1, True
     order = data.order(epoch)[start * data.batch_size :]
-    steps = over_rows(data.arrays, data.pack, order, data.batch_size)
+    steps = run.over_rows(data.arrays, data.pack, order, data.batch_size)
     if steps is None:
         return start - 1, True
     shown = True

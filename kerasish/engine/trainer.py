@@ -403,9 +403,9 @@ class Trainer:
         """
         found: dict[str, dict[str, int]] = {}
         for (kind, *_), step_ in self._compiled_functions.items():
-            report = getattr(step_, "memory_report", None)
-            if report is not None:
-                found[kind] = report()
+            report = step_.memory_report()
+            if report:
+                found[kind] = report
         return found
 
     def plot_graph(self, path: str, step: str = "train") -> None:
@@ -416,7 +416,7 @@ class Trainer:
             step: "train", "test" or "predict"; it must have run once.
         """
         made = [f for (kind, *_), f in self._compiled_functions.items() if kind == step]
-        graphs = next((f.graphs() for f in made if hasattr(f, "graphs")), [])
+        graphs = next((f.graphs() for f in made), [])
         if not graphs:
             raise ValueError(
                 f"{self._who()}: no compiled step {step!r} to draw; run fit, evaluate or "  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import ops, tree
-from kerasish.ops.op import Op, Spec, Unknown, using_engine
+from kerasish.ops.op import Engine, Op, Spec, Unknown, using_engine
 from kerasish.tensor import (
     Tensor,
     Variable,
@@ -31,7 +31,7 @@ class Abstract:
         return f"{self.dtype}{list(self.shape)}"
 
 
-class ShapesOnly:
+class ShapesOnly(Engine):
     """The engine that computes nothing but shapes and dtypes."""
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:

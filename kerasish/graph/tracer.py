@@ -7,12 +7,12 @@ from typing import Any
 
 from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.ir import Node, Value
-from kerasish.ops.op import Op, Spec
+from kerasish.ops.op import Engine, Op, Spec
 from kerasish.scopes import current_path
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
 
 
-class NodeWriter(Scope):
+class NodeWriter(Scope, Engine):
     """Answers every op with a node, every variable with an input."""
 
     def __init__(self) -> None:

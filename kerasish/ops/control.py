@@ -2,16 +2,18 @@
 
 Where the numbers that decide are at hand (the eager engine; a count known when a step is traced),
 these are Python's `if` and `for`, and gradients flow through what was recorded: a loop in a trace
-is unrolled. An engine that can do better offers a method
+is unrolled. An engine that can do better overrides `Engine.control(kind, **parts)`, with `kind`
+the function's name and `parts` its arguments, checked and with leaves made tensors:
 
-    control(kind: str, **parts) -> result, or NotImplemented to leave it to the version here
+- `cond(pred, true_fn, false_fn)`
+- `switch(index, branches, operands)`
+- `while_loop(cond, body, loop_vars, maximum_iterations)`
+- `scan(f, init, xs, length, reverse)`
+- `fori_loop(lower, upper, body_fun, init_val)`
 
-with `kind` the function's name and `parts` its arguments, checked and with leaves made tensors:
-cond(pred, true_fn, false_fn), switch(index, branches, operands), while_loop(cond, body,
-loop_vars, maximum_iterations), scan(f, init, xs, length, reverse), fori_loop(lower, upper,
-body_fun, init_val). A trace offers it: there, one branch runs, and long loops are not unrolled.
-Without it, a `cond` or `switch` on values without numbers computes every branch and selects, and a
-`while_loop` needs `maximum_iterations`: its body runs so often, masked.
+A trace offers it: one branch runs, and long loops are not unrolled. Without it, a `cond` or
+`switch` on values without numbers computes every branch and selects, and a `while_loop` needs
+`maximum_iterations`: its body runs that many times, masked.
 """
 
 from __future__ import annotations
@@ -43,8 +45,7 @@ def _known(x: Any) -> bool:
 
 
 def _by_engine(kind: str, **parts: Any) -> Any:
-    handler = getattr(current_engine(), "control", None)
-    return NotImplemented if handler is None else handler(kind, **parts)
+    return current_engine().control(kind, **parts)
 
 
 def tensors_of(structure: Any) -> Any:

@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from kerasish.errors import ShapeError
 
@@ -30,11 +30,62 @@ class Spec(NamedTuple):
         return len(self.shape)
 
 
-class Engine(Protocol):
-    """Whoever runs ops: applies `op` to `args` (tensors or what converts to them)."""
+class Engine:
+    """What runs ops: it applies an op to tensors, or to what converts to them.
+
+    All else is optional: an engine that has fused kernels, or runs control flow itself, overrides
+    the methods below and says so by the attributes.
+
+    Attributes:
+        fuses_calls: whether `fused_call` is worth asking.
+        fuses_updates: whether `fused_update` is worth asking.
+    """
+
+    fuses_calls = False
+    fuses_updates = False
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """Return the tensor, or the tuple of tensors, that `op` gives."""
+        raise NotImplementedError(f"{type(self).__name__} applies no ops.")
+
+    def fused_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return what a function composed of ops gives, by a kernel for all of it.
+
+        None: there is no such kernel for these arguments; the ops are applied one by one.
+        """
+        return None
+
+    def fused_update(
+        self, rule: str, settings: dict[str, Any], values: Sequence[Any], gradients: Sequence[Any],
+        slots: Sequence[Sequence[Any]], rate: Any, steps: Any, decays: Sequence[float],
+        factor: Any = None,
+    ) -> list[list[Any]] | None:  # fmt: skip
+        """Return [new values, new slots, ...] of all variables of an optimizer, by one kernel.
+
+        Args:
+            rule: the optimizer's formula: "sgd", "adam", "adamw".
+            settings: its numbers by name.
+            values: the variables' values.
+            gradients: one for each; they count `factor` times (None: once).
+            slots: for each kind of slot (momentum, ...) its values, one for each variable.
+            rate: the learning rate.
+            steps: how many steps were made before this one.
+            decays: the share of each variable, times the rate, that is subtracted first.
+            factor: what the gradients are multiplied by.
+
+        Returns:
+            None where no kernel knows the rule, or the dtypes.
+        """
+        return None
+
+    def control(self, kind: str, **parts: Any) -> Any:
+        """Return what control flow gives; NotImplemented leaves it to Python (`ops.control`).
+
+        Args:
+            kind: "cond", "switch", "while_loop", "scan" or "fori_loop".
+            parts: the function's arguments, checked, leaves made tensors.
+        """
+        return NotImplemented
 
 
 class _Slot(threading.local):
@@ -335,9 +386,9 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
         if symbolic is not None:
             with _inferring():
                 return symbolic.__kerasish_function__(composed, args, kwargs)
-        whole = getattr(_slot.engine, "whole", None)
-        if whole is not None:  # an engine that may have a kernel for all of it
-            found = whole(composed, args, kwargs)
+        engine = _slot.engine
+        if engine is not None and engine.fuses_calls:
+            found = engine.fused_call(composed, args, kwargs)
             if found is not None:
                 return found
         return f(*args, **kwargs)

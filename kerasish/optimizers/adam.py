@@ -85,7 +85,7 @@ class Adam(Optimizer):
         scale = ops.add(ops.sqrt(rest[0] if rest else v), self.epsilon)
         return ops.subtract(value, ops.divide(ops.multiply(m, c), scale)), m, v, *rest
 
-    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+    def fused_rule(self) -> tuple[str, dict[str, Any]] | None:
         kind = type(self)
         own = kind.update is Adam.update and kind.coefficients is Adam.coefficients
         if not own or self.amsgrad:

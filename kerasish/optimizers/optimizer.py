@@ -19,7 +19,7 @@ from kerasish.naming import name_for
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
-from kerasish.optimizers.whole import descend_whole
+from kerasish.optimizers.whole import fused_update
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
@@ -302,7 +302,7 @@ class Optimizer(Watched):
         """
         return {"learning_rate": learning_rate}
 
-    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+    def fused_rule(self) -> tuple[str, dict[str, Any]] | None:
         """Return (name, numbers) by which an engine may know `update`; None: by no name."""
         return None
 
@@ -389,7 +389,7 @@ class Optimizer(Watched):
     ) -> Updates:
         shared = self.shared_updates(loss)
         if type(self).update_step is Optimizer.update_step:
-            found = descend_whole(self, gradients, variables, rate)
+            found = fused_update(self, gradients, variables, rate)
             if found is None:
                 found = self._descend(self._clipped(gradients), variables, rate, shared, True)
             return {**shared, **found}

@@ -75,7 +75,7 @@ class SGD(Optimizer):
             return ops.subtract(ops.add(value, ops.multiply(m, self.momentum)), step), m
         return ops.add(value, m), m
 
-    def whole_rule(self) -> tuple[str, dict[str, Any]] | None:
+    def fused_rule(self) -> tuple[str, dict[str, Any]] | None:
         kind = type(self)
         if kind.update is not SGD.update or kind.coefficients is not SGD.coefficients:
             return None

@@ -11,7 +11,7 @@ from kerasish.optimizers.clipping import norm_factor
 from kerasish.tensor import Variable
 
 
-def descend_whole(
+def fused_update(
     optimizer: Any, gradients: Sequence[Any], variables: Sequence[Variable], rate: Any
 ) -> dict[Variable, Any] | None:
     """Return the new values of variables and slots, or None where no kernel does all at once.
@@ -20,9 +20,9 @@ def descend_whole(
         optimizer: a built `Optimizer`.
         gradients: not clipped yet; by the norm of all of them they are clipped in passing.
     """
-    update_all = getattr(current_engine(), "update_all", None)
-    rule = None if update_all is None else optimizer.whole_rule()
-    if update_all is None or rule is None:
+    engine = current_engine()
+    rule = optimizer.fused_rule() if engine.fuses_updates else None
+    if rule is None:
         return None
     # For each variable the share of it, times the rate, that is taken off first.
     decays = [optimizer._decay_of(v) if optimizer._decays(v) else 0.0 for v in variables]
@@ -39,7 +39,10 @@ def descend_whole(
         for g, value in zip(gradients, values)
     ]
     steps = ops.cast(optimizer.iterations, "int32")
-    found = update_all(*rule, values, fitting, by_slot, rate, steps, decays, factor)
+    name, settings = rule
+    found = engine.fused_update(
+        name, settings, values, fitting, by_slot, rate, steps, decays, factor
+    )
     if found is None:
         return None
     new_values, *new_slots = found

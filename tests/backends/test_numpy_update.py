@@ -40,8 +40,8 @@ def run(make, dtype="float32", steps=4):
 def test_the_bits_are_those_of_the_ops(name, dtype, monkeypatch):
     got = run(MAKERS[name], dtype)
     asked = []
-    whole = Eager.update_all
-    monkeypatch.setattr(Eager, "update_all", lambda *args: asked.append(whole(*args)))
+    whole = Eager.fused_update
+    monkeypatch.setattr(Eager, "fused_update", lambda *args: asked.append(whole(*args)))
     want = run(MAKERS[name], dtype)
     assert all(found is not None for found in asked)
     assert len(asked) == 4
@@ -51,7 +51,7 @@ def test_the_bits_are_those_of_the_ops(name, dtype, monkeypatch):
 
 def test_the_norm_of_all_gradients(monkeypatch):
     got = run(lambda: optimizers.Adam(0.01, global_clipnorm=0.3))
-    monkeypatch.setattr(Eager, "update_all", lambda *args: None)
+    monkeypatch.setattr(Eager, "fused_update", lambda *args: None)
     want = run(lambda: optimizers.Adam(0.01, global_clipnorm=0.3))
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)

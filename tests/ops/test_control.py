@@ -11,13 +11,13 @@ from kerasish import ops
 from kerasish.autodiff import grad
 from kerasish.errors import DTypeError, ShapeError, TraceError
 from kerasish.ops import control
-from kerasish.ops.op import current_engine, using_engine
+from kerasish.ops.op import Engine, current_engine, using_engine
 from kerasish.testing import gradient_check
 
 rng = np.random.default_rng(0)
 
 
-class Asked:
+class Asked(Engine):
     """An engine that takes control over, for what is in `kinds`, and hands ops on."""
 
     def __init__(self, *kinds):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.backend import Backend
+from kerasish.backends.backend import Backend, CompiledStep
 from kerasish.backends.eager.branches import note_branches
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
@@ -24,7 +24,6 @@ from kerasish.tensor import (
     prepare,
     record,
     recording,
-    to_numpy,
     using_scope,
     wrap,
 )
@@ -69,6 +68,7 @@ class Eager(Backend):
         elsewhere: Callable[[Device], Eager] | None = None,
     ) -> None:
         self.xp = xp
+        self.fuses_updates = True
         self.name = "eager"
         self.elsewhere = elsewhere
         self._overrides = KERNELS if overrides is None else overrides
@@ -142,7 +142,7 @@ class Eager(Backend):
             record(op, tensors, attrs, results)
         return results
 
-    def update_all(
+    def fused_update(
         self,
         rule: str,
         settings: dict[str, Any],
@@ -162,7 +162,7 @@ class Eager(Backend):
         if self.elsewhere is not None and _State.accelerated:
             engine = self._where_it_lies([t for some in lists for t in some])
             if engine is not self:
-                return engine.update_all(
+                return engine.fused_update(
                     rule, settings, values, gradients, slots, rate, steps, decays, factor
                 )
         numbers = (None if x is None else x.value for x in (rate, steps, factor))
@@ -187,14 +187,6 @@ class Eager(Backend):
         except ValueError as clearer:
             raise clearer from error
 
-    def array(self, value: Any) -> Any:
-        """Return the numbers as an array of `xp`."""
-        return self.xp.asarray(value)
-
-    def to_numpy(self, value: Any) -> Any:
-        """Return the numbers as a NumPy array."""
-        return to_numpy(wrap(value))
-
     def threads(self) -> int | None:
         """Return how many threads NumPy's products are split among; None on a GPU."""
         if self.xp is not np:
@@ -204,19 +196,11 @@ class Eager(Backend):
         pools = threadpoolctl.threadpool_info()
         return max((p["num_threads"] for p in pools if p["user_api"] == "blas"), default=None)
 
-    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
         """Return `function` as a step whose assignments are made together at its end."""
+        return EagerStep(self, function)
 
-        def step(*args: Any, **kwargs: Any) -> Any:
-            # Inside a trace, or another engine's step, that engine stays in charge.
-            if has_chosen_engine():
-                return self._in_one(function, args, kwargs)
-            with using_engine(self):
-                return self._in_one(function, args, kwargs)
-
-        return step
-
-    def _in_one(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call the function; make its assignments together when it has returned."""
         scope = self._scope()
         before, self._quiet.run = self._quiet.run, None
@@ -230,6 +214,20 @@ class Eager(Backend):
 
     def _scope(self) -> VariableScope:
         return VariableScope()
+
+
+class EagerStep(CompiledStep):
+    """A function that runs op by op; its assignments are made together when it has returned."""
+
+    def __init__(self, engine: Eager, function: Callable[..., Any]) -> None:
+        self.engine, self.function = engine, function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Inside a trace, or another engine's step, that engine stays in charge.
+        if has_chosen_engine():
+            return self.engine.run_step(self.function, args, kwargs)
+        with using_engine(self.engine):
+            return self.engine.run_step(self.function, args, kwargs)
 
 
 def _apart(out: Any, tensors: Sequence[Tensor]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import devices, tree
+from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.cuda.update import update_by_rule
 from kerasish.backends.eager.cuda.wholes import FIRST_OF_SEVERAL, WHOLES
@@ -63,7 +64,9 @@ class EagerOnGPU(Eager):
         value = tensor.value
         if type(value.dtype) is str or place_of(value) == self.device:
             return tensor
-        moved = wrap(self._constant(value) if value.nbytes <= devices.SMALL else self.array(value))
+        moved = wrap(
+            self._constant(value) if value.nbytes <= devices.SMALL else self._placed(value)
+        )
         moved.maker, moved.index = tensor.maker, tensor.index
         moved.key, moved.tracked = tensor.key, tensor.tracked
         return moved
@@ -71,17 +74,19 @@ class EagerOnGPU(Eager):
     def _constant(self, value: Any) -> Any:
         """Return a small array on the device, kept: such constants come back every step."""
         if not isinstance(value, (np.ndarray, np.generic)):
-            return self.array(value)
+            return self._placed(value)
         key = (value.tobytes(), value.dtype, value.shape)
         found = self._constants.get(key)
         if found is None:
             if len(self._constants) >= 2000:
                 self._constants.clear()
-            found = self._constants[key] = self.array(value)
+            found = self._constants[key] = self._placed(value)
         return found
 
-    def whole(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Return what a function composed of ops gives, or None if no kernel computes it whole."""
+    fuses_calls = True
+
+    def fused_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Return what a function composed of ops gives, or None if no kernel computes all of it."""
         fit = WHOLES.get(function)
         call = None if fit is None else fit(*args, **kwargs)
         if call is None:
@@ -90,7 +95,7 @@ class EagerOnGPU(Eager):
         found = self.apply(op, inputs, attrs)
         return found[0] if op in FIRST_OF_SEVERAL else found
 
-    def update_all(
+    def fused_update(
         self,
         rule: str,
         settings: dict[str, Any],
@@ -125,22 +130,13 @@ class EagerOnGPU(Eager):
             raise DeviceMemoryError(said) from error
         super()._explain(op, tensors, attrs, error)
 
-    def array(self, value: Any) -> Any:
+    def _placed(self, value: Any) -> Any:
         """Return the numbers as an array on this device."""
         return devices.place(value, self.device)
 
-    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
         """Return `function` as a step whose data and variables are brought to this device."""
-        step = super().compile(function, **options)
-        feeder = Feeder(self.xp, self.device)
-
-        def on_device(*args: Any, **kwargs: Any) -> Any:
-            with devices.device(self.device):
-                with devices.telling_of_room(lambda: "a batch", self.device):
-                    args, kwargs = tree.map_structure(feeder.feed, (args, kwargs))
-                return step(*args, **kwargs)
-
-        return on_device
+        return StepOnGPU(self, super().compile(function, **options))
 
     def _scope(self) -> VariableScope:
         return _MovingScope(self)
@@ -153,6 +149,21 @@ class EagerOnGPU(Eager):
     def memory_report(self) -> dict[str, int]:
         """Return the bytes used, kept for new tensors, free and in all."""
         return devices.memory(self.device)
+
+
+class StepOnGPU(CompiledStep):
+    """A step whose batches are brought to a GPU by buffers of their own."""
+
+    def __init__(self, engine: EagerOnGPU, step: CompiledStep) -> None:
+        self._engine, self._step = engine, step
+        self._feeder = Feeder(engine.xp, engine.device)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        device = self._engine.device
+        with devices.device(device):
+            with devices.telling_of_room(lambda: "a batch", device):
+                args, kwargs = tree.map_structure(self._feeder.feed, (args, kwargs))
+            return self._step(*args, **kwargs)
 
 
 class _MovingScope(VariableScope):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish import config, tree
-from kerasish.backends.backend import Backend
+from kerasish.backends.backend import Backend, CompiledStep
 from kerasish.backends.eager import Eager
 from kerasish.backends.static import native
 from kerasish.backends.static.blueprint import Blueprint, Blueprints
@@ -65,24 +65,16 @@ class Static(Backend):
         """Apply one op at once."""
         return self.eager.apply(op, args, attrs)
 
-    def array(self, value: Any) -> Any:
-        """Return the numbers as a NumPy array."""
-        return np.asarray(value)
-
-    def to_numpy(self, value: Any) -> Any:
-        """Return the numbers as a NumPy array."""
-        return np.asarray(value)
-
     def threads(self) -> int:
         """Return how many threads a step may use now."""
         return native.get_threads()
 
-    def compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], **options: Any) -> TracedStep:
         """Return `function` as a step that is traced and compiled once per signature."""
-        return CompiledStep(function, self.eager, **options)
+        return TracedStep(function, self.eager, **options)
 
 
-class CompiledStep:
+class TracedStep(CompiledStep):
     """A step: one executable for each signature (shapes, dtypes, other arguments, threads)."""
 
     def __init__(

@@ -399,6 +399,8 @@ def make_convolution(
 class PoolUnit(LibraryUnit):
     """A pooling or its gradient; maxima keep a workspace for the gradient."""
 
+    OPS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
+
     def __init__(self, node: Node, partner: Any = None) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
         name, attrs = node.op.name, node.attrs
@@ -435,7 +437,8 @@ def make_pool(node: Node, partner: Any = None) -> Unit | None:
     """Return the unit for a pooling node, or None where oneDNN has none."""
     if native.available() or node.out.dtype not in ("float32", "bfloat16") or node.out.size == 0:
         return None
-    if node.op.name == "pool_max_gradient" and partner is None:
+    name = node.op.name
+    if name not in PoolUnit.OPS or (name == "pool_max_gradient" and partner is None):
         return None
     try:
         return PoolUnit(node, partner)
