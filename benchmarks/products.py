@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static import onednn
-from kerasish.backends.static.driver import Program, Record, aligned, load_runtime
-from kerasish.backends.static.kernels import compile_one
-from kerasish.backends.static.loops import gemm
-from kerasish.backends.static.machine_code import host_target
-from kerasish.backends.static.onednn_primitive import Buffer
+from kerasish.backends.static.codegen import gemm
+from kerasish.backends.static.codegen.driver import Program, Record, aligned, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.backends.static.onednn.primitive import Buffer
 
 # (m, k, n, a transposed, b transposed): mlp, lstm and transformer, forward and backward.
 SHAPES = [

@@ -43,7 +43,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "OneHotMeanIoU": {"num_classes": 3},
 }
 # CTC needs sequences; the others wrap a function, an optimizer or several of their kind.
-LEFT_OUT = {
+UNSUPPORTED = {
     "Optimizer", "LossScaleOptimizer", "MultiOptimizer", "Loss", "CTC", "Metric",
     "MeanMetricWrapper", "Mean", "Sum", "IoU",
 }  # fmt: skip
@@ -52,7 +52,7 @@ LEFT_OUT = {
 def classes_of(module: Any, base: Any) -> list[str]:
     """Return the names of a module's classes of one kind."""
     found = inspect.getmembers(module, inspect.isclass)
-    return [name for name, kind in found if issubclass(kind, base) and name not in LEFT_OUT]
+    return [name for name, kind in found if issubclass(kind, base) and name not in UNSUPPORTED]
 
 
 def build(api: Any, optimizer: Any, loss: Any, metrics: Any = ()) -> Any:

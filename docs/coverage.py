@@ -16,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from kerasish.left_out import LEFT_OUT, METHODS
+from kerasish.unsupported import METHODS, UNSUPPORTED
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "keras_coverage.md"
@@ -58,7 +58,7 @@ def room_of(module: str) -> Any:
 
 def reason(module: str, name: str) -> str | None:
     """Return why a name is left out, None where nothing says so."""
-    return LEFT_OUT.get("" if module == "keras" else module, {}).get(name)
+    return UNSUPPORTED.get("" if module == "keras" else module, {}).get(name)
 
 
 def names() -> dict[str, tuple[list[str], dict[str, str | None]]]:

@@ -45,10 +45,9 @@ from kerasish.engine import Operation as Operation
 from kerasish.engine import Sequential as Sequential
 from kerasish.engine import StatelessScope as StatelessScope
 from kerasish.engine.function import function as function
-from kerasish.engine.remat import RematScope as RematScope
-from kerasish.engine.remat import remat as remat
+from kerasish.engine.layer.remat import RematScope as RematScope
+from kerasish.engine.layer.remat import remat as remat
 from kerasish.initializers import Initializer as Initializer
-from kerasish.left_out import explain
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
 from kerasish.optimizers import Optimizer as Optimizer
@@ -57,6 +56,7 @@ from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
 from kerasish.tensor import name_scope as name_scope
 from kerasish.tensor import no_gradient as no_gradient
+from kerasish.unsupported import explain
 
 __version__ = "0.1.0"
 

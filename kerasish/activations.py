@@ -6,31 +6,31 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish import ops
-from kerasish.ops.activation import celu as celu
-from kerasish.ops.activation import elu as elu
-from kerasish.ops.activation import glu as glu
-from kerasish.ops.activation import hard_shrink as hard_shrink
-from kerasish.ops.activation import hard_sigmoid as hard_sigmoid
-from kerasish.ops.activation import hard_silu as hard_silu
-from kerasish.ops.activation import hard_swish as hard_swish
-from kerasish.ops.activation import hard_tanh as hard_tanh
-from kerasish.ops.activation import leaky_relu as leaky_relu
-from kerasish.ops.activation import log_sigmoid as log_sigmoid
-from kerasish.ops.activation import log_softmax as log_softmax
-from kerasish.ops.activation import mish as mish
-from kerasish.ops.activation import relu6 as relu6
-from kerasish.ops.activation import selu as selu
-from kerasish.ops.activation import silu as silu
-from kerasish.ops.activation import soft_shrink as soft_shrink
-from kerasish.ops.activation import softmax as softmax
-from kerasish.ops.activation import softsign as softsign
-from kerasish.ops.activation import sparse_plus as sparse_plus
-from kerasish.ops.activation import sparse_sigmoid as sparse_sigmoid
-from kerasish.ops.activation import sparsemax as sparsemax
-from kerasish.ops.activation import squareplus as squareplus
-from kerasish.ops.activation import swish as swish
-from kerasish.ops.activation import tanh_shrink as tanh_shrink
-from kerasish.ops.activation import threshold as threshold
+from kerasish.ops.basic.activation import celu as celu
+from kerasish.ops.basic.activation import elu as elu
+from kerasish.ops.basic.activation import glu as glu
+from kerasish.ops.basic.activation import hard_shrink as hard_shrink
+from kerasish.ops.basic.activation import hard_sigmoid as hard_sigmoid
+from kerasish.ops.basic.activation import hard_silu as hard_silu
+from kerasish.ops.basic.activation import hard_swish as hard_swish
+from kerasish.ops.basic.activation import hard_tanh as hard_tanh
+from kerasish.ops.basic.activation import leaky_relu as leaky_relu
+from kerasish.ops.basic.activation import log_sigmoid as log_sigmoid
+from kerasish.ops.basic.activation import log_softmax as log_softmax
+from kerasish.ops.basic.activation import mish as mish
+from kerasish.ops.basic.activation import relu6 as relu6
+from kerasish.ops.basic.activation import selu as selu
+from kerasish.ops.basic.activation import silu as silu
+from kerasish.ops.basic.activation import soft_shrink as soft_shrink
+from kerasish.ops.basic.activation import softmax as softmax
+from kerasish.ops.basic.activation import softsign as softsign
+from kerasish.ops.basic.activation import sparse_plus as sparse_plus
+from kerasish.ops.basic.activation import sparse_sigmoid as sparse_sigmoid
+from kerasish.ops.basic.activation import sparsemax as sparsemax
+from kerasish.ops.basic.activation import squareplus as squareplus
+from kerasish.ops.basic.activation import swish as swish
+from kerasish.ops.basic.activation import tanh_shrink as tanh_shrink
+from kerasish.ops.basic.activation import threshold as threshold
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
 

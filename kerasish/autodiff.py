@@ -12,7 +12,8 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.errors import ShapeError
-from kerasish.ops import core, dtypes
+from kerasish.ops import dtypes
+from kerasish.ops.arrays import core
 from kerasish.tensor import (
     Key,
     Record,

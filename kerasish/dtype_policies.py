@@ -6,8 +6,8 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from kerasish import config, registry
-from kerasish.left_out import explain
 from kerasish.ops import dtypes
+from kerasish.unsupported import explain
 
 
 class DTypePolicy:

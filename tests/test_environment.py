@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from kerasish import backends, config, devices
-from kerasish.backends.static import machine_code, onednn_library
+from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.onednn import library as onednn_library
 from kerasish.environment import choice, switch
 
 PROGRAM = "from kerasish import devices; devices.current()"
@@ -65,14 +66,10 @@ def test_what_is_read_at_the_start_is_refused(name, known):
 
 def test_the_level_of_the_processor(monkeypatch):
     monkeypatch.setenv("KERASISH_CPU", "nope")
-    machine_code.host_target.cache_clear()
-    try:
-        with pytest.raises(ValueError, match="KERASISH_CPU='nope'.*'avx512', 'avx2', 'sse'"):
-            machine_code.host_target()
-        with pytest.raises(ValueError, match="limit is one of"):
-            machine_code.host_target("avx1024")
-    finally:
-        machine_code.host_target.cache_clear()
+    with pytest.raises(ValueError, match="KERASISH_CPU='nope'.*'avx512', 'avx2', 'sse'"):
+        machine_code.host_target()
+    with pytest.raises(ValueError, match="limit is one of"):
+        machine_code.host_target("avx1024")
 
 
 def test_bfloat16(monkeypatch):

@@ -9,11 +9,11 @@ import pytest
 
 import kerasish
 from kerasish import layers
-from kerasish.left_out import LEFT_OUT, METHODS, LeftOutError, LeftOutImportError
+from kerasish.unsupported import METHODS, UNSUPPORTED, LeftOutImportError, UnsupportedError
 
 NAMES = [
     (module, name)
-    for module, names in LEFT_OUT.items()
+    for module, names in UNSUPPORTED.items()
     for name in names
     if module != "distribution"  # a whole room, left out in the root
 ]
@@ -22,7 +22,7 @@ NAMES = [
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_a_name_left_out_says_what_to_use(module, name):
     room = importlib.import_module(f"kerasish.{module}".rstrip("."))
-    with pytest.raises(LeftOutError, match=f"{name} is left out: .{{30}}"):
+    with pytest.raises(UnsupportedError, match=f"{name} is left out: .{{30}}"):
         getattr(room, name)
     assert not hasattr(room, name)
 
@@ -50,12 +50,12 @@ def test_unknown_names_stay_unknown(line):
 def test_a_method_left_out_says_what_to_use(name):
     layer = layers.Dense(1)
     layer(np.ones((1, 2), "float32"))
-    with pytest.raises(LeftOutError, match=f"Dense.{name} is left out: .{{30}}"):
+    with pytest.raises(UnsupportedError, match=f"Dense.{name} is left out: .{{30}}"):
         getattr(layer, name)
     with pytest.raises(AttributeError, match="no attribute 'quantise'"):
         layer.quantise  # noqa: B018
 
 
 def test_a_room_left_out_is_left_out_in_the_root():
-    assert LEFT_OUT["distribution"]
+    assert UNSUPPORTED["distribution"]
     assert not hasattr(kerasish, "distribution")

@@ -17,6 +17,6 @@ from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
 from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
 from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
 from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
-from kerasish.left_out import explain
+from kerasish.unsupported import explain
 
 __getattr__ = explain(__name__)

@@ -14,7 +14,7 @@ import numpy as np
 from kerasish import random, tree
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
-from kerasish.callbacks.op_watch import Birth, find_birth
+from kerasish.callbacks.nan_tracer import Birth, find_birth
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
 

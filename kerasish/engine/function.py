@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import autodiff, tree
 from kerasish.backends import CompiledStep, choose
 from kerasish.devices import lies_on_gpu
-from kerasish.engine.operation import KerasTensor
+from kerasish.engine.layer.operation import KerasTensor
 from kerasish.ops import dtypes
 from kerasish.tensor import (
     Tensor,

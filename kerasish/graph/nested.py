@@ -10,7 +10,7 @@ from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.control import control_op
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.tracer import NodeWriter
-from kerasish.ops.control import keep_kind, tensors_of
+from kerasish.ops.basic.control import keep_kind, tensors_of
 from kerasish.ops.op import Spec, using_engine
 from kerasish.tensor import Tensor, Variable, current_scope, record, recording, using_scope, wrap
 

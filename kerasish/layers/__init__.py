@@ -175,7 +175,7 @@ from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
 from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
-from kerasish.left_out import explain
+from kerasish.unsupported import explain
 
 registry.add_builtins(
     "keras.layers",

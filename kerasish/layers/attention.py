@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from kerasish import constraints, initializers, ops, regularizers
-from kerasish.engine.layer import Layer
-from kerasish.engine.layer_masks import without_masks
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.masks import without_masks
 from kerasish.errors import ShapeError
 from kerasish.layers.activation import Softmax
 from kerasish.layers.einsum_dense import EinsumDense
 from kerasish.layers.regularization import Dropout
-from kerasish.ops.attention import attend
+from kerasish.ops.networks.attention import attend
 
 
 class MultiHeadAttention(Layer):

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import activations, config, constraints, initializers, ops, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.ops.conv import biased_conv
-from kerasish.ops.window import channels_back, channels_to_last, resolve_padding, window_counts
+from kerasish.ops.basic.conv import biased_conv
+from kerasish.ops.basic.window import (
+    channels_back,
+    channels_to_last,
+    resolve_padding,
+    window_counts,
+)
 
 
 def as_sizes(value: Any, rank: int, name: str, who: str, least: int = 1) -> tuple[int, ...]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from kerasish import activations, constraints, initializers, ops, registry, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
-from kerasish.ops.contraction import affine
+from kerasish.ops.arrays.contraction import affine
 
 
 class Dense(Layer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import constraints, initializers, ops, registry, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.losses.loss import Loss
 from kerasish.losses.reduction import reduce_losses
 

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from kerasish import activations, constraints, initializers, regularizers
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.ops.einsum import einsum_affine
+from kerasish.ops.arrays.einsum import einsum_affine
 
 
 class EinsumDense(Layer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import ops
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.losses.reduction import broadcasts
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import constraints, initializers, ops, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.renormalization import check_clipping, corrections
-from kerasish.ops.normalization import group_normalization, standardize
+from kerasish.ops.networks.normalization import group_normalization, standardize
 from kerasish.ops.op import normalize_axes
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import config, ops
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.convolutional import as_sizes
-from kerasish.ops.window import resolve_padding, window_counts
+from kerasish.ops.basic.window import resolve_padding, window_counts
 
 
 class BasePooling(Layer):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops, random, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.random import SeedGenerator
 
 # selu(x) for x towards minus infinity: -scale * alpha.

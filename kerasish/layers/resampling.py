@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import config, ops
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.convolutional import as_sizes
 

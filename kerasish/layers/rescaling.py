@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, ops
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
 

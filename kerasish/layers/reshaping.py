@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from kerasish import config, ops
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
-from kerasish.engine.operation import KerasTensor, to_specs
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.operation import KerasTensor, to_specs
 from kerasish.errors import ShapeError
 
 

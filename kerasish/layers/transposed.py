@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
-from kerasish.ops.conv import transpose_geometry
+from kerasish.ops.basic.conv import transpose_geometry
 
 
 class BaseConvTranspose(ConvolutionLayer):

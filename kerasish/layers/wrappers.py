@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import ops
-from kerasish.engine.layer import Layer
-from kerasish.engine.lost_masks import LostMask
+from kerasish.engine.layer.dropped_masks import LostMask
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
-from kerasish.ops.sampling import Candidates, sample_candidates
+from kerasish.ops.networks.sampling import Candidates, sample_candidates
 from kerasish.random import draw_seed
 
 

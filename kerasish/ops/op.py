@@ -157,7 +157,7 @@ class Traits:
             broadcast.
         commutative: swapping its two inputs changes no bit of the result.
         native: what computes one element in a fused loop: the name of a loop op (see
-            `backends/static/loops/description.py`), or a function `native(loop, *values)` that
+            `backends/static/codegen/description.py`), or a function `native(loop, *values)` that
             composes loop ops; None: no fused loop does. Element-wise ops have their own name.
         reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
             "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.

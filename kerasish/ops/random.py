@@ -11,9 +11,9 @@ from typing import Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.array import clip, expand_dims, get_item, where
-from kerasish.ops.creation import arange, zeros
-from kerasish.ops.elementwise import (
+from kerasish.ops.basic.array import clip, expand_dims, get_item, where
+from kerasish.ops.basic.creation import arange, zeros
+from kerasish.ops.basic.elementwise import (
     add,
     as_tensor,
     cast,
@@ -38,11 +38,11 @@ from kerasish.ops.elementwise import (
     stop_gradient,
     subtract,
 )
-from kerasish.ops.error_function import erfinv
-from kerasish.ops.indexing import take_rows
-from kerasish.ops.movement import broadcast_to, concatenate, reshape, sizes
+from kerasish.ops.basic.error_function import erfinv
+from kerasish.ops.basic.indexing import take_rows
+from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, sizes
+from kerasish.ops.basic.reduce import argmax, argsort, reduce_max, reduce_sum
 from kerasish.ops.op import Shape, Spec, function, op
-from kerasish.ops.reduce import argmax, argsort, reduce_max, reduce_sum
 
 # --- bits -----------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from kerasish.errors import ShapeError
 from kerasish.naming import name_for
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.clipping import clip_by_global_norm, clip_by_norm
+from kerasish.optimizers.fused_update import fused_update
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
-from kerasish.optimizers.whole import fused_update
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from kerasish.errors import UnknownNameError
-from kerasish.saving import hdf5, hdf5_output
-from kerasish.saving.archive import WEIGHTS, Archive
-from kerasish.saving.atomic import replacing
-from kerasish.saving.source import Groups
-from kerasish.saving.weights import file_path, parts_of
+from kerasish.saving.files.atomic import replacing
+from kerasish.saving.files.source import Groups
+from kerasish.saving.formats.archive import WEIGHTS, Archive
+from kerasish.saving.formats.weights import file_path, parts_of
+from kerasish.saving.hdf5 import file as hdf5
+from kerasish.saving.hdf5 import writer as hdf5_output
 
 
 class KerasFileEditor:

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
+from kerasish.saving.files.source import Entry, Group, Groups, as_dtype
 from kerasish.saving.paths import SEEDS, Place, seed_places
-from kerasish.saving.source import Entry, Group, Groups, as_dtype
 from kerasish.tensor import wrap
 
 _LONGEST_TABLE = 60

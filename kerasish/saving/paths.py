@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kerasish.engine.layer import Layer
-from kerasish.engine.model import Model
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.model.model import Model
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.random import SeedGenerator
 

@@ -10,7 +10,7 @@ import numpy as np
 from kerasish import config, ops
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
-from kerasish.tensor.handle import (
+from kerasish.tensor.tensor import (
     _FLOATS,
     _REALS,
     _SCALARS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasish.scopes import Scope
-from kerasish.tensor.handle import Tensor, convert
+from kerasish.tensor.tensor import Tensor, convert
 from kerasish.tensor.variable import Variable
 
 

@@ -14,7 +14,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
 from kerasish.registry import get_by_name
 from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
-from kerasish.tensor.handle import (
+from kerasish.tensor.tensor import (
     Holder,
     Key,
     Tensor,

@@ -9,8 +9,8 @@ import numpy as np
 
 from kerasish import layers, ops, registry, tree
 from kerasish.engine import Input, is_keras_tensor
-from kerasish.engine.front import HostLayer
-from kerasish.engine.slots import saving
+from kerasish.engine.functional.host_stage import HostLayer
+from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
 from kerasish.utils.features import (

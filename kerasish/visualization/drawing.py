@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import config
 from kerasish.errors import ShapeError
-from kerasish.ops.boxes import convert_format
+from kerasish.ops.images.boxes import convert_format
 from kerasish.utils.images import pillow
 
 _FONT_PIXELS = 12  # height of letters at font_scale 1

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from kerasish.backends.static import driver, guard_pages, kernels
-from kerasish.backends.static.loops import arguments
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import arguments, driver, kernels
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.machine import guard_pages
 
 
 def _run_kernel(kernel, arrays, *, rows=1, columns, groups=1, threads=1, target=None, **more):

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from kerasish.backends.static import blas
-from kerasish.backends.static.onednn_convolution import Geometry
+from kerasish.backends.static.lowering import blas
+from kerasish.backends.static.onednn.convolution import Geometry
 
 _spec = importlib.util.spec_from_file_location(
     "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")
@@ -120,7 +120,7 @@ def test_convolution_by_columns(g):
 
 def test_blocks_run_on_the_driver():
     pytest.importorskip("llvmlite")
-    driver = pytest.importorskip("kerasish.backends.static.driver")
+    driver = pytest.importorskip("kerasish.backends.static.codegen.driver")
     a, b, out = random(3, 4, 5), random(3, 5, 6), np.empty((3, 4, 6), np.float32)
     binding = blas.gemm((3, 4, 5), (3, 5, 6)).bind({"a": a, "b": b, "out": out})
     assert len(binding.blocks) == 3

@@ -7,8 +7,8 @@ import pytest
 
 import kerasish
 from kerasish import backends, layers, ops
-from kerasish.backends.static import blueprint as blueprints
 from kerasish.backends.static.engine import BLUEPRINTS
+from kerasish.backends.static.lowering import compiled_plan as blueprints
 from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import trace
 

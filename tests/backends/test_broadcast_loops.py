@@ -7,8 +7,8 @@ import pytest
 
 import kerasish
 from kerasish import config, layers, ops
-from kerasish.backends.static import lower_loops
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.lowering import loops as lower_loops
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
 

@@ -10,11 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from kerasish.backends.static import driver, kernels
-from kerasish.backends.static.driver import Program, Record, RecordError, Steps
-from kerasish.backends.static.loops import arguments
-from kerasish.backends.static.loops.arguments import Operand
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import arguments, driver, kernels
+from kerasish.backends.static.codegen.arguments import Operand
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.codegen.driver import Program, Record, RecordError, Steps
 
 
 def add_one():

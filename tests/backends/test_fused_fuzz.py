@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kerasish import backends, config, ops
-from kerasish.backends.static.loops import cost
+from kerasish.backends.static.codegen import cost
 from kerasish.graph.interpret import interpret
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.fuse import fuse_loops

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerasish import backends, ops
-from kerasish.backends.static.driver import Program, Record, load_runtime
-from kerasish.backends.static.kernels import compile_one
-from kerasish.backends.static.loops import gemm
-from kerasish.backends.static.machine_code import host_target
-from kerasish.backends.static.units import aligned_array
+from kerasish.backends.static.codegen import gemm
+from kerasish.backends.static.codegen.driver import Program, Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.lowering.units import aligned_array
+from kerasish.backends.static.machine.machine_code import host_target
 
 MARGIN = 40  # of NaN around what is read, of a number around what is written
 

@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kerasish.backends.static import kernels, machine_code
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import kernels
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.machine import machine_code
 
 SCRIPT = """
 import sys, ctypes
 import numpy as np
-from kerasish.backends.static import kernels
-from kerasish.backends.static.driver import load_runtime
-from kerasish.backends.static.loops import arguments
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import kernels
+from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.description import KernelBuilder
 built = []
 for number in range(3):
     k = KernelBuilder()
@@ -40,7 +41,7 @@ print(kernels.statistics.compiled, kernels.statistics.read, "llvmlite" in sys.mo
 
 
 def start(folder):
-    root = Path(kernels.__file__).parents[3]
+    root = Path(kernels.__file__).parents[4]
     environment = {**os.environ, "KERASISH_CACHE_DIR": str(folder), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = str(root)
     return subprocess.Popen(

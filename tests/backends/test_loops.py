@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ml_dtypes import bfloat16
 
-from kerasish.backends.static import driver, machine_code
-from kerasish.backends.static.loops import arguments, cost
-from kerasish.backends.static.loops.arguments import Operand
-from kerasish.backends.static.loops.description import Kernel, KernelBuilder, Node, Output, verify
+from kerasish.backends.static.codegen import arguments, cost, driver
+from kerasish.backends.static.codegen.arguments import Operand
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Node, Output, verify
+from kerasish.backends.static.machine import machine_code
 from kerasish.errors import UnknownNameError
 from kerasish.ops.random import random_bits
 

@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 import pytest
 
-from kerasish.backends.static import driver, kernels, machine_code
-from kerasish.backends.static.loops import matmul
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import driver, kernels, matmul
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.machine import machine_code
 
 _ORDER = ["avx512", "avx2", "sse"]
 _HOST = machine_code.host_target("avx512").level

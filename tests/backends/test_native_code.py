@@ -13,7 +13,7 @@ from native_code import WITHOUT_NATIVE_CODE
 import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static import engine
-from kerasish.backends.static.slow_units import slow_units
+from kerasish.backends.static.lowering.slow_units import slow_units
 from kerasish.ops.op import REGISTRY
 
 

@@ -10,8 +10,9 @@ from ml_dtypes import bfloat16
 from scipy import special
 
 from kerasish import backends, ops
-from kerasish.backends.static import engine, machine_code
-from kerasish.ops.bessel import i0, i1
+from kerasish.backends.static import engine
+from kerasish.backends.static.machine import machine_code
+from kerasish.ops.basic.bessel import i0, i1
 from kerasish.ops.op import REGISTRY
 
 _HOST = machine_code.host_target("avx512").level

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kerasish.backends.static.loops import recurrent
-from kerasish.backends.static.loops.arguments import Operand
+from kerasish.backends.static.codegen import recurrent
+from kerasish.backends.static.codegen.arguments import Operand
 
 ROWS, UNITS = 5, 13
 

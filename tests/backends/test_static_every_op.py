@@ -8,7 +8,7 @@ from native_code import WITHOUT_NATIVE_CODE
 
 from kerasish import backends, ops
 from kerasish.autodiff import value_and_grad
-from kerasish.backends.static.slow_units import slow_units
+from kerasish.backends.static.lowering.slow_units import slow_units
 from kerasish.ops.op import REGISTRY
 from kerasish.tensor import to_numpy
 

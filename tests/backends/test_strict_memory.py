@@ -14,13 +14,13 @@ import pytest
 
 import kerasish
 from kerasish import backends, layers, ops
-from kerasish.backends.static import blueprint as blueprints
-from kerasish.backends.static import guard_pages
-from kerasish.backends.static.driver import RecordError, aligned
+from kerasish.backends.static.codegen.driver import RecordError, aligned
 from kerasish.backends.static.engine import BLUEPRINTS
-from kerasish.backends.static.lower_loops import LoopUnit
-from kerasish.backends.static.lower_moves import MoveUnit
-from kerasish.backends.static.units import PythonUnit, aligned_array
+from kerasish.backends.static.lowering import compiled_plan as blueprints
+from kerasish.backends.static.lowering.loops import LoopUnit
+from kerasish.backends.static.lowering.moves import MoveUnit
+from kerasish.backends.static.lowering.units import PythonUnit, aligned_array
+from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.plan_check import PlanError
 
 MODES = ["1", "start", "shared"]
@@ -237,8 +237,8 @@ def test_a_write_before_or_behind_on_the_same_page(mode, monkeypatch):
 CRASH = """
 import numpy as np
 from kerasish import backends, ops
-from kerasish.backends.static import strict_records
-from kerasish.backends.static.lower_loops import LoopUnit
+from kerasish.backends.static.strict import records as strict_records
+from kerasish.backends.static.lowering.loops import LoopUnit
 
 operands = LoopUnit.operands
 
@@ -252,7 +252,7 @@ backends.get("static").compile(lambda x: ops.exp(x))(np.ones((2, 8), "float32"))
 """
 
 WRITE_CONSTANT = """
-from kerasish.backends.static import guard_pages
+from kerasish.backends.static.machine import guard_pages
 import numpy as np
 array = guard_pages.constant(np.ones(3))
 print(guard_pages.__file__, flush=True)

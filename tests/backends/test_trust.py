@@ -8,8 +8,8 @@ import stat
 import pytest
 
 from kerasish.backends import trust
-from kerasish.backends.static import kernels
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import kernels
+from kerasish.backends.static.codegen.description import KernelBuilder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no POSIX owners")
 as_root = pytest.mark.skipif(

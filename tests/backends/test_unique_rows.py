@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kerasish.backends.static import driver, kernels, unique_rows
-from kerasish.backends.static.driver import Program, Record, RecordError
-from kerasish.backends.static.loops import arguments
-from kerasish.backends.static.loops.arguments import Operand
-from kerasish.backends.static.loops.description import KernelBuilder
+from kerasish.backends.static.codegen import arguments, driver, kernels
+from kerasish.backends.static.codegen.arguments import Operand
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.codegen.driver import Program, Record, RecordError
+from kerasish.backends.static.lowering import unique_rows
 
 
 def unique_record(indices, limit, unique, slots, marks, counts=()):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from kerasish.backends.static import machine_code
+from kerasish.backends.static.machine import machine_code
 
 _HOST = machine_code.host_target("avx512").level
 _ORDER = ["avx512", "avx2", "sse"]

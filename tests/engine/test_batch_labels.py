@@ -7,7 +7,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import config, layers
-from kerasish.engine.mistakes.batches import batch_check, within
+from kerasish.engine.diagnostics.batches import batch_check, within
 
 X = np.random.default_rng(0).normal(size=(24, 4)).astype("float32")
 Y = np.arange(24) % 3

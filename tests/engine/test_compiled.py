@@ -12,8 +12,8 @@ import pytest
 
 import kerasish
 from kerasish import layers, losses, metrics, ops, tree
-from kerasish.engine.compiled import CompiledLoss, CompiledMetrics, find_loss
-from kerasish.engine.outputs import list_outputs
+from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics, find_loss
+from kerasish.engine.training.outputs import list_outputs
 from kerasish.errors import UnknownNameError
 
 RNG = np.random.RandomState(0)

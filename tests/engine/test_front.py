@@ -10,7 +10,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
-from kerasish.engine.front import Prepared, front_of
+from kerasish.engine.functional.host_stage import Prepared, front_of
 from kerasish.errors import TraceError
 
 WORDS = ["red green", "blue", "green blue red", "", "red red unknown"] * 8

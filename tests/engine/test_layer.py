@@ -9,7 +9,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
-from kerasish.engine.mistakes import AdviceWarning
+from kerasish.engine.diagnostics import AdviceWarning
 
 
 class Empty(layers.Layer):

@@ -17,8 +17,8 @@ import kerasish as keras
 from kerasish import config, layers
 from kerasish.callbacks import BackupAndRestore, Resume
 from kerasish.errors import FolderInUseError, ResumeError
-from kerasish.saving.folder_lock import NAME, FolderLock
-from kerasish.saving.state_file import StateFolder, read_state, write_state
+from kerasish.saving.files.folder_lock import NAME, FolderLock
+from kerasish.saving.formats.state_file import StateFolder, read_state, write_state
 
 X = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
 Y = X @ np.array([[1.0], [-2.0], [0.5]], "float32")
@@ -198,7 +198,7 @@ def test_equal_ways_to_say_the_same_are_equal(tmp_path):
 
 HOLDER = """
 import sys, time
-from kerasish.saving.folder_lock import FolderLock
+from kerasish.saving.files.folder_lock import FolderLock
 lock = FolderLock(sys.argv[1])
 lock.take()
 print("taken", flush=True)

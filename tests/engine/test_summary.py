@@ -7,7 +7,7 @@ import pytest
 
 import kerasish
 from kerasish import layers, ops
-from kerasish.engine.summary import work_of
+from kerasish.engine.model.summary import work_of
 
 
 def said(model, **options):

@@ -11,7 +11,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import config
-from kerasish.engine.turn import BusyModelError, Turn
+from kerasish.engine.training.busy import BusyModelError, Turn
 
 X, Y = np.ones((32, 2), "float32"), np.ones((32, 1), "float32")
 

@@ -15,7 +15,7 @@ import kerasish
 from kerasish import layers, ops
 from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import cudnn
-from kerasish.ops.core import derivatives
+from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import REGISTRY, using_engine
 
 # x, kernel, strides, padding, dilation, groups

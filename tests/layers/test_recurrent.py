@@ -8,6 +8,7 @@ from layer_cases import wave
 
 from kerasish import backends, layers, ops
 from kerasish.autodiff import GradientTape
+from kerasish.backends.static.machine import native
 from kerasish.errors import ShapeError
 
 KINDS = [layers.LSTM, layers.GRU, layers.SimpleRNN]
@@ -44,8 +45,8 @@ def test_static_is_eager_and_native(kind, masked, options):
     units = compiled.executables()[0].units
     names = {u.name for u in units if u.native}
     name = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "simple_rnn"}[kind.__name__]
-    if backends.static.native.available():
-        pytest.skip(f"no oneDNN here: {backends.static.native.available()}")
+    if native.available():
+        pytest.skip(f"no oneDNN here: {native.available()}")
     assert {name, f"{name}_gradient"} <= names
 
 

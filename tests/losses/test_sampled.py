@@ -7,7 +7,7 @@ import pytest
 
 import kerasish
 from kerasish import autodiff, backends, layers, losses, ops, random
-from kerasish.ops.sampling import class_probabilities
+from kerasish.ops.networks.sampling import class_probabilities
 from kerasish.tensor import Tensor
 
 OWN = np.array([0.4, 0.3, 0.2, 0.1, 0.0], "float32")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kerasish.ops.boxes import FORMATS
+from kerasish.ops.images.boxes import FORMATS
 from kerasish.utils import bounding_boxes
 
 FACTS = np.load(Path(__file__).parents[1] / "data" / "boxes.npz")

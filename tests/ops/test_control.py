@@ -10,7 +10,7 @@ import pytest
 from kerasish import ops
 from kerasish.autodiff import grad
 from kerasish.errors import DTypeError, ShapeError, TraceError
-from kerasish.ops import control
+from kerasish.ops.basic import control
 from kerasish.ops.op import Engine, current_engine, using_engine
 from kerasish.testing import gradient_check
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kerasish import autodiff, backends
-from kerasish.ops import crf
+from kerasish.ops.networks import crf
 from kerasish.tensor import Tensor
 
 N, STEPS, KINDS = 5, 4, 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import kerasish
 from kerasish import autodiff, ops
 from kerasish.errors import ShapeError
-from kerasish.ops.indexing import add_along_axis, add_at, add_rows, read_at
+from kerasish.ops.basic.indexing import add_along_axis, add_at, add_rows, read_at
 from kerasish.testing import gradient_check
 
 SHAPE = (3, 4, 2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kerasish import ops
 from kerasish.errors import ShapeError
-from kerasish.ops.movement import (
+from kerasish.ops.basic.movement import (
     concatenate,
     constant_pad,
     reshape,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import kerasish
 from kerasish import autodiff, ops
+from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import Spec
-from kerasish.ops.reduce import reduce_sum
 from kerasish.testing import gradient_check
 
 

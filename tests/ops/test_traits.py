@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kerasish import backends, ops
-from kerasish.backends.static.loops.description import OPS
+from kerasish.backends.static.codegen.description import OPS
 from kerasish.graph.passes import gather
 from kerasish.graph.trace import trace
 from kerasish.ops.op import REGISTRY, broadcast_shapes, op, same

@@ -12,7 +12,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
-from kerasish.saving import assets
+from kerasish.saving.formats import assets
 
 DATA = Path(__file__).parents[1] / "data"
 FACT = json.loads((DATA / "feature_space.json").read_text())["model"]

@@ -95,7 +95,7 @@ def test_a_write_that_fails_midway_leaves_the_old_file(
 
 _KILLED = """
 import os, sys
-from kerasish.saving.atomic import replacing
+from kerasish.saving.files.atomic import replacing
 with replacing(sys.argv[1]) as new:
     if sys.argv[2] == "folder":
         os.mkdir(new)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kerasish.saving.checksum import LARGE, Digest, checksum, combine, fill
-from kerasish.saving.sink import Sink
+from kerasish.saving.files.checksum import LARGE, Digest, checksum, combine, fill
+from kerasish.saving.files.sink import Sink
 
 
 @given(some.binary(max_size=300), some.binary(max_size=300))

@@ -10,9 +10,9 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.callbacks.op_watch import OpWatch
-from kerasish.engine.mistakes import Flags
-from kerasish.saving import weights
+from kerasish.callbacks.nan_tracer import OpWatch
+from kerasish.engine.diagnostics import Flags
+from kerasish.saving.formats import weights
 from kerasish.saving.paths import places
 
 
@@ -91,7 +91,7 @@ def test_a_save_that_misses_a_variable_leaves_the_old_file(
     with monkeypatch.context() as patch:
         if name == "old.h5":
             inner = model.layers[0].layers[0]
-            patch.setattr("kerasish.saving.legacy._legacy_order", without(inner.kernel))
+            patch.setattr("kerasish.saving.formats.legacy._legacy_order", without(inner.kernel))
         else:
             found = places
             patch.setattr(weights, "places", lambda m: [p for p in found(m) if p.path != lost])

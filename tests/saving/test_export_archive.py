@@ -14,7 +14,7 @@ import pytest
 import kerasish as keras
 from kerasish import layers, ops
 from kerasish.export import ExportArchive, load_archive
-from kerasish.saving.tensor_file import opened, write_arrays
+from kerasish.saving.formats.tensor_file import opened, write_arrays
 
 COUNT = int(os.environ.get("KERASISH_FUZZ", "60"))
 Spec = keras.InputSpec

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from kerasish.saving import hdf5
+from kerasish.saving.hdf5 import file as hdf5
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 DTYPES = [

@@ -16,7 +16,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.engine import replay
+from kerasish.engine.functional import replay
 
 
 def make() -> Any:

@@ -11,8 +11,9 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers, ops
-from kerasish.engine.sequential import Sequential
-from kerasish.saving import hdf5_input, json_text
+from kerasish.engine.model.sequential import Sequential
+from kerasish.saving.formats import json_text
+from kerasish.saving.hdf5 import reader as hdf5_input
 
 ENDINGS = ["keras", "h5"]
 

@@ -15,7 +15,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.saving.lock import holding
+from kerasish.saving.files.lock import holding
 
 NAMES = ["a.keras", "folder", "a.weights.h5", "a.h5", "a.safetensors", "a.weights.json"]
 

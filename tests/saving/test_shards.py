@@ -12,7 +12,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.saving import shards
+from kerasish.saving.formats import shards
 
 SIZE = 3000 / 2**30  # GiB: 3,000 bytes
 

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kerasish.saving.state_file import StateFolder, read_state, write_state
-from kerasish.saving.tensor_file import write_arrays
+from kerasish.saving.formats.state_file import StateFolder, read_state, write_state
+from kerasish.saving.formats.tensor_file import write_arrays
 
 STATE = {
     "plain": [1, -2.5, None, True, "text", float("inf"), 2**70, {"1": 2}, {3: []}],

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kerasish.saving.tensor_file import opened, write_arrays
+from kerasish.saving.formats.tensor_file import opened, write_arrays
 
 ARRAYS = {
     "a/0": np.arange(6, dtype="float32").reshape(2, 3),

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kerasish.saving import atomic
+from kerasish.saving.files import atomic
 
 Event = tuple[Any, ...]
 State = dict[str, bytes | None]  # path below the folder -> content; None: a folder

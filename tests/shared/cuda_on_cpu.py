@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from kerasish import ops
-from kerasish.ops.core import derivatives
+from kerasish.ops.arrays.core import derivatives
 
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 COMPILER = shutil.which("g++") or shutil.which("clang++")

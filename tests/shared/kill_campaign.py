@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import kerasish
-from kerasish.saving.newest import check_whole
-from kerasish.saving.state_file import read_state
+from kerasish.saving.formats.state_file import read_state
+from kerasish.saving.latest import check_whole
 
 SCRIPT = Path(__file__).with_name("training_to_kill.py")
 

@@ -124,7 +124,7 @@ def test_each_process_has_its_share_of_the_threads(tmp_path, n_jobs, chosen, exp
 
         def threads(_):
             import numpy as np
-            from kerasish.backends.static import native
+            from kerasish.backends.static.machine import native
             from kerasish.wrappers import KerasClassifier
             KerasClassifier(epochs=1).fit(np.eye(4), [0, 1, 0, 1])
             return native.get_threads()
@@ -146,7 +146,7 @@ def test_processes_share_the_kernels_on_disk(tmp_path):
         from kerasish.wrappers import KerasClassifier
 
         def compiled(units):
-            from kerasish.backends.static import kernels
+            from kerasish.backends.static.codegen import kernels
             before = kernels.statistics.compiled
             X = np.random.default_rng(0).normal(size=(300, 7)).astype("float32")
             KerasClassifier(hidden_layer_sizes=units, epochs=2).fit(X, X[:, 0] > 0)

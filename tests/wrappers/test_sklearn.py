@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kerasish as keras
-from kerasish.backends.static import kernels
+from kerasish.backends.static.codegen import kernels
 from kerasish.backends.static.engine import BLUEPRINTS
 from kerasish.callbacks import EarlyStopping
 from kerasish.errors import UnknownNameError

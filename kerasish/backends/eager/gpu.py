@@ -11,8 +11,8 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, WHOLES
 from kerasish.backends.eager.cuda.update import update_by_rule
-from kerasish.backends.eager.cuda.wholes import FIRST_OF_SEVERAL, WHOLES
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.devices import Device, place_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.ops.pool import shares
+from kerasish.ops.basic.pool import shares
 
 Shape = tuple[int, ...]
 # Bytes of a chunk of samples that is to stay in the cache.

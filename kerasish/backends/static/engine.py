@@ -17,15 +17,15 @@ import numpy as np
 from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep
 from kerasish.backends.eager import Eager
-from kerasish.backends.static import native
-from kerasish.backends.static.blueprint import Blueprint, Blueprints
-from kerasish.backends.static.control import Settings, kernels
-from kerasish.backends.static.interpreted import Interpreted, Unlowered
-from kerasish.backends.static.onednn_library import slow_halves
-from kerasish.backends.static.program import Executable
-from kerasish.backends.static.rows import RowGather, RowSteps, can_gather
-from kerasish.backends.static.slow_units import advice
-from kerasish.backends.static.units import Unit, aligned_array
+from kerasish.backends.static.lowering.compiled_plan import Blueprint, Blueprints
+from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
+from kerasish.backends.static.lowering.slow_units import advice
+from kerasish.backends.static.lowering.units import Unit, aligned_array
+from kerasish.backends.static.machine import native
+from kerasish.backends.static.onednn.library import slow_halves
+from kerasish.backends.static.runtime.control import Settings, kernels
+from kerasish.backends.static.runtime.program import Executable
+from kerasish.backends.static.runtime.row_runs import RowGather, RowSteps, can_gather
 from kerasish.devices import Device
 from kerasish.errors import TraceError
 from kerasish.graph.ir import Graph, Value

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from kerasish.graph.ir import Graph
 from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
-from kerasish.graph.passes.follow import follow_products as follow_products
 from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
+from kerasish.graph.passes.fuse_epilogues import follow_products as follow_products
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
-from kerasish.graph.passes.touch import touch_rows as touch_rows
+from kerasish.graph.passes.sparse_update import touch_rows as touch_rows
 
 Pass = Callable[[Graph], Graph]
 

@@ -8,7 +8,7 @@ each of its rows to its final place at no cost: an attention's heads, for one, b
 from __future__ import annotations
 
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes.follow import Product, make_product
+from kerasish.graph.passes.fuse_epilogues import Product, make_product
 
 
 def lay_out_products(graph: Graph) -> Graph:

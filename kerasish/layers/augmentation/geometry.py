@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
-from kerasish.ops import boxes as box_ops
+from kerasish.ops.images import boxes as box_ops
 
 _FLIPS = ("horizontal", "vertical", "horizontal_and_vertical")
 _FILLS = ("reflect", "wrap", "constant", "nearest")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish import config, ops, random
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.ops import boxes as box_ops
+from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish import ops, random, registry
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.layers.augmentation.color import (
     RandomBrightness,
     RandomColorDegeneration,

@@ -8,8 +8,8 @@ import numpy as np
 
 from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
-from kerasish.ops import boxes as box_ops
-from kerasish.ops import warping
+from kerasish.ops.images import boxes as box_ops
+from kerasish.ops.images import warping
 
 _METHODS = ("nearest", "bilinear")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy

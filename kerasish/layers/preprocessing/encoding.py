@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 
 

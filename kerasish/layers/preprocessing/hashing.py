@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, ops
-from kerasish.engine.front import HostLayer
-from kerasish.engine.operation import KerasTensor
+from kerasish.engine.functional.host_stage import HostLayer
+from kerasish.engine.layer.operation import KerasTensor
 from kerasish.layers.preprocessing.encoding import (
     check_mode,
     encode,

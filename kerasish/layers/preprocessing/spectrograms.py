@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, ops
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import activations, constraints, initializers, ops, random, regularizers
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import activations, config, constraints, initializers, ops, random, regularizers
-from kerasish.engine.input_spec import InputSpec
-from kerasish.engine.layer import Layer
+from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.convolutional import as_sizes
 from kerasish.layers.recurrent.loop import RNN, of_cell, split_options
-from kerasish.ops.window import channels_back, channels_to_last, resolve_padding, window_counts
+from kerasish.ops.basic.window import (
+    channels_back,
+    channels_to_last,
+    resolve_padding,
+    window_counts,
+)
 
 
 class ConvLSTMCell(Layer):

@@ -11,7 +11,7 @@ import kerasish
 from kerasish import config, layers, ops
 from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention, entry
-from kerasish.ops.core import derivatives
+from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import using_engine
 
 TOLERANCES = {"float16": 6e-3, "bfloat16": 5e-2}

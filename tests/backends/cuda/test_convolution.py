@@ -7,8 +7,8 @@ import pytest
 from cuda_on_cpu import DTYPES, assert_close, numbers, wide
 
 from kerasish.backends.eager.cuda import KERNELS, convolution
+from kerasish.ops.basic.window import resolve_padding, window_counts
 from kerasish.ops.op import REGISTRY
-from kerasish.ops.window import resolve_padding, window_counts
 
 # x, kernel, strides, padding, dilation, groups
 CASES = [

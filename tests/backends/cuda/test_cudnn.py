@@ -18,10 +18,10 @@ from kerasish.backends import disk
 from kerasish.backends.eager import Eager, engine_of
 from kerasish.backends.eager.cuda import KERNELS, blas, cudnn, cudnn_convolution, entry
 from kerasish.devices import Device
-from kerasish.ops.conv import biased_conv
-from kerasish.ops.core import derivatives
+from kerasish.ops.arrays.core import derivatives
+from kerasish.ops.basic.conv import biased_conv
+from kerasish.ops.basic.window import resolve_padding, window_counts
 from kerasish.ops.op import REGISTRY, using_engine
-from kerasish.ops.window import resolve_padding, window_counts
 
 
 @pytest.fixture

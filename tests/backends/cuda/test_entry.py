@@ -18,7 +18,7 @@ from kernel_calls import CALLS, some
 
 from kerasish.backends.eager.cuda import blas, cublaslt, entry, kernels, random, softmax, update
 from kerasish.backends.eager.cuda.entry import ENTRIES, Blank, Entry, Needs
-from kerasish.backends.eager.cuda.wholes import WHOLES
+from kerasish.backends.eager.cuda.fused_functions import WHOLES
 from kerasish.errors import DeviceMemoryError, ShapeError
 
 

@@ -7,8 +7,8 @@ import pytest
 from cuda_on_cpu import DTYPES, assert_close, numbers, put, wide
 
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.ops.basic.window import resolve_padding, window_counts
 from kerasish.ops.op import REGISTRY
-from kerasish.ops.window import resolve_padding, window_counts
 
 CASES = [
     ((2, 5, 2), (2,), (2,), "valid"), ((1, 7, 6, 3), (3, 2), (2, 1), "same"),

@@ -9,13 +9,13 @@ import stand_in_cupy as stand_in
 import kerasish
 from kerasish import layers, ops
 from kerasish.backends.eager import Eager
-from kerasish.backends.eager.cuda.wholes import WHOLES
-from kerasish.ops.attention import attend
-from kerasish.ops.contraction import affine
-from kerasish.ops.conv import biased_conv
-from kerasish.ops.core import derivatives
-from kerasish.ops.einsum import einsum_affine
-from kerasish.ops.normalization import group_normalization, standardize
+from kerasish.backends.eager.cuda.fused_functions import WHOLES
+from kerasish.ops.arrays.contraction import affine
+from kerasish.ops.arrays.core import derivatives
+from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.ops.basic.conv import biased_conv
+from kerasish.ops.networks.attention import attend
+from kerasish.ops.networks.normalization import group_normalization, standardize
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
 from kerasish.optimizers.clipping import norm_factor

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from kerasish import backends, ops
-from kerasish.backends.static import lower_library
+from kerasish.backends.static.lowering import library as lower_library
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import optimize
-from kerasish.graph.passes.follow import apart
+from kerasish.graph.passes.fuse_epilogues import apart
 from kerasish.graph.passes.layout import lay_out_products
 from kerasish.graph.trace import trace
 

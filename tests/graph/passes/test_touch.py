@@ -9,7 +9,7 @@ from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import optimize, touch_rows
 from kerasish.graph.trace import trace
-from kerasish.ops.indexing import add_rows
+from kerasish.ops.basic.indexing import add_rows
 
 rng = np.random.default_rng(0)
 TABLE = rng.normal(size=(600, 8)).astype("float32")

@@ -16,9 +16,9 @@ import kerasish
 from kerasish import backends, config
 from kerasish.autodiff import gradients_of
 from kerasish.backends.static import engine as static_engine
-from kerasish.backends.static import native
-from kerasish.backends.static.blueprint import Blueprints
-from kerasish.backends.static.loops import cost
+from kerasish.backends.static.codegen import cost
+from kerasish.backends.static.lowering.compiled_plan import Blueprints
+from kerasish.backends.static.machine import native
 
 from .draft import NAMESPACE
 from .programs import Program, targets

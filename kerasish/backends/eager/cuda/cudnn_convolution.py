@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn
 from kerasish.backends.eager.cuda.entry import Entry, compact, copy_into, result, scratch
-from kerasish.ops.window import window_counts
+from kerasish.ops.basic.window import window_counts
 
 DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
 

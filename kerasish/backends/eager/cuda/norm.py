@@ -1,6 +1,7 @@
 """Layer, RMS, group and batch normalisation, their gradients, and sums down columns.
 
-`kerasish.ops.normalization` composes these of ops; the engine of a GPU calls them by `wholes`.
+`kerasish.ops.networks.normalization` composes these of ops; the engine of a GPU finds them in
+`fused_functions`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kerasish.backends.eager.cuda.kernels import (
     packed,
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
-from kerasish.ops.window import window_counts
+from kerasish.ops.basic.window import window_counts
 
 SOURCE = "pooling"
 

@@ -1,0 +1,46 @@
+"""What functions that a kernel computes as a whole are made of: see `wholes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.backends.eager.cuda.kernels import SCALARS
+from kerasish.devices import current, place_of
+from kerasish.ops.arrays.core import derivatives
+from kerasish.ops.op import Op, same
+
+Call = tuple[Op, list[Any], dict[str, Any]]
+
+
+def make_op(kernel: Callable[..., Any], grad: Any = None, outputs: int = 1) -> Op:
+    """Return an op of this room: in no registry, since only the engine of a GPU meets it."""
+    return Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+
+
+def again(f: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
+    """Return the gradients of f, a composition, which may be differentiated again."""
+    found = derivatives["vjp"](f, inputs, g)
+    return list(found)
+
+
+def composition(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a composed function without what asks for wholes."""
+    return f.__wrapped__  # type: ignore[attr-defined, no-any-return]
+
+
+def fits(*tensors: Any) -> bool:
+    """Return whether kernels take the tensors: of their dtypes, not empty."""
+    return all(t.dtype in SCALARS and 0 not in t.shape for t in tensors)
+
+
+def device_of(*tensors: Any) -> int:
+    """Return the number of the GPU that the first of these lies on, else of the current one."""
+    places = [place_of(t.value) for t in tensors]
+    return next((p for p in places if p.kind != "cpu"), current()).index
+
+
+def is_last(axis: Any, ndim: int) -> bool:
+    """Return whether `axis` is the last one alone."""
+    given = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
+    return ndim > 0 and isinstance(given, int) and given in (-1, ndim - 1)

@@ -1,0 +1,121 @@
+"""x @ kernel + bias, and relu of it, whole: done on the product's way out; see `wholes`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.backends.eager.cuda import blas
+from kerasish.backends.eager.cuda.activation import bias_activation_gradient
+from kerasish.backends.eager.cuda.entry import cast as cast_array
+from kerasish.backends.eager.cuda.entry import compact
+from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
+from kerasish.backends.eager.cuda.norm import column_sums
+from kerasish.ops.arrays.einsum import read_letters
+from kerasish.ops.basic.elementwise import add, as_tensor, cast, greater, multiply
+from kerasish.ops.basic.movement import reshape
+from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.op import REGISTRY
+
+
+def _affine_kernel(
+    xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None, units: tuple[int, ...]
+) -> Any:
+    rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
+    y = blas.affine.function(rows, kernel, bias[0] if bias else None, kind)
+    return y.reshape(*x.shape[:-1], *units)
+
+
+def _through_relu_kernel(xp: Any, g: Any, y: Any) -> Any:
+    return bias_activation_gradient(g, y, None, "relu")[0]
+
+
+def _bias_kernel(xp: Any, g: Any) -> Any:
+    return cast_array(column_sums(g), g.dtype)
+
+
+def _weights_kernel(xp: Any, g: Any, x: Any) -> Any:
+    rows = (compact(v).reshape(-1, v.shape[-1]) for v in (x, g))
+    return blas.kernel_gradient(*rows)
+
+
+def _weights_rule(h: Any, y: Any, g: Any, x: Any) -> list[Any]:
+    by_kernel, by_bias = h
+    return [
+        add(REGISTRY["matmul"](x, by_kernel), by_bias),
+        REGISTRY["matmul"](g, REGISTRY["transpose"](by_kernel, (1, 0))),
+    ]
+
+
+# relu's slope is found from what it gave: both are above 0 at the same places.
+THROUGH_RELU = make_op(
+    _through_relu_kernel,
+    lambda h, dx, g, y: (multiply(h, cast(greater(y, 0), g.dtype)), None),
+)
+BIAS_GRADIENT = make_op(
+    _bias_kernel,
+    lambda h, db, g: again(lambda g: reduce_sum(g, tuple(range(len(g.shape) - 1))), [g], [h]),
+)
+
+
+def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None, units: tuple[int, ...]) -> list[Any]:
+    x, kernel, *bias = inputs
+    if kind == "relu":
+        g = THROUGH_RELU(g, y)
+    if len(units) > 1:
+        g = reshape(g, (*x.shape[:-1], kernel.shape[-1]))
+    by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
+    by_x = by_left(g, y, x, kernel) if x.tracked else None
+    if kernel.tracked and bias and bias[0].tracked:
+        return [by_x, *_WEIGHTS_GRADIENT(g, x)]
+    by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
+    return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+
+
+# Of the kernel and of the bias: sums of what arrives are made as the product reads it.
+_WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2)
+_AFFINE = make_op(_affine_kernel, _gradient)
+
+
+def whole_affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> Call | None:
+    """Return the op that does `affine` whole: for a bias, relu, or both."""
+    if bias is None and not rectified:
+        return None
+    given = [as_tensor(v) for v in (x, kernel) + (() if bias is None else (bias,))]
+    x, kernel, *more = given
+    shapes = len(x.shape) >= 2 and len(kernel.shape) == 2 and x.shape[-1] == kernel.shape[0]
+    if not shapes or any(b.shape != kernel.shape[1:] for b in more):
+        return None
+    if not fits(*given) or len({v.dtype for v in given}) != 1:
+        return None
+    return _AFFINE, given, {"kind": "relu" if rectified else None, "units": kernel.shape[1:]}
+
+
+def whole_einsum_affine(
+    subscripts: str, x: Any, kernel: Any, bias: Any = None, rectified: bool = False
+) -> Call | None:
+    """Return the op that does `einsum_affine` whole: where it is a product of matrices as they lie.
+
+    That is: x's last axes are the kernel's first ones, and are summed; the bias varies along all of
+    the kernel's other axes. So are the projections of attention.
+    """
+    if bias is None and not rectified:
+        return None
+    x, kernel = as_tensor(x), as_tensor(kernel)
+    (left, right), made = read_letters(subscripts, [len(x.shape), len(kernel.shape)])
+    n = sum(letter in right and letter not in made for letter in left)
+    if not n or left[-n:] != right[:n] or made != left[:-n] + right[n:]:
+        return None
+    units = kernel.shape[n:]
+    if x.shape[-n:] != kernel.shape[:n] or not units:
+        return None
+    size, each = math.prod(kernel.shape[:n]), math.prod(units)
+    if bias is not None:
+        bias = as_tensor(bias)
+        if bias.shape != units:
+            return None
+        bias = reshape(bias, (each,))
+    call = whole_affine(
+        reshape(x, (*x.shape[:-n], size)), reshape(kernel, (size, each)), bias, rectified
+    )
+    return None if call is None else (*call[:2], {**call[2], "units": units})

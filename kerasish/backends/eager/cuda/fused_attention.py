@@ -1,0 +1,143 @@
+"""Attention whole, by cuDNN, where it does it: 16-bit numbers, sizes in eights; see `wholes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import config
+from kerasish.backends.eager.cuda import cudnn, cudnn_attention
+from kerasish.backends.eager.cuda.fused import Call, again, composition, device_of, fits, make_op
+from kerasish.ops.basic.elementwise import as_tensor, cast, select
+from kerasish.ops.basic.movement import broadcast_to, reshape
+from kerasish.ops.networks import normalization
+
+# The logit of a place that may not be attended to: its exponential is 0, and float16 holds it. A
+# target that may attend to nothing gets an average of all values, weighed as if it might.
+CLOSED = -60000.0
+
+
+def _kernel(xp: Any, q: Any, k: Any, v: Any, *bias: Any, scale: float, causal: bool) -> Any:
+    return cudnn_attention.attention(q, k, v, bias[0] if bias else None, scale, causal)
+
+
+def _gradient_kernel(
+    xp: Any, g: Any, y: Any, stats: Any, q: Any, k: Any, v: Any, *, scale: float, causal: bool
+) -> Any:
+    args = (g, q, k, v, None, y, stats, scale, causal, False)
+    return cudnn_attention.attention_gradient(*args)
+
+
+def _biased_kernel(
+    xp: Any, g: Any, y: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, *, scale: float,
+    causal: bool, by_bias: bool,
+) -> Any:  # fmt: skip
+    args = (g, q, k, v, bias, y, stats, scale, causal, by_bias)
+    return cudnn_attention.attention_gradient(*args)
+
+
+def _composed(q: Any, k: Any, v: Any, *bias: Any, scale: float, causal: bool) -> Any:
+    f = composition(normalization.dot_product_attention)
+    return f(q, k, v, bias=bias[0] if bias else None, scale=scale, is_causal=causal)
+
+
+def _again(
+    h: Any, found: Any, g: Any, y: Any, stats: Any, *inputs: Any, scale: float, causal: bool,
+    by_bias: bool,
+) -> Any:  # fmt: skip
+    def whole(*inputs: Any) -> Any:
+        return _composed(*inputs, scale=scale, causal=causal)
+
+    def back(g: Any, *inputs: Any) -> Any:
+        return tuple(again(whole, inputs, [g])[: 4 if by_bias else 3])
+
+    by_g, *slopes = again(back, [g, *inputs], h)
+    return (by_g, None, None, *slopes)
+
+
+def _rule(g: Any, y: Any, *inputs: Any, scale: float, causal: bool) -> Any:
+    given, attrs = (g[0], y[0], y[1], *inputs), {"scale": scale, "causal": causal}
+    if len(inputs) == 3:
+        return _GRADIENT(*given, **attrs)
+    if inputs[3].tracked:
+        return _WITH_BIAS(*given, by_bias=True, **attrs)
+    return (*_BIASED(*given, by_bias=False, **attrs), None)
+
+
+_GRADIENT = make_op(_gradient_kernel, _again, outputs=3)
+_BIASED = make_op(_biased_kernel, _again, outputs=3)
+_WITH_BIAS = make_op(_biased_kernel, _again, outputs=4)
+ATTENTION = make_op(_kernel, _rule, outputs=2)
+
+
+def _bias(bias: Any, mask: Any, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
+    """Return what is added to the logits, of 4 axes, in a list that may be empty.
+
+    A bias that gets a gradient is as large as the logits, so that the gradient is, too. None: the
+    shapes do not broadcast.
+    """
+    given = [None if x is None else as_tensor(x) for x in (bias, mask)]
+    for x in given:
+        shape = () if x is None else x.shape
+        if len(shape) > 4 or any(n not in (1, m) for n, m in zip(shape[::-1], full[::-1])):
+            return None
+    ready = [None if x is None else reshape(x, (1,) * (4 - len(x.shape)) + x.shape) for x in given]
+    bias, mask = ready
+    if bias is not None:
+        bias = cast(bias, dtype)
+        bias = broadcast_to(bias, full) if bias.tracked else bias
+    if mask is not None:
+        mask = mask if mask.dtype == "bool" else cast(mask, "bool")
+        open_ = cast(0.0, dtype) if bias is None else bias
+        bias = select(mask, open_, cast(CLOSED, dtype))
+    return [] if bias is None else [bias]
+
+
+def whole_attention(
+    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None,
+    scale: float | None = None, is_causal: bool = False, flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `dot_product_attention` whole."""
+    asked = config.is_flash_attention_enabled() if flash_attention is None else flash_attention
+    given = [as_tensor(x) for x in (query, key, value)]
+    q, k, v = given
+    if asked is False or attn_logits_soft_cap is not None or not _fit(q, k, v):
+        return None
+    if cudnn.usable() is None:
+        return None
+    full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    more = _bias(bias, mask, q.dtype, full)
+    if more is None:
+        return None
+    factor = q.shape[3] ** -0.5 if scale is None else float(scale)
+    request = cudnn_attention.Attention.of(
+        q, k, v, more[0] if more else None, factor, bool(is_causal)
+    )
+    tracked = any(x.tracked for x in given + more)
+    gradient = bool(more and more[0].tracked) if tracked else None
+    if not cudnn_attention.does(request, device_of(*given), gradient):
+        return None
+    return ATTENTION, given + more, {"scale": factor, "causal": bool(is_causal)}
+
+
+def whole_attend(
+    query: Any, key: Any, value: Any, mask: Any, weigh: Any, is_causal: bool = False,
+    flash_attention: bool | None = None,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `attend` whole: `weigh` is softmax."""
+    mask = None if is_causal else mask
+    return whole_attention(query, key, value, None, mask, 1.0, is_causal, flash_attention)
+
+
+def _fit(q: Any, k: Any, v: Any) -> bool:
+    """Return whether the three belong together, and cuDNN may do them."""
+    if not fits(q, k, v) or {q.dtype, k.dtype, v.dtype} - {q.dtype}:
+        return False
+    if (
+        q.dtype not in cudnn_attention.DTYPES
+        or not len(q.shape) == len(k.shape) == len(v.shape) == 4
+    ):
+        return False
+    together = q.shape[0] == k.shape[0] and k.shape[:3] == v.shape[:3] and q.shape[3] == k.shape[3]
+    eights = q.shape[3] % 8 == 0 and v.shape[3] % 8 == 0
+    return together and eights and q.shape[2] % k.shape[2] == 0

@@ -1,0 +1,62 @@
+"""Convolution + bias, and relu of it, whole, by cuDNN where it does it; see `wholes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.eager.cuda import convolution, cudnn, cudnn_convolution
+from kerasish.backends.eager.cuda.activation import bias_activation
+from kerasish.backends.eager.cuda.fused import Call, device_of, fits, make_op
+from kerasish.backends.eager.cuda.fused_affine import BIAS_GRADIENT, THROUGH_RELU
+from kerasish.ops.basic.elementwise import as_tensor
+from kerasish.ops.op import REGISTRY, Spec
+
+CONVOLUTION = REGISTRY["convolution"]
+
+
+def _kernel(
+    xp: Any, x: Any, kernel: Any, bias: Any, *, rectified: bool, strides: Any, padding: Any,
+    dilation: Any, groups: int,
+) -> Any:  # fmt: skip
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
+    y = cudnn_convolution.biased_convolution(x, kernel, bias, rectified=rectified, **attrs)
+    if y is not None:
+        return y
+    y = convolution.convolution(x, kernel, **attrs)
+    return bias_activation(y, bias, "relu" if rectified else "linear")
+
+
+def _gradient(g: Any, y: Any, x: Any, kernel: Any, bias: Any, rectified: bool, **attrs: Any) -> Any:
+    if rectified:
+        g = THROUGH_RELU(g, y)
+    by_data, by_kernel = CONVOLUTION.grad  # type: ignore[misc]
+    return [
+        by_data(g, y, x, kernel, **attrs) if x.tracked else None,
+        by_kernel(g, y, x, kernel, **attrs) if kernel.tracked else None,
+        BIAS_GRADIENT(g) if bias.tracked else None,
+    ]
+
+
+_BIASED = make_op(_kernel, _gradient)
+
+
+def whole_biased_conv(
+    inputs: Any, kernel: Any, bias: Any, strides: Any = 1, padding: Any = "valid",
+    dilation_rate: Any = 1, rectified: bool = False,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `biased_conv` whole."""
+    if cudnn.usable() is None:
+        return None
+    x, kernel, bias = given = [as_tensor(v) for v in (inputs, kernel, bias)]
+    if not fits(*given) or len({v.dtype for v in given}) != 1 or bias.shape != kernel.shape[-1:]:
+        return None
+    if not 3 <= len(x.shape) == len(kernel.shape) or x.shape[-1] % kernel.shape[-2]:
+        return None
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation_rate}
+    attrs["groups"] = x.shape[-1] // kernel.shape[-2]
+    attrs = CONVOLUTION.canonical([x.shape, kernel.shape], attrs)  # type: ignore[misc]
+    y = CONVOLUTION.shape(Spec(x.shape, x.dtype), Spec(kernel.shape, x.dtype), **attrs).shape
+    request = cudnn_convolution.of_biased(x, kernel, y, rectified, attrs)
+    if request is None or cudnn.planned(request, device_of(*given)) is None:
+        return None
+    return _BIASED, given, {"rectified": rectified, **attrs}

@@ -1,0 +1,149 @@
+"""Functions composed of ops that a kernel computes as a whole: softmax, losses, norms, dropout.
+
+`WHOLES` tells the engine of a GPU which. An entry takes the function's arguments and returns
+(op, inputs, attributes) of an op of this room, or None where the composition has to do. These ops
+are in no registry: nobody but this engine meets them. Their gradients are kernels, too; a gradient
+of a gradient is found by differentiating the composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.backends.eager.cuda import activation, random, update
+from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, make_op
+from kerasish.backends.eager.cuda.fused_affine import whole_affine, whole_einsum_affine
+from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
+from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
+from kerasish.backends.eager.cuda.fused_norm import (
+    GROUP_NORM,
+    LAYER_NORM,
+    RMS_NORM,
+    STANDARDIZE,
+    whole_group_norm,
+    whole_layer_norm,
+    whole_moments,
+    whole_rms_norm,
+    whole_standardize,
+)
+from kerasish.backends.eager.cuda.fused_softmax import (
+    CLASS_LOSS,
+    TARGET_LOSS,
+    whole_class_loss,
+    whole_log_softmax,
+    whole_softmax,
+    whole_target_loss,
+)
+from kerasish.backends.eager.cuda.kernels import SCALARS
+from kerasish.ops import random as randoms
+from kerasish.ops.arrays import contraction
+from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic.conv import biased_conv
+from kerasish.ops.basic.elementwise import as_tensor
+from kerasish.ops.networks import attention, crossentropy, normalization
+from kerasish.optimizers import clipping
+
+
+def _activation_kernel(xp: Any, x: Any, *, kind: str) -> Any:
+    return activation.bias_activation(x, None, kind)
+
+
+def _activation_gradient_kernel(xp: Any, g: Any, x: Any, *, kind: str) -> Any:
+    return activation.bias_activation_gradient(g, x, None, kind)[0]
+
+
+def _activation_composed(x: Any, kind: str) -> Any:
+    if kind == "silu":
+        return composition(activations.silu)(x)
+    return composition(activations.gelu)(x, kind == "gelu")
+
+
+_ACTIVATION_GRADIENT = make_op(
+    _activation_gradient_kernel,
+    lambda h, dx, g, x, kind: again(
+        lambda g, x: again(lambda x: _activation_composed(x, kind), [x], [g])[0], [g, x], [h]
+    ),
+)
+_ACTIVATION = make_op(
+    _activation_kernel, lambda g, y, x, kind: (_ACTIVATION_GRADIENT(g, x, kind=kind),)
+)
+
+
+def _gelu(x: Any, approximate: bool = True) -> Call | None:
+    x = as_tensor(x)
+    kind = "gelu" if approximate else "gelu_exact"
+    return (_ACTIVATION, [x], {"kind": kind}) if fits(x) else None
+
+
+def _silu(x: Any) -> Call | None:
+    x = as_tensor(x)
+    return (_ACTIVATION, [x], {"kind": "silu"}) if fits(x) else None
+
+
+def _dropout_kernel(xp: Any, state: Any, x: Any, *, rate: float) -> Any:
+    return random.dropout(state, x, rate)
+
+
+_DROPOUT = make_op(
+    _dropout_kernel, lambda g, y, state, x, rate: (None, _DROPOUT(state, g, rate=rate))
+)
+
+
+def _dropout(state: Any, inputs: Any, rate: float, noise_shape: Any = None) -> Call | None:
+    x = as_tensor(inputs)
+    if noise_shape is not None or not 0 < rate < 1 or not fits(x):
+        return None
+    return _DROPOUT, [as_tensor(state), x], {"rate": rate}
+
+
+def _norm_factor_kernel(xp: Any, *gradients: Any, limit: float) -> Any:
+    return update.global_norm(gradients, limit)[1]
+
+
+_NORM_FACTOR = make_op(
+    _norm_factor_kernel,
+    lambda g, y, *gradients, limit: again(
+        lambda *xs: composition(clipping.norm_factor)(xs, limit), gradients, [g]
+    ),
+)
+
+
+def _norm_factor(gradients: Any, limit: float) -> Call | None:
+    given = [as_tensor(g) for g in gradients]
+    # Empty ones count, too: as nothing.
+    known = given and all(g.dtype in SCALARS for g in given)
+    return (_NORM_FACTOR, given, {"limit": limit}) if known else None
+
+
+WHOLES: dict[Any, Callable[..., Call | None]] = {
+    contraction.affine: whole_affine,
+    einsum_affine: whole_einsum_affine,
+    biased_conv: whole_biased_conv,
+    activations.softmax: whole_softmax,
+    activations.log_softmax: whole_log_softmax,
+    activations.gelu: _gelu,
+    activations.silu: _silu,
+    crossentropy.sparse_categorical_crossentropy: whole_class_loss,
+    crossentropy.categorical_crossentropy: whole_target_loss,
+    attention.attend: whole_attend,
+    normalization.dot_product_attention: whole_attention,
+    normalization.group_normalization: whole_group_norm,
+    normalization.layer_normalization: whole_layer_norm,
+    normalization.rms_normalization: whole_rms_norm,
+    normalization.moments: whole_moments,
+    normalization.standardize: whole_standardize,
+    randoms.dropout: _dropout,
+    clipping.norm_factor: _norm_factor,
+}
+# What a whole gives beside its result is for its gradient; moments are two results.
+FIRST_OF_SEVERAL = (
+    CLASS_LOSS,
+    TARGET_LOSS,
+    LAYER_NORM,
+    RMS_NORM,
+    GROUP_NORM,
+    STANDARDIZE,
+    ATTENTION,
+)

@@ -1,0 +1,256 @@
+"""Layer, RMS and batch normalisation as wholes: see `wholes`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish import config
+from kerasish.backends.eager.cuda import norm
+from kerasish.backends.eager.cuda.entry import cast as cast_array
+from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
+from kerasish.ops.basic.elementwise import add, as_tensor, cast, multiply, subtract
+from kerasish.ops.basic.movement import broadcast_to
+from kerasish.ops.networks import normalization
+
+
+def _layer_norm_kernel(xp: Any, x: Any, gamma: Any, beta: Any, *, epsilon: float) -> Any:
+    return norm.layer_norm(x, gamma, beta, epsilon)
+
+
+def _rms_norm_kernel(xp: Any, x: Any, gamma: Any, *, epsilon: float) -> Any:
+    return norm.layer_norm(x, gamma, None, epsilon, centered=False)
+
+
+def _norm_gradient_kernel(
+    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, *, epsilon: float, centered: bool
+) -> Any:
+    return norm.layer_norm_gradient(g, x, gamma, mean, scale, centered)
+
+
+def _norm_composed(x: Any, gamma: Any, beta: Any, epsilon: float, centered: bool) -> Any:
+    if centered:
+        f = composition(normalization.layer_normalization)
+        return f(x, gamma, beta, epsilon=epsilon)
+    return composition(normalization.rms_normalization)(x, gamma, epsilon=epsilon)
+
+
+def _norm_again(
+    h: Any, y: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, epsilon: float,
+    centered: bool,
+) -> Any:  # fmt: skip
+    def back(g: Any, x: Any, gamma: Any) -> Any:
+        beta = multiply(gamma, 0)
+        given = [x, gamma, beta] if centered else [x, gamma]
+
+        def whole(x: Any, gamma: Any, beta: Any = beta) -> Any:
+            return _norm_composed(x, gamma, beta, epsilon, centered)
+
+        found = again(whole, given, [g])
+        # Sums of g are kernels' results without centering, too, but nobody asks for them.
+        return (*found[:2], cast(found[2] if centered else multiply(gamma, 0), "float32"))
+
+    return (*again(back, [g, x, gamma], h), None, None)
+
+
+def _norm_rule(g: Any, y: Any, x: Any, gamma: Any, *beta: Any, epsilon: float) -> Any:
+    centered = bool(beta)
+    dx, by_gamma, by_beta = _NORM_GRADIENT(
+        g[0], x, gamma, y[1], y[2], epsilon=epsilon, centered=centered
+    )
+    found = (dx, cast(by_gamma, gamma.dtype))
+    return (*found, cast(by_beta, beta[0].dtype)) if centered else found
+
+
+_NORM_GRADIENT = make_op(_norm_gradient_kernel, _norm_again, outputs=3)
+LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3)
+RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3)
+
+
+def _epsilon(epsilon: float | None) -> float:
+    return config.epsilon() if epsilon is None else float(epsilon)
+
+
+def whole_layer_norm(
+    x: Any, gamma: Any = None, beta: Any = None, axis: Any = -1, epsilon: float | None = None,
+    **kwargs: Any,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `layer_normalization` whole: along the last axis only."""
+    x = as_tensor(x)
+    if kwargs or gamma is None or beta is None:
+        return None
+    gamma, beta = as_tensor(gamma), as_tensor(beta)
+    if not fits(x, gamma, beta) or not is_last(axis, len(x.shape)):
+        return None
+    if not gamma.shape == beta.shape == x.shape[-1:]:
+        return None
+    return LAYER_NORM, [x, gamma, beta], {"epsilon": _epsilon(epsilon)}
+
+
+def whole_rms_norm(
+    x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
+) -> Call | None:
+    """Return the op that does `rms_normalization` whole: along the last axis only."""
+    x = as_tensor(x)
+    if scale is None:
+        return None
+    scale = as_tensor(scale)
+    if not fits(x, scale) or not is_last(axis, len(x.shape)) or scale.shape != x.shape[-1:]:
+        return None
+    return RMS_NORM, [x, scale], {"epsilon": _epsilon(epsilon)}
+
+
+# --- group normalisation ------------------------------------------------------------------------
+
+
+def _group_norm_kernel(
+    xp: Any, x: Any, gamma: Any, beta: Any, *, groups: int, epsilon: float
+) -> Any:
+    return norm.group_norm(x, groups, gamma, beta, epsilon)
+
+
+def _group_gradient_kernel(
+    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, *, groups: int, epsilon: float
+) -> Any:
+    return norm.group_norm_gradient(g, x, groups, gamma, mean, scale)
+
+
+def _group_again(
+    h: Any, y: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, groups: int, epsilon: float
+) -> Any:
+    composed = composition(normalization.group_normalization)
+
+    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+        return composed(x, groups, gamma, beta, -1, epsilon)
+
+    def back(g: Any, x: Any, gamma: Any) -> Any:
+        dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        return (dx, *(cast(d, "float32") for d in others))
+
+    return (*again(back, [g, x, gamma], h), None, None)
+
+
+def _group_rule(g: Any, y: Any, x: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
+    dx, by_gamma, by_beta = _GROUP_GRADIENT(g[0], x, gamma, y[1], y[2], **attrs)
+    return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
+
+
+_GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
+GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3)
+
+
+def whole_group_norm(
+    x: Any, groups: int, gamma: Any = None, beta: Any = None, axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `group_normalization` whole: along the last axis only."""
+    if gamma is None or beta is None:
+        return None
+    x, gamma, beta = as_tensor(x), as_tensor(gamma), as_tensor(beta)
+    ndim = len(x.shape)
+    if not fits(x, gamma, beta) or ndim < 2 or not is_last(axis, ndim) or x.shape[-1] % groups:
+        return None
+    if not gamma.shape == beta.shape == x.shape[-1:]:
+        return None
+    return GROUP_NORM, [x, gamma, beta], {"groups": int(groups), "epsilon": float(epsilon)}
+
+
+# --- moments of a batch ---------------------------------------------------------------------------
+
+
+def _moments_kernel(xp: Any, x: Any) -> Any:
+    return tuple(cast_array(m, x.dtype) for m in norm.column_moments(x))
+
+
+def _moments_rule(g: Any, y: Any, x: Any) -> Any:
+    share = x.shape[-1] / max(math.prod(x.shape), 1)
+    by_variance = multiply(multiply(subtract(x, y[0]), g[1]), 2 * share)
+    by_mean = broadcast_to(multiply(g[0], share), x.shape)
+    return (add(by_mean, by_variance),)
+
+
+_MOMENTS = make_op(_moments_kernel, _moments_rule, outputs=2)
+
+
+def whole_moments(
+    x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
+) -> Call | None:
+    """Return the op that does `moments` whole: over all axes but the last only."""
+    x = as_tensor(x)
+    ndim = len(x.shape)
+    if keepdims or not fits(x) or not isinstance(axes, (list, tuple)):
+        return None
+    if sorted(a % ndim for a in axes) != list(range(ndim - 1)) or ndim < 2:
+        return None
+    return _MOMENTS, [x], {}
+
+
+# --- batch normalisation --------------------------------------------------------------------------
+
+
+def _standardize_kernel(
+    xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, epsilon: float
+) -> Any:
+    return norm.batch_norm(x, mean, variance, gamma, beta, epsilon)
+
+
+def _batch_gradient_kernel(
+    xp: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, *, epsilon: float
+) -> Any:
+    return norm.batch_norm_gradient(g, x, mean, scale, gamma)
+
+
+def _batch_again(
+    h: Any, y: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, epsilon: float
+) -> Any:
+    axes = tuple(range(len(x.shape) - 1))
+
+    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+        center, variance = composition(normalization.moments)(x, axes)
+        return composition(normalization.standardize)(x, center, variance, gamma, beta, -1, epsilon)
+
+    def back(g: Any, x: Any, gamma: Any) -> Any:
+        dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        return (dx, *(cast(d, "float32") for d in others))
+
+    by_g, by_x, by_gamma = again(back, [g, x, gamma], h)
+    return by_g, by_x, None, None, by_gamma
+
+
+def _are_moments_of(x: Any, mean: Any, variance: Any) -> bool:
+    maker = mean.maker
+    if maker is None or maker is not variance.maker or maker.op is not _MOMENTS:
+        return False
+    return (mean.index, variance.index) == (0, 1) and maker.inputs[0].value is x.value
+
+
+def _standardize_rule(
+    g: Any, y: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, epsilon: float
+) -> Any:
+    if not _are_moments_of(x, mean, variance):
+        given = [x, mean, variance, gamma, beta]
+        composed = composition(normalization.standardize)
+        return again(lambda *xs: composed(*xs, -1, epsilon), given, [g[0]])
+    # All that flows to x, through its moments as well: nothing is left for these to pass on.
+    dx, by_gamma, by_beta = _BATCH_GRADIENT(g[0], x, mean, y[1], gamma, epsilon=epsilon)
+    return dx, None, None, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
+
+
+_BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
+STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2)
+
+
+def whole_standardize(
+    x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `standardize` whole: along the last axis only."""
+    if gamma is None or beta is None:
+        return None
+    given = [as_tensor(v) for v in (x, mean, variance, gamma, beta)]
+    shape = given[0].shape
+    if not fits(*given) or not is_last(axis, len(shape)):
+        return None
+    if any(v.shape != shape[-1:] for v in given[1:]):
+        return None
+    return STANDARDIZE, given, {"epsilon": float(epsilon)}

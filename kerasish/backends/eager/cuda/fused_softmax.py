@@ -1,0 +1,138 @@
+"""Softmax and cross-entropies of logits as wholes: see `wholes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.eager.cuda import softmax
+from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
+from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic.elementwise import as_tensor, cast, multiply, negative, subtract
+from kerasish.ops.basic.movement import expand_axes
+from kerasish.ops.networks import crossentropy
+
+
+def _softmax_kernel(xp: Any, x: Any, *, logarithm: bool) -> Any:
+    return softmax.softmax(x, logarithm)
+
+
+def _softmax_gradient_kernel(xp: Any, g: Any, y: Any, *, logarithm: bool) -> Any:
+    return softmax.softmax_gradient(g, y, logarithm)
+
+
+def _softmax_back(g: Any, y: Any, logarithm: bool) -> Any:
+    from_y = activations.exp(y) if logarithm else y
+    total = activations.reduce_sum(g if logarithm else multiply(g, y), (-1,), True)
+    inner = multiply(from_y, total) if logarithm else total
+    return subtract(g, inner) if logarithm else multiply(y, subtract(g, inner))
+
+
+_SOFTMAX_GRADIENT = make_op(
+    _softmax_gradient_kernel,
+    lambda h, dx, g, y, logarithm: again(lambda g, y: _softmax_back(g, y, logarithm), [g, y], [h]),
+)
+_SOFTMAX = make_op(
+    _softmax_kernel,
+    lambda g, y, x, logarithm: (_SOFTMAX_GRADIENT(g, y, logarithm=logarithm),),
+)
+
+
+def whole_softmax(x: Any, axis: Any = -1, logarithm: bool = False) -> Call | None:
+    """Return the op that does `softmax` whole: along the last axis only."""
+    x = as_tensor(x)
+    if not fits(x) or not is_last(axis, len(x.shape)):
+        return None
+    return _SOFTMAX, [x], {"logarithm": logarithm}
+
+
+def whole_log_softmax(x: Any, axis: Any = -1) -> Call | None:
+    """Return the op that does `log_softmax` whole: along the last axis only."""
+    return whole_softmax(x, axis, True)
+
+
+# --- cross-entropies of logits --------------------------------------------------------------------
+
+
+def _class_loss_kernel(xp: Any, classes: Any, x: Any) -> Any:
+    return softmax.class_loss(classes, x)
+
+
+def _class_loss_gradient_kernel(xp: Any, g: Any, classes: Any, x: Any, whole: Any) -> Any:
+    return softmax.class_loss_gradient(g, classes, x, whole)
+
+
+def _class_loss_composed(classes: Any, x: Any) -> Any:
+    loss = composition(crossentropy.sparse_categorical_crossentropy)
+    return loss(classes, x, from_logits=True)
+
+
+def _class_loss_again(h: Any, dx: Any, g: Any, classes: Any, x: Any, whole: Any) -> Any:
+    def back(g: Any, x: Any) -> Any:
+        return again(lambda x: _class_loss_composed(classes, x), [x], [g])[0]
+
+    by_g, by_x = again(back, [g, x], [h])
+    return by_g, None, by_x, None
+
+
+_CLASS_LOSS_GRADIENT = make_op(_class_loss_gradient_kernel, _class_loss_again)
+CLASS_LOSS = make_op(
+    _class_loss_kernel,
+    lambda g, y, classes, x: (None, _CLASS_LOSS_GRADIENT(g[0], classes, x, y[1])),
+    outputs=2,
+)
+
+
+def whole_class_loss(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Call | None:
+    """Return the op that does `sparse_categorical_crossentropy` whole: of logits only."""
+    x, classes = as_tensor(output), as_tensor(target)
+    if not from_logits or not fits(x) or not is_last(axis, len(x.shape)):
+        return None
+    if classes.shape != x.shape[:-1]:
+        return None
+    return CLASS_LOSS, [cast(classes, "int32"), x], {}
+
+
+def _target_loss_kernel(xp: Any, target: Any, x: Any) -> Any:
+    return softmax.target_loss(target, x)
+
+
+def _target_loss_gradient_kernel(
+    xp: Any, g: Any, target: Any, x: Any, whole: Any, weight: Any
+) -> Any:
+    return softmax.target_loss_gradient(g, target, x, whole, weight)
+
+
+def _target_loss_again(
+    h: Any, dx: Any, g: Any, target: Any, x: Any, whole: Any, weight: Any
+) -> Any:
+    loss = composition(crossentropy.categorical_crossentropy)
+
+    def back(g: Any, target: Any, x: Any) -> Any:
+        return again(lambda x: loss(target, x, from_logits=True), [x], [g])[0]
+
+    return (*again(back, [g, target, x], [h]), None, None)
+
+
+def _target_loss_rule(g: Any, y: Any, target: Any, x: Any) -> Any:
+    by_x = _TARGET_LOSS_GRADIENT(g[0], target, x, y[1], y[2])
+    if not target.tracked:
+        return None, by_x
+    arriving = expand_axes(g[0], (len(x.shape) - 1,))
+    return multiply(negative(arriving), activations.log_softmax(x)), by_x
+
+
+_TARGET_LOSS_GRADIENT = make_op(_target_loss_gradient_kernel, _target_loss_again)
+TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3)
+
+
+def whole_target_loss(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Call | None:
+    """Return the op that does `categorical_crossentropy` whole: of logits only."""
+    x = as_tensor(output)
+    if not from_logits or not fits(x) or not is_last(axis, len(x.shape)):
+        return None
+    target = cast(as_tensor(target), x.dtype)
+    return (TARGET_LOSS, [target, x], {}) if target.shape == x.shape else None

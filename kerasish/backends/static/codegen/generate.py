@@ -1,0 +1,63 @@
+"""Kernel -> LLVM IR: a worker for each thread's share, what follows when all are done, the entry.
+
+`generate(kernel, symbol, target)` gives the text of `i32 symbol(ptr arguments)`, the function of a
+record. The code holds no address: everything outside is reached through the argument block (see
+`arguments`).
+"""
+
+from __future__ import annotations
+
+from kerasish.backends.static.codegen import arguments as words
+from kerasish.backends.static.codegen.closing import Closing
+from kerasish.backends.static.codegen.description import Kernel
+from kerasish.backends.static.codegen.plan import plan_loops
+from kerasish.backends.static.codegen.worker import Worker
+from kerasish.backends.static.machine.assembly import Target
+
+
+def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]]:
+    """The LLVM IR of a kernel's functions, and the intrinsics they need declared.
+
+    Args:
+        symbol: name of the record's function, `i32 symbol(ptr arguments)`: 0, or a status.
+    """
+    plan = plan_loops(kernel)
+    worker = Worker(plan, target)
+    parts = [
+        f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0 "
+        f"{{\n{worker.write()}\n}}"
+    ]
+    declared = set(worker.w.declared)
+    closing_call = ""
+    if Closing.needed(plan):
+        closing = Closing(plan, target)
+        parts.append(
+            f"define internal void @{symbol}.closing(ptr %args) #0 {{\n{closing.write()}\n}}"
+        )
+        declared |= closing.w.declared
+        closing_call = f"  call void @{symbol}.closing(ptr %args)\n"
+    parts.append(_ENTRY.format(symbol=symbol, closing=closing_call, status=words.STATUS))
+    return "\n".join(parts), declared
+
+
+_ENTRY = """define i32 @{symbol}(ptr %args) #0 {{
+entry:
+  %status.at = getelementptr i64, ptr %args, i64 {status}
+  store i64 0, ptr %status.at, align 8
+  %threads.at = getelementptr i64, ptr %args, i64 1
+  %threads = load i64, ptr %threads.at, align 8
+  %many = icmp sgt i64 %threads, 1
+  br i1 %many, label %parallel, label %alone
+parallel:
+  %table = load ptr, ptr %args, align 8
+  %run = load ptr, ptr %table, align 8
+  call void %run(ptr @{symbol}.worker, ptr %args, i64 %threads)
+  br label %after
+alone:
+  call void @{symbol}.worker(ptr %args, i64 0, i64 1)
+  br label %after
+after:
+{closing}  %status = load i64, ptr %status.at, align 8
+  %code = trunc i64 %status to i32
+  ret i32 %code
+}}"""

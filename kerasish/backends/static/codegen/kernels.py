@@ -1,0 +1,245 @@
+"""The kernel cache: structure -> address of machine code, in memory and on disk.
+
+    addresses = compile_many([kernel, other])
+
+Equal descriptions share one piece of code in the process. On disk (`KERASISH_CACHE_DIR`, else
+`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) the kernels compiled together lie in one
+pack, and a small file per kernel names its pack. A key covers the structure, the generator's
+source, llvmlite's version and the target. Files are written beside and renamed, so that any
+number of processes may share the folder; a file whose checksum does not fit is ignored and
+written again; files that somebody else can have written are not run (see `backends/trust.py`),
+which is said once; a folder that cannot be written leaves the cache in memory, silently.
+`KERASISH_CACHE_DIR=""` (empty) turns the disk off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import threading
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from kerasish.backends import disk, trust
+from kerasish.backends.static.codegen import gemm, matmul
+from kerasish.backends.static.codegen import generate as loops
+from kerasish.backends.static.codegen.description import Kernel
+from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.machine.assembly import Target
+from kerasish.backends.static.machine.machine_code import Code
+from kerasish.backends.trust import TrustedFolder
+from kerasish.ops.basic import bessel
+
+FORMAT = b"kerasish kernels 1\n"
+WHAT = "compiled kernels"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Functions given as LLVM IR, in which @SYMBOL stands for the record's function."""
+
+    source: str
+    declared: tuple[str, ...] = ()
+
+
+@dataclass
+class Statistics:
+    """What the cache has done in this process: kernels compiled or read from disk, and seconds."""
+
+    compiled: int = 0
+    read: int = 0
+    compile_seconds: float = 0.0
+    read_seconds: float = 0.0
+
+
+statistics = Statistics()
+_addresses: dict[tuple[Hashable, Target], int] = {}
+_lock = threading.RLock()
+
+
+def compile_many(
+    kernels: Sequence[Kernel | matmul.Matmul | gemm.Gemm | Text], target: Target | None = None
+) -> list[int]:
+    """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
+
+    All that is missing is compiled as one module: cheaper than one by one.
+    """
+    target = target or machine_code.host_target()
+    with _lock:
+        missing = list(dict.fromkeys(k for k in kernels if (k, target) not in _addresses))
+        if missing:
+            _find(missing, target)
+        return [_addresses[k, target] for k in kernels]
+
+
+def compile_one(
+    kernel: Kernel | matmul.Matmul | gemm.Gemm | Text, target: Target | None = None
+) -> int:
+    """The address of one kernel's function."""
+    return compile_many([kernel], target)[0]
+
+
+def forget() -> None:
+    """Drop what the process remembers (code already in use stays); the disk is left alone."""
+    with _lock:
+        _addresses.clear()
+
+
+def _find(missing: Sequence[Hashable], target: Target) -> None:
+    keys = {kernel_key(k, target): k for k in missing}
+    folder = cache_folder()
+    start = time.perf_counter()
+    codes = _read(folder, list(keys)) if folder else []
+    for addresses in machine_code.load(codes):
+        for symbol, address in addresses.items():
+            if symbol in keys:
+                _addresses[keys[symbol], target] = address
+    absent = {key: k for key, k in keys.items() if (k, target) not in _addresses}
+    statistics.read += len(keys) - len(absent)
+    statistics.read_seconds += time.perf_counter() - start
+    if not absent:
+        return
+    start = time.perf_counter()
+    code = build(absent, target)
+    addresses = machine_code.load([code])[0]
+    for key, kernel in absent.items():
+        _addresses[kernel, target] = addresses[key]
+    statistics.compiled += len(absent)
+    statistics.compile_seconds += time.perf_counter() - start
+    if folder:
+        _write(folder, code)
+
+
+def build(kernels: dict[str, Hashable], target: Target) -> Code:
+    """Compile kernels, given by symbol, into one piece of code."""
+    functions: list[str] = []
+    declared: set[str] = set()
+    for symbol, kernel in kernels.items():
+        if isinstance(kernel, Text):
+            functions.append(kernel.source.replace("@SYMBOL", f"@{symbol}"))
+            declared.update(kernel.declared)
+            continue
+        if isinstance(kernel, matmul.Matmul):
+            text, needs = matmul.generate(kernel, symbol, target)
+        elif isinstance(kernel, gemm.Gemm):
+            text, needs = gemm.generate(kernel, symbol, target)
+        elif isinstance(kernel, Kernel):
+            text, needs = loops.generate(kernel, symbol, target)
+        else:
+            raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
+        functions.append(text)
+        declared |= needs
+    text = machine_code.module_text(functions, declared, target)
+    return machine_code.emit(text, list(kernels), target)
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def kernel_key(kernel: Hashable, target: Target) -> str:
+    """The kernel's symbol and the name of its file: a hash of all its code depends on."""
+    text = f"{kernel!r}|{target!r}|{_versions()}"
+    return "k" + hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+@lru_cache(maxsize=1)
+def _versions() -> str:
+    """llvmlite's version and a hash of the generator's own source."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    machine = [here.parent / "machine" / name for name in ("assembly.py", "machine_code.py")]
+    for path in sorted([*here.glob("*.py"), *machine, Path(bessel.__file__)]):
+        digest.update(path.read_bytes())
+    try:
+        version = metadata.version("llvmlite")
+    except metadata.PackageNotFoundError:
+        version = "none"
+    return f"{version}|{digest.hexdigest()}"
+
+
+# --- disk -----------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path | None:
+    """Where kernels are kept on disk; None if nowhere."""
+    return disk.cache_folder("kernels")
+
+
+def _read(path: Path, keys: list[str]) -> list[Code]:
+    """Return the packs that hold these kernels; none where others can write the folder."""
+    try:
+        with trust.open_folder(path) as folder:
+            names = dict.fromkeys(n for key in keys if (n := _pack_of(folder, path, key)))
+            packs = [_read_pack(folder, path, name) for name in names]
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path, WHAT, error)
+        return []
+    except OSError:
+        return []
+    return [code for code in packs if code is not None]
+
+
+def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
+    try:
+        return folder.read(*parts)
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(path, WHAT, error)
+        return None
+    except OSError:
+        return None
+
+
+def _pack_of(folder: TrustedFolder, path: Path, key: str) -> str | None:
+    """Return the name of the pack that holds a kernel."""
+    name = (_read_file(folder, path, key[1:3], key) or b"").decode("ascii", "replace")
+    return name if name.isascii() and name.isalnum() else None
+
+
+def _read_pack(folder: TrustedFolder, path: Path, name: str) -> Code | None:
+    data = _read_file(folder, path, name)
+    if data is None:
+        return None
+    try:
+        return unpack(data)
+    except ValueError:
+        return None
+
+
+def unpack(data: bytes) -> Code:
+    """A pack's code.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    body = disk.unseal(FORMAT, data)
+    (length,) = struct.unpack_from("<I", body)
+    facts = json.loads(body[4 : 4 + length])
+    return Code(facts["kind"], body[4 + length :], facts["symbols"])
+
+
+def pack(code: Code) -> bytes:
+    """Code as the bytes of a pack."""
+    facts = json.dumps({"kind": code.kind, "symbols": code.symbols}).encode()
+    body = struct.pack("<I", len(facts)) + facts + code.data
+    return disk.seal(FORMAT, body)
+
+
+def _write(folder: Path, code: Code) -> None:
+    data = pack(code)
+    name = "p" + hashlib.sha256(data).hexdigest()[:40]
+    try:
+        trust.make_folder(folder)
+        trust.open_folder(folder).close()  # else nobody would read what is written
+        disk.replace(folder / name, data)
+        for key in code.symbols:
+            trust.make_folder(folder / key[1:3])
+            disk.replace(folder / key[1:3] / key, name.encode())
+    except trust.UntrustedError as error:
+        trust.warn_untrusted(folder, WHAT, error)
+    except OSError:
+        return  # no disk, no permission, no space: the cache in memory serves

@@ -1,0 +1,222 @@
+"""Small matrix products with an epilogue, where a library call costs more than the product.
+
+`Matmul(epilogue)` is y = epilogue(a @ b, ...): a is (m, k), b is (k, n), both at run-time
+strides, b's columns side by side unless `transposed` (then b is stored (n, k)). The epilogue is
+an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
+column operands; every output is an element output. Without an epilogue the product is stored. One
+thread; rows are taken four at a time, columns two vectors at a time.
+
+Argument block (int64 words): 0 table, 1 threads (unused), 2 m, 3 n, 4 k, 5 scratch (for
+`transposed`: 4 * k * padded(n) bytes), 6 status, 7 address of a, 8 and 9 its row and column
+strides, 10 address of b, 11 its row stride, then for each input of the epilogue after the first,
+and each output, address and row stride.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen import memory, scalars
+from kerasish.backends.static.codegen.arguments import PAD, padded
+from kerasish.backends.static.codegen.description import Kernel, constant_value
+from kerasish.backends.static.codegen.plan import plan_loops
+from kerasish.backends.static.machine.assembly import STORED, Target, Value, Writer, constant
+
+ROWS = 4
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """Structure of a small matrix product of float32 (see the module)."""
+
+    epilogue: Kernel
+    transposed: bool = False
+
+
+def scratch_size(matmul: Matmul, n: int, k: int) -> int:
+    """Bytes of scratch memory."""
+    return 4 * k * padded(n) if matmul.transposed else 0
+
+
+def pack(
+    matmul: Matmul,
+    *,
+    table: int,
+    sizes: tuple[int, int, int],
+    a: tuple[int, int, int],
+    b: tuple[int, int],
+    operands: Sequence[tuple[int, int]],
+    scratch: int = 0,
+) -> Any:
+    """The argument block.
+
+    Args:
+        sizes: (m, n, k). a: (address, row stride, column stride). b: (address, row stride).
+        operands: (address, row stride) of the epilogue's inputs after the first, then of its
+        outputs.
+    """
+    expected = len(matmul.epilogue.inputs) - 1 + len(matmul.epilogue.outputs)
+    if len(operands) != expected:
+        raise ValueError(f"pack: the epilogue has {expected} operands, got {len(operands)}")
+    words = [table, 1, *sizes, scratch, 0, *a, *b]
+    for operand in operands:
+        words += operand
+    return np.array(words, dtype=np.int64)
+
+
+def generate(matmul: Matmul, symbol: str, target: Target) -> tuple[str, set[str]]:
+    """The LLVM IR of `i32 symbol(ptr arguments)`."""
+    product = _Product(matmul, target)
+    text = f"define i32 @{symbol}(ptr %args) #0 {{\n{product.write()}\n}}"
+    return text, product.w.declared
+
+
+class _Product:
+    def __init__(self, matmul: Matmul, target: Target) -> None:
+        self.matmul, self.kernel = matmul, matmul.epilogue
+        self.plan = plan_loops(self.kernel)
+        loops = self.plan.loops
+        if len(loops) != 1 or self.plan.row_reductions or not self.plan.columns_free:
+            raise ValueError("a product's epilogue has no reductions and stores elements")
+        self.loop = loops[0]
+        self.w = w = Writer(target)
+        self.lanes = 2 * target.lanes
+        args = Value("%args", "ptr")
+        w.table = w.load_word(args, 0, "ptr")
+        self.m, self.n, self.k = (w.load_word(args, i) for i in (2, 3, 4))
+        self.scratch = w.load_word(args, 5, "ptr")
+        self.a = w.load_word(args, 7, "ptr")
+        self.a_row, self.a_column = w.load_word(args, 8), w.load_word(args, 9)
+        self.b, self.b_row = w.load_word(args, 10, "ptr"), w.load_word(args, 11)
+        count = len(self.kernel.inputs) - 1 + len(self.kernel.outputs)
+        self.bases = [w.load_word(args, 12 + 2 * i, "ptr") for i in range(count)]
+        self.strides = [w.load_word(args, 13 + 2 * i) for i in range(count)]
+
+    def write(self) -> str:
+        w = self.w
+        if self.matmul.transposed:
+            self._turn_b()
+        zero = constant(0, "int64")
+        full = w.two("sub", self.m, w.two("srem", self.m, constant(ROWS, "int64")))
+
+        def columns(c: Value, _: list[Value]) -> list[Value]:
+            rest = w.sub(self.n, c)
+            whole = w.compare("sge", rest, constant(self.lanes, "int64"))
+
+            def every() -> list[Value]:
+                self._strip(zero, full, ROWS, c, None)
+                self._strip(full, self.m, 1, c, None)
+                return []
+
+            def some() -> list[Value]:
+                self._strip(zero, full, ROWS, c, rest)
+                self._strip(full, self.m, 1, c, rest)
+                return []
+
+            w.branch(whole, every, some)
+            return []
+
+        w.loop(zero, self.n, self.lanes, [], columns)
+        w.do("ret i32 0")
+        return w.body()
+
+    def _turn_b(self) -> None:
+        """Copy b, stored (n, k), into scratch memory as (k, padded n)."""
+        w, zero = self.w, constant(0, "int64")
+        width = w.bits_and(w.add(self.n, constant(PAD - 1, "int64")), constant(-PAD, "int64"))
+
+        def row(j: Value, _: list[Value]) -> list[Value]:
+            source = w.address(self.b, w.mul(j, self.b_row), 4)
+
+            def item(i: Value, _: list[Value]) -> list[Value]:
+                value = w.load_value(w.address(source, i, 4), "float32")
+                w.store_value(value, w.address(self.scratch, w.add(w.mul(i, width), j), 4))
+                return []
+
+            w.loop(zero, self.k, 1, [], item)
+            return []
+
+        w.loop(zero, self.n, 1, [], row)
+        self.b, self.b_row = self.scratch, width
+
+    def _strip(self, first: Value, last: Value, rows: int, c: Value, rest: Value | None) -> None:
+        """Rows first .. last, `rows` at a time, of one vector of columns."""
+        w, lanes = self.w, self.lanes
+        mask = None if rest is None else memory.tail_mask(w, rest, lanes)
+        if self.matmul.transposed:
+            b_rest, b_mask = None, None  # the copy is padded
+        else:
+            b_rest, b_mask = rest, mask
+        b_start = w.address(self.b, c, 4)
+
+        def block(r: Value, _: list[Value]) -> list[Value]:
+            starts = [
+                w.address(self.a, w.mul(w.add(r, constant(i, "int64")), self.a_row), 4)
+                for i in range(rows)
+            ]
+
+            def term(p: Value, sums: list[Value]) -> list[Value]:
+                at = w.address(b_start, w.mul(p, self.b_row), 4)
+                b = self._load(at, "float32", b_rest, b_mask)
+                offset = w.mul(p, self.a_column)
+                return [
+                    w.fma(
+                        w.splat(w.load_value(w.address(start, offset, 4), "float32"), lanes), b, s
+                    )
+                    for start, s in zip(starts, sums, strict=True)
+                ]
+
+            zeros = [constant(0.0, "float32", lanes)] * rows
+            sums = w.loop(constant(0, "int64"), self.k, 1, zeros, term)
+            for i, value in enumerate(sums):
+                self._finish(w.add(r, constant(i, "int64")), c, value, rest, mask)
+            return []
+
+        w.loop(first, last, rows, [], block)
+
+    def _load(self, at: Value, dtype: str, rest: Value | None, mask: Value | None) -> Value:
+        if rest is None or mask is None:
+            raw = memory.load_full(self.w, at, dtype, self.lanes)
+        else:
+            raw = memory.load_tail(self.w, at, dtype, self.lanes, rest, mask)
+        return memory.from_storage(self.w, raw, dtype)
+
+    def _finish(
+        self, r: Value, c: Value, product: Value, rest: Value | None, mask: Value | None
+    ) -> None:
+        """The epilogue of one vector, and its stores."""
+        w, kernel, lanes = self.w, self.kernel, self.lanes
+        values = {0: product}
+        for v in range(1, len(kernel.inputs)):
+            operand = kernel.inputs[v]
+            size = STORED[operand.dtype][1]
+            offset = w.mul(r, self.strides[v - 1])
+            if operand.level in ("row", "scalar"):
+                one = memory.load_one(w, w.address(self.bases[v - 1], offset, size), operand.dtype)
+                values[v] = w.splat(one, lanes)
+            else:
+                at = w.address(self.bases[v - 1], w.add(offset, c), size)
+                values[v] = self._load(at, operand.dtype, rest, mask)
+        for v in range(len(kernel.inputs), self.plan.count):
+            node = self.plan.node(v)
+            if node.op == "constant":
+                dtype = kernel.dtype_of(v)
+                values[v] = constant(constant_value(node), dtype, lanes)
+            else:
+                values[v] = scalars.apply(w, node, [values[a] for a in node.args])
+        for n, output in enumerate(kernel.outputs):
+            place = len(kernel.inputs) - 1 + n
+            at = w.add(w.mul(r, self.strides[place]), c)
+            at = w.address(self.bases[place], at, STORED[output.dtype][1])
+            result = values[output.value]
+            if output.combine == "add":
+                result = w.add(self._load(at, output.dtype, rest, mask), result)
+            stored = memory.to_storage(w, result, output.dtype)
+            if rest is None or mask is None:
+                memory.store_full(w, stored, at, output.dtype)
+            else:
+                memory.store_tail(w, stored, at, output.dtype, rest, mask)

@@ -1,0 +1,199 @@
+"""Vectors in and out of memory: storage formats, tails of a few lanes, columns a stride apart."""
+
+from __future__ import annotations
+
+from kerasish.backends.static.machine.assembly import (
+    STORED,
+    Value,
+    Writer,
+    computed,
+    constant,
+    lane_numbers,
+    llvm_type,
+)
+
+# The register type of stored elements before they are converted.
+_RAW = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+def raw_dtype(dtype: str) -> str:
+    return _RAW.get(dtype, dtype)
+
+
+def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
+    """Stored bits as values to compute with."""
+    if dtype == "bool":
+        return w.compare("ne", raw, w.like(raw, 0))
+    if dtype == "bfloat16":
+        return w.bitcast(w.shift_left(w.convert("zext", raw, "uint32"), 16), "float32")
+    if dtype == "float16":
+        if w.target.half_conversions:
+            return w.convert("fpext", w.bitcast(raw, "float16"), "float32")
+        return _half_to_single(w, raw)
+    return raw
+
+
+def to_storage(w: Writer, value: Value, dtype: str) -> Value:
+    """Values as the bits to store; half precisions round to the nearest, halves to even."""
+    if dtype == "bool":
+        return w.convert("zext", value, "uint8")
+    if dtype == "bfloat16":
+        bits = w.bitcast(value, "uint32")
+        odd = w.bits_and(w.shift_right(bits, 16), w.like(bits, 1))
+        rounded = w.add(bits, w.add(odd, w.like(bits, 0x7FFF)))
+        quiet = w.bits_or(bits, w.like(bits, 0x400000))
+        chosen = w.select(w.compare("uno", value, value), quiet, rounded)
+        return w.convert("trunc", w.shift_right(chosen, 16), "uint16")
+    if dtype == "float16":
+        if w.target.half_conversions:
+            return w.bitcast(w.convert("fptrunc", value, "float16"), "uint16")
+        return _single_to_half(w, value)
+    return value
+
+
+def _half_to_single(w: Writer, raw: Value) -> Value:
+    h = w.convert("zext", raw, "uint32")
+    sign = w.shift_left(w.bits_and(h, w.like(h, 0x8000)), 16)
+    rest = w.bits_and(h, w.like(h, 0x7FFF))
+    shifted = w.bitcast(w.shift_left(rest, 13), "float32")
+    bits = w.bitcast(w.mul(shifted, w.like(shifted, 2.0**112)), "uint32")
+    endless = w.compare("uge", rest, w.like(rest, 0x7C00))
+    bits = w.select(endless, w.bits_or(bits, w.like(bits, 0x7F800000)), bits)
+    return w.bitcast(w.bits_or(bits, sign), "float32")
+
+
+def _single_to_half(w: Writer, value: Value) -> Value:
+    bits = w.bitcast(value, "uint32")
+    rest = w.bits_and(bits, w.like(bits, 0x7FFFFFFF))
+    sign = w.shift_right(w.bits_and(bits, w.like(bits, 0x80000000)), 16)
+    odd = w.bits_and(w.shift_right(rest, 13), w.like(rest, 1))
+    moved = w.add(w.add(rest, w.like(rest, 0xC8000FFF)), odd)
+    normal = w.shift_right(moved, 13)
+    single = w.bitcast(rest, "float32")
+    small = w.bitcast(w.add(single, w.like(single, 0.5)), "uint32")
+    small = w.sub(small, w.like(small, 0x3F000000))
+    half = w.select(w.compare("ult", rest, w.like(rest, 0x38800000)), small, normal)
+    half = w.select(w.compare("uge", rest, w.like(rest, 0x477FF000)), w.like(half, 0x7C00), half)
+    half = w.select(w.compare("ugt", rest, w.like(rest, 0x7F800000)), w.like(half, 0x7E00), half)
+    return w.convert("trunc", w.bits_or(half, sign), "uint16")
+
+
+def tail_mask(w: Writer, count: Value, lanes: int) -> Value:
+    """Lanes 0 .. count-1 as an i1 vector."""
+    small = w.convert("trunc", count, "int32")
+    return w.compare("slt", lane_numbers("int32", lanes), w.splat(small, lanes))
+
+
+def load_full(w: Writer, address: Value, dtype: str, lanes: int) -> Value:
+    raw = raw_dtype(dtype)
+    return Value(w.load(address, llvm_type(raw, lanes), STORED[dtype][1]), raw, lanes)
+
+
+def store_full(w: Writer, value: Value, address: Value, dtype: str) -> None:
+    w.store_value(value, address, STORED[dtype][1])
+
+
+def _mangled(w: Writer, name: str, raw: Value) -> str:
+    kind = {"float32": "f32", "float64": "f64"}.get(raw.dtype, llvm_type(raw.dtype))
+    return f"@{name}.v{raw.lanes}{kind}.p0"
+
+
+def load_tail(
+    w: Writer, address: Value, dtype: str, lanes: int, count: Value, mask: Value
+) -> Value:
+    """The first `count` lanes, zeros in the others; reads nothing beyond."""
+    raw = raw_dtype(dtype)
+    size = STORED[dtype][1]
+    if not w.target.masks(size):
+        return load_lanes(w, address, dtype, lanes, count, None)
+    zeros = constant(0, raw, lanes)
+    symbol = _mangled(w, "llvm.masked.load", zeros)
+    w.declared.add(f"declare {zeros.llvm} {symbol}(ptr, i32, {mask.llvm}, {zeros.llvm})")
+    return w.let(
+        f"call {zeros.llvm} {symbol}(ptr {address.text}, i32 {size}, {mask.typed}, {zeros.typed})",
+        raw,
+        lanes,
+    )
+
+
+def store_tail(
+    w: Writer, value: Value, address: Value, dtype: str, count: Value, mask: Value
+) -> None:
+    """The first `count` lanes."""
+    size = STORED[dtype][1]
+    if not w.target.masks(size):
+        store_lanes(w, value, address, dtype, count, None)
+        return
+    symbol = _mangled(w, "llvm.masked.store", value)
+    w.declared.add(f"declare void {symbol}({value.llvm}, ptr, i32, {mask.llvm})")
+    w.do(f"call void {symbol}({value.typed}, ptr {address.text}, i32 {size}, {mask.typed})")
+
+
+def load_lanes(
+    w: Writer, address: Value, dtype: str, lanes: int, count: Value, stride: Value | None
+) -> Value:
+    """`count` lanes one by one, `stride` elements apart."""
+    raw, size = raw_dtype(dtype), STORED[dtype][1]
+    buffer = w.allocate(llvm_type(raw), lanes)
+    w.store_value(constant(0, raw, lanes), buffer, size)
+
+    def one(i: Value, _: list[Value]) -> list[Value]:
+        at = w.address(address, i if stride is None else w.mul(i, stride), size)
+        item = Value(w.load(at, llvm_type(raw), size), raw)
+        w.store_value(item, w.address(buffer, i, size), size)
+        return []
+
+    w.loop(constant(0, "int64"), count, 1, [], one)
+    return load_full(w, buffer, dtype, lanes)
+
+
+def load_apart(w: Writer, address: Value, dtype: str, lanes: int, stride: Value) -> Value:
+    """All lanes, `stride` elements apart."""
+    raw, size = raw_dtype(dtype), STORED[dtype][1]
+    result = constant(0, raw, lanes)
+    offset = constant(0, "int64")
+    for lane in range(lanes):
+        at = w.address(address, offset, size)
+        result = w.insert(result, Value(w.load(at, llvm_type(raw), size), raw), lane)
+        offset = stride if lane == 0 else w.add(offset, stride)
+    return result
+
+
+def store_apart(w: Writer, value: Value, address: Value, dtype: str, stride: Value) -> None:
+    """All lanes, `stride` elements apart."""
+    size = STORED[dtype][1]
+    offset = constant(0, "int64")
+    for lane in range(value.lanes):
+        w.store_value(w.extract(value, lane), w.address(address, offset, size), size)
+        offset = stride if lane == 0 else w.add(offset, stride)
+
+
+def store_lanes(
+    w: Writer, value: Value, address: Value, dtype: str, count: Value, stride: Value | None
+) -> None:
+    """`count` lanes one by one, `stride` elements apart."""
+    size = STORED[dtype][1]
+    buffer = w.allocate(llvm_type(value.dtype), value.lanes)
+    w.store_value(value, buffer, size)
+
+    def one(i: Value, _: list[Value]) -> list[Value]:
+        item = Value(w.load(w.address(buffer, i, size), llvm_type(value.dtype), size), value.dtype)
+        at = w.address(address, i if stride is None else w.mul(i, stride), size)
+        w.store_value(item, at, size)
+        return []
+
+    w.loop(constant(0, "int64"), count, 1, [], one)
+
+
+def load_one(w: Writer, address: Value, dtype: str) -> Value:
+    """One stored element as a value to compute with."""
+    return from_storage(w, load_full(w, address, dtype, 1), dtype)
+
+
+def store_one(w: Writer, value: Value, address: Value, dtype: str) -> None:
+    store_full(w, to_storage(w, value, dtype), address, dtype)
+
+
+def computed_size(dtype: str) -> int:
+    """Bytes of a computed value in scratch memory (a bool takes one byte)."""
+    return STORED[computed(dtype)][1]

@@ -1,0 +1,1 @@
+"""From graph nodes to units: what runs natively, and by which kernel."""

@@ -1,0 +1,258 @@
+"""From a graph to units in the order in which they run: which op goes to which native code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.library import (
+    View,
+    make_convolution,
+    make_matmul,
+    make_pool,
+    plain_view,
+)
+from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
+from kerasish.backends.static.lowering.moves import make_indexing, make_move
+from kerasish.backends.static.lowering.recurrent import make_recurrent
+from kerasish.backends.static.lowering.rows import make_rows
+from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, PythonUnit, Unit
+from kerasish.backends.static.machine import native
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
+from kerasish.graph.passes.widen import HALVES, widen_halves
+
+
+class Builder:
+    """Makes units of a fused graph.
+
+    Attributes:
+        units: in an order in which they can run.
+        aliases: values that are the memory of another (reshapes).
+    """
+
+    def __init__(self, graph: Graph, kernel_of: Callable[[Any], Callable[..., Any]]) -> None:
+        self.graph = graph
+        self.kernel_of = kernel_of
+        self.uses = graph.uses()
+        self.units: list[Unit] = []
+        self.aliases: dict[Value, Value] = {}
+        self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
+        self._pairs = self._pair_pools()
+        self._last_read = LastReads(graph)
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
+
+    def _pair_pools(self) -> dict[Node, Any]:
+        """Return, for maxima and their gradients, the key of the workspace that they share."""
+        forward = {
+            (n.inputs[0], *_settings(n)): n for n in self.graph.nodes if n.op.name == "pool_max"
+        }
+        found: dict[Node, Any] = {}
+        for n in self.graph.nodes:
+            if n.op.name == "pool_max_gradient":
+                partner = forward.get((n.inputs[1], *_settings(n)))
+                if partner is not None:
+                    found[partner] = found[n] = ("workspace", partner)
+        return found
+
+    def build(self) -> list[Unit]:
+        """Return the units."""
+        for node in self.graph.nodes:
+            self._lower(node)
+        for v in self.graph.outputs:
+            self._carry_out(v)
+        return self._merge_segments()
+
+    # --- one node -----------------------------------------------------------------------------
+
+    def _lower(self, node: Node) -> None:
+        name = node.op.name
+        if all(v.size == 0 for v in node.outputs):
+            self.units.append(EmptyUnit(node.op.name, (), node.outputs))
+            return
+        if name in ("reshape", "alias", "anew", "stop_gradient"):
+            self._carry_out(node.inputs[0])
+            self.aliases[node.out] = node.inputs[0]
+            return
+        if name == "transpose":
+            self.waiting[node.out] = node
+            return
+        if name == "matmul":
+            unit = make_matmul(self._view(node.inputs[0]), self._view(node.inputs[1]), node.out)
+            if unit is not None:
+                self.units.append(unit)
+                return
+        if name == "product":
+            self._follow(node)
+            return
+        for v in node.inputs:
+            self._carry_out(v)
+        unit = self._unit(node)
+        if unit is None and (self._widen(node) or self._split(node)):
+            return
+        self.units.append(unit or self._python(node))
+
+    def _widen(self, node: Node) -> bool:
+        """Lower a node of halves in float32 where it has native code in that dtype alone."""
+        halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
+        if not halves or node.op.name == "cast":
+            return False
+        if node.op.kind == "pool":  # whose gradient reads what the forward pass left
+            return False
+        graph = Graph(node.inputs, {}, [node], node.outputs)
+        wide = widen_halves(graph)
+        if wide is graph or node in wide.nodes:
+            return False
+        named = dict(zip(wide.outputs, node.outputs, strict=True))
+        nodes = [
+            Node(n.op, n.inputs, n.attrs, [named.get(v, v) for v in n.outputs]) for n in wide.nodes
+        ]
+        for piece in fuse_loops(wide.replace(nodes=nodes, outputs=node.outputs)).nodes:
+            self._lower(piece)
+        return True
+
+    def _split(self, node: Node) -> bool:
+        """Lower a reduction over axes that do not lie side by side as two: the last ones first."""
+        if not _folds(node) or node.inputs[0].size == 0:
+            return False
+        shape = node.inputs[0].shape
+        real = [axis for axis in sorted(node.attrs["axis"]) if shape[axis] != 1]
+        kept = [axis for axis in range(len(shape)) if shape[axis] != 1 and axis not in real]
+        between = [axis for axis in kept if real and real[0] < axis < real[-1]]
+        if not between:
+            return False
+        last = [axis for axis in real if axis > between[-1]]
+        first = {**node.attrs, "axis": tuple(last), "keepdims": True}
+        spec = node.op.shape(node.inputs[0].spec, **first)
+        part = Value(spec.shape, spec.dtype)
+        if node.op.shape(spec, **node.attrs) != node.out.spec:
+            return False
+        pieces = [
+            Node(node.op, node.inputs, first, [part]),
+            Node(node.op, [part], node.attrs, node.outputs),
+        ]
+        for piece in fuse_loops(Graph(node.inputs, {}, pieces, node.outputs)).nodes:
+            self._lower(piece)
+        return True
+
+    def _follow(self, node: Node) -> None:
+        """Lower a product with bias and relu; in pieces where the library has no such whole."""
+        what: Product = node.attrs["what"]
+        bias = node.inputs[2] if what.bias else None
+        added = node.inputs[-1] if what.sum else None
+        for v in (bias, added):
+            if v is not None:
+                self._carry_out(v)
+        if what.leader.op.name == "matmul":
+            a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
+            unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added, what.axes)
+        else:
+            for v in node.inputs:
+                self._carry_out(v)
+            # oneDNN's relu turns NaN into 0: it is left to a loop.
+            unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
+        if unit is not None:
+            if added is not None:
+                self._begin_with(added, node)
+            self.units.append(unit)
+            return
+        leader, *rest = apart(node)
+        self._lower(leader)
+        inputs = [leader.out, *(v for v in (bias, added) if v is not None)]
+        for piece in fuse_loops(Graph(inputs, {}, rest, [node.out])).nodes:
+            self._lower(piece)
+
+    def _begin_with(self, added: Value, node: Node) -> None:
+        """Let the node's output begin as `added`: in its memory if nobody reads it later."""
+        if self._last_read(added) <= self._place[node]:
+            self.aliases[node.out] = added
+        else:
+            self.units.append(CopyUnit(added, node.out))
+
+    def _unit(self, node: Node) -> Unit | None:
+        """Return the native unit of a node, None where there is none."""
+        name = node.op.name
+        unit: Unit | None = None
+        if name == "fused":
+            try:
+                return LoopUnit(node, self.graph.constants)
+            except NotALoop:
+                return None
+        if name.startswith("convolution"):
+            unit = make_convolution(node) or make_columns(node)
+        elif node.op.kind == "pool":
+            unit = make_pool(node, self._pairs.get(node))
+        elif node.op.kind == "recurrent":
+            unit = make_recurrent(node)
+        else:
+            unit = make_move(node) or make_indexing(node) or make_rows(node)
+        return unit
+
+    def _python(self, node: Node) -> Unit:
+        return PythonUnit(node, self.kernel_of(node.op))
+
+    # --- transposes -------------------------------------------------------------------------------
+
+    def _view(self, v: Value) -> View:
+        node = self.waiting.get(v)
+        if node is None:
+            self._carry_out(v)
+            return plain_view(v)
+        inner = self._view(node.inputs[0])
+        axes = node.attrs["axes"]
+        return View(inner.root, v.shape, tuple(inner.strides[a] for a in axes))
+
+    def _carry_out(self, v: Value) -> None:
+        node = self.waiting.pop(v, None)
+        if node is not None:
+            self._carry_out(node.inputs[0])
+            unit = make_move(node)
+            self.units.append(unit or self._python(node))
+
+    # --- updates of many variables ----------------------------------------------------------------
+
+    def _merge_segments(self) -> list[Unit]:
+        """Join equal, independent loops that only feed the graph's outputs into one record."""
+        outputs = set(self.graph.outputs)
+        read = {v for u in self.units for v in u.reads} | set(self.aliases.values())
+        last: list[Unit] = []
+        first: list[Unit] = []
+        for unit in self.units:
+            ends = unit.writes and all(v in outputs and v not in read for v in unit.writes)
+            (last if ends else first).append(unit)
+        groups: dict[Any, list[Any]] = {}
+        order: list[Any] = []
+        for unit in last:
+            key = unit.segment_key() if isinstance(unit, LoopUnit) else None
+            if key is None:
+                order.append(unit)
+                continue
+            if key not in groups:
+                groups[key] = []
+                order.append(key)
+            groups[key].append(unit)
+        joined = []
+        for entry in order:
+            if isinstance(entry, Unit):
+                joined.append(entry)
+            elif len(groups[entry]) == 1:
+                joined.append(groups[entry][0])
+            else:
+                joined.append(SegmentsUnit(groups[entry]))
+        return [*first, *joined]
+
+
+def _settings(node: Node) -> tuple[Any, ...]:
+    return tuple(sorted(node.attrs.items()))
+
+
+def threads() -> int:
+    """Return how many threads programs made now may use."""
+    return native.get_threads()
+
+
+def _folds(node: Node) -> bool:
+    """Return whether a node reduces so that its results can be reduced further."""
+    return node.op.reduction not in ("", "argmax", "argmin")

@@ -1,0 +1,124 @@
+"""Convolutions where oneDNN has none: windows side by side in columns, multiplied by BLAS."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.lowering import blas
+from kerasish.backends.static.lowering.library import _geometry, buffer, contiguous
+from kerasish.backends.static.lowering.moves import Piece, _fill_piece, _Loop
+from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
+from kerasish.backends.static.onednn.convolution import Geometry
+from kerasish.graph.ir import Node, Value
+
+LARGEST = 1 << 28  # bytes of columns; NumPy's kernels need less memory
+MOST_GROUPS = 8  # each is a product of its own
+
+
+def taps(g: Geometry) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Yield, for each place of the kernel that meets the data, its number, the first window that
+    does, how many windows do along each axis, and where in the data the first one reads.
+    """
+    for number, place in enumerate(itertools.product(*map(range, g.kernel))):
+        first, counts, starts = [], [], []
+        axes = zip(
+            place, g.x_shape[1:-1], g.y_shape[1:-1], g.strides, g.dilations, g.padding, strict=True
+        )
+        for at, size, windows, stride, dilation, (before, _) in axes:
+            shift = at * dilation - before
+            low = max(0, -(shift // stride))
+            high = min(windows - 1, (size - 1 - shift) // stride)
+            first.append(low)
+            counts.append(high - low + 1)
+            starts.append(low * stride + shift)
+        if min(counts) > 0:
+            yield number, tuple(first), tuple(counts), tuple(starts)
+
+
+class ColumnsUnit(Unit):
+    """A convolution, or one of its two gradients."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        a, b, out = *node.inputs, node.out
+        shapes = {
+            "convolution": (a.shape, b.shape),
+            "convolution_data_gradient": (out.shape, b.shape),
+            "convolution_kernel_gradient": (a.shape, out.shape),
+        }
+        self.g = g = _geometry(*shapes[node.op.name], node.attrs)
+        self.spread = node.op.name == "convolution_data_gradient"
+        self.data = out if self.spread else a
+        gemms = blas.convolution_gemms(g, out.dtype)
+        self.columns = Value(gemms.columns, out.dtype)
+        self.scratch = nbytes_of(self.columns)
+        if self.spread:
+            self.gemm, self.ends = gemms.data_gradient, {"a": a, "b": b, "out": self.columns}
+        elif node.op.name == "convolution":
+            self.gemm, self.ends = gemms.forward, {"a": self.columns, "b": b, "out": out}
+        else:
+            self.gemm, self.ends = gemms.weights_gradient, {"a": self.columns, "b": b, "out": out}
+        self.moves = self._moves()
+        self.flops = g.flops
+
+    def _moves(self) -> list[tuple[_Loop, Value]]:
+        """Return what fills the columns from the data, or adds the columns to the data."""
+        to = self.data if self.spread else self.columns
+        pieces = list(self._pieces())
+        made = [(_Loop(p, to, adds=self.spread), to) for p in pieces]
+        full = sum(math.prod(p.shape) for p in pieces) == self.columns.size
+        if self.spread or not full:
+            made.insert(0, (_Loop(_fill_piece(to, 0.0), to), to))
+        return made
+
+    def _pieces(self) -> Iterator[Piece]:
+        g = self.g
+        n, inputs = g.x_shape[0], g.x_shape[-1] // g.groups
+        data_steps = contiguous(g.x_shape)
+        shape = (n, *g.y_shape[1:-1], g.groups, math.prod(g.kernel), inputs)
+        steps = contiguous(shape)
+        along = [s * stride for s, stride in zip(data_steps[1:-1], g.strides)]
+        data = (data_steps[0], *along, inputs, 1)
+        columns = (*steps[: len(g.kernel) + 1], steps[-3], 1)
+        for number, first, counts, starts in taps(g):
+            size = (n, *counts, g.groups, inputs)
+            of_data = sum(s * at for s, at in zip(data_steps[1:], starts))
+            of_columns = sum(s * at for s, at in zip(steps[1:], first)) + number * inputs
+            if self.spread:
+                yield Piece(self.columns, size, columns, of_columns, data, of_data)
+            else:
+                yield Piece(self.data, size, data, of_data, columns, of_columns)
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels of the moves."""
+        return [loop.kernel for loop, _ in self.moves]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the moves into columns and the products, or the products and the moves out."""
+        scratch = locate(("scratch", self))
+
+        def find(value: Any) -> Place:
+            return scratch if value is self.columns else locate(value)
+
+        binding = self.gemm.bind({name: buffer(find(v)) for name, v in self.ends.items()})
+        call = load_runtime().call_blas
+        products = [Record(call, block, self.name, binding) for block in binding.blocks]
+        moves = [loop.record(find, to, f"columns of {self.name}") for loop, to in self.moves]
+        return [*products, *moves] if self.spread else [*moves, *products]
+
+
+def make_columns(node: Node) -> Unit | None:
+    """Return the unit for a convolution node, or None where columns would not serve."""
+    if any(v.size == 0 for v in (*node.inputs, node.out)) or node.attrs["groups"] > MOST_GROUPS:
+        return None
+    if node.out.dtype not in ("float32", "float64") or blas.available():
+        return None
+    try:
+        unit = ColumnsUnit(node)
+    except ValueError:
+        return None
+    return unit if unit.scratch <= LARGEST else None

@@ -1,0 +1,192 @@
+"""Blueprints: what a program does and where in an arena its values will lie, without any memory.
+
+Whatever has the same graph has the same blueprint, so that the tenth model of a grid search
+optimises, lowers and compiles nothing: it only gets memory of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen.kernels import compile_many
+from kerasish.backends.static.lowering.build import Builder
+from kerasish.backends.static.lowering.units import CopyUnit, Place, Unit, nbytes_of, place_of
+from kerasish.backends.static.machine import guard_pages
+from kerasish.graph.ir import Graph, Value
+from kerasish.graph.plan import Lifetime, Plan, plan_memory
+
+
+class Blueprint:
+    """Units in order, compiled, and the place of every value relative to an arena.
+
+    Args:
+        graph: optimised and fused.
+        homes: those of its inputs that are variables.
+        updates: (graph input, graph output): the output is the new value of the variable.
+        kernel_of: op -> NumPy kernel, for ops without native code.
+
+    Attributes:
+        units: what is done, in order.
+        aliases: value -> the value in whose memory it lies.
+        copies: (value, variable): what has to be copied into homes at the end.
+        constants: value -> where it lies.
+        plan: offsets into the arena.
+        sizes: bytes of what lies in the arena.
+        lock: to be held while records are made of the units.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        homes: Sequence[Value],
+        updates: Sequence[tuple[Value, Value]],
+        kernel_of: Callable[[Any], Callable[..., Any]],
+    ) -> None:
+        builder = Builder(graph, kernel_of)
+        self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
+        self.units: list[Unit] = builder.build()
+        self.aliases = builder.aliases
+        self._home = {v: v for v in homes}
+        self.constants: dict[Value, Place] = {}
+        self._keep: list[Any] = []
+        self._place_constants()
+        self.copies: list[tuple[Value, Value]] = []
+        self._place_updates()
+        compile_many([k for u in self.units if u.native for k in u.kernels()])
+        self.sizes: dict[Any, int] = {}
+        self.plan = self._plan()
+
+    def root(self, v: Any) -> Any:
+        """Return the value whose memory v is."""
+        while v in self.aliases:
+            v = self.aliases[v]
+        return v
+
+    def home_of(self, root: Any) -> Value | None:
+        """Return the variable in whose home a value lies, None for other memory."""
+        return self._home.get(root)
+
+    def _place_constants(self) -> None:
+        for v, array in self.graph.constants.items():
+            array = np.ascontiguousarray(array).reshape(np.shape(array))
+            if array.size == 0:
+                array = np.zeros(1, array.dtype)
+            if guard_pages.mode():
+                array = guard_pages.constant(array)
+            self._keep.append(array)
+            self.constants[v] = place_of(array)
+
+    # --- updates in place ---------------------------------------------------------------------
+
+    def _place_updates(self) -> None:
+        """Let new values of variables lie in the variables' homes where nobody is hurt by it."""
+        maker: dict[Value, int] = {}
+        last_read: dict[Value, int] = {}
+        for i, unit in enumerate(self.units):
+            for v in unit.writes:
+                maker.setdefault(self.root(v), i)  # what begins it: others add to it
+            for v in unit.reads:
+                last_read[self.root(v)] = i
+        for old, new in self.updates:
+            root = self.root(new)
+            if root is old:
+                continue
+            at = maker.get(root)
+            if at is not None and not self._is_fixed(root):
+                unit = self.units[at]
+                reader = last_read.get(old, -1)
+                alone = reader < at or (reader == at and unit.may_share(root, old))
+                if alone and nbytes_of(root) == nbytes_of(old):
+                    if reader == at:
+                        unit.share(root, old)  # type: ignore[attr-defined]
+                    self._home[root] = old
+                    continue
+            self.copies.append((root, old))
+        self._save_overwritten()
+
+    def _save_overwritten(self) -> None:
+        """See that a copy at the end reads no home that another copy has overwritten by then."""
+        overwritten = {old for _, old in self.copies} | {
+            old for old, new in self.updates if self._home.get(self.root(new)) is old
+        }
+        for i, (root, old) in enumerate(self.copies):
+            if root in overwritten and root is not old:
+                saved = Value(root.shape, root.dtype)
+                self.units.insert(0, CopyUnit(root, saved))
+                self.copies[i] = (saved, old)
+
+    def _is_fixed(self, key: Any) -> bool:
+        return key in self._home or key in self.constants
+
+    # --- arena ------------------------------------------------------------------------------------
+
+    def _plan(self) -> Plan:
+        first: dict[Any, int] = {}
+        last: dict[Any, int] = {}
+        size = self.sizes
+
+        def touch(key: Any, step: int, nbytes: int) -> None:
+            if self._is_fixed(key):
+                return
+            first.setdefault(key, step)
+            last[key] = max(last.get(key, step), step)
+            size[key] = max(size.get(key, 0), nbytes)
+
+        for v in self.graph.inputs:
+            touch(v, -1, nbytes_of(v))
+        for step, unit in enumerate(self.units):
+            for v in (*unit.reads, *unit.writes):
+                touch(self.root(v), step, nbytes_of(v))
+            if unit.scratch:
+                touch(("scratch", unit), step, unit.scratch)
+            key = getattr(unit, "workspace_key", None)
+            if key is not None:
+                touch(key, step, unit.primitive.workspace.nbytes)  # type: ignore[attr-defined]
+        end = len(self.units)
+        for v in self.graph.outputs:
+            touch(self.root(v), end, nbytes_of(v))
+        for root, _ in self.copies:
+            touch(root, end, nbytes_of(root))
+        return plan_memory({k: Lifetime(first[k], last[k], size[k]) for k in first})
+
+
+class Blueprints:
+    """The blueprints made last, by structure.
+
+    Args:
+        most: how many are kept.
+
+    Attributes:
+        made: how many were made, in all.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self.most, self.made = most, 0
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def find(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what `make` gave for this key last time, or gives now; a key of None is new."""
+        with self._guard:
+            found = self._kept.get(key) if key is not None else None
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found
+        made = make()
+        with self._guard:
+            self.made += 1
+            if key is not None:
+                made = self._kept.setdefault(key, made)
+                if len(self._kept) > self.most:
+                    self._kept.popitem(last=False)
+        return made
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._guard:
+            self._kept.clear()

@@ -1,0 +1,448 @@
+"""Products, convolutions and poolings as oneDNN primitives (or BLAS, or small loops)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from kerasish.backends.static import onednn
+from kerasish.backends.static.codegen import gemm
+from kerasish.backends.static.codegen import matmul as small
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.lowering import blas
+from kerasish.backends.static.lowering.units import Locate, Place, Unit
+from kerasish.backends.static.machine import native
+from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.backends.static.onednn.matmul import GRAIN
+from kerasish.backends.static.onednn.primitive import Buffer, choose_threads
+from kerasish.graph.ir import Node, Value
+
+ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
+SMALL_FLOPS = 100_000.0  # below, a product costs less in our own loop than a library call
+
+
+class View(NamedTuple):
+    """A value as strided memory of another: transposes are not carried out for products."""
+
+    root: Value
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a C-ordered array."""
+    steps, step = [], 1
+    for size in reversed(shape):
+        steps.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(steps))
+
+
+def plain_view(value: Value) -> View:
+    """Return the view of a C-ordered value on itself."""
+    return View(value, value.shape, contiguous(value.shape))
+
+
+def buffer(place: Place) -> Buffer:
+    """Return a program's memory as oneDNN takes it."""
+    return Buffer(place.address, place.nbytes)
+
+
+class LibraryUnit(Unit):
+    """One or a few oneDNN primitives, with the reorders of weights around them.
+
+    Subclasses name their primitive and the value behind each of its arguments; an argument whose
+    layout the primitive chose goes through a reorder.
+    """
+
+    primitive: Any
+
+    def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
+        super().__init__(name, reads, writes)
+        self.arguments: dict[str, Value] = {}
+        self.plain: dict[str, Any] = {}  # argument -> the plain layout where another was chosen
+        self.results: tuple[str, ...] = ()
+
+    def _finish(self) -> None:
+        own = self.primitive.scratchpad_bytes
+        for name in list(self.plain):
+            if self.primitive.arguments[name] == self.plain[name]:
+                del self.plain[name]
+        total = _round(own) + sum(_round(self.primitive.arguments[n].nbytes) for n in self.plain)
+        self._reorders = {}
+        for name, plain in self.plain.items():
+            chosen = self.primitive.arguments[name]
+            ends = (chosen, plain) if name in self.results else (plain, chosen)
+            self._reorders[name] = onednn.reorder(*ends)
+            total += _round(self._reorders[name].scratchpad_bytes)
+        self.scratch = total
+        self.flops = self.primitive.flops
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the reorders in, the primitive, and the reorders out."""
+        at = locate(("scratch", self)).address if self.scratch else 0
+        buffers: dict[str, Buffer] = {}
+        before: list[tuple[Any, dict[str, Buffer]]] = []
+        after: list[tuple[Any, dict[str, Buffer]]] = []
+        if self.primitive.scratchpad_bytes:
+            buffers["scratchpad"] = Buffer(at, self.primitive.scratchpad_bytes)
+            at += _round(self.primitive.scratchpad_bytes)
+        for name, value in self.arguments.items():
+            place = buffer(locate(value))
+            if name not in self.plain:
+                buffers[name] = place
+                continue
+            size = self.primitive.arguments[name].nbytes
+            buffers[name] = Buffer(at, size)
+            at += _round(size)
+            turn = self._reorders[name]
+            out = name in self.results
+            ends = {"source": buffers[name] if out else place,
+                    "destination": place if out else buffers[name]}  # fmt: skip
+            if turn.scratchpad_bytes:
+                ends["scratchpad"] = Buffer(at, turn.scratchpad_bytes)
+                at += _round(turn.scratchpad_bytes)
+            (after if out else before).append((turn, ends))
+        buffers.update(self.further(locate))
+        every = [*before, (self.primitive, buffers), *after]
+        return [_record(primitive, given) for primitive, given in every]
+
+    def further(self, locate: Locate) -> dict[str, Buffer]:
+        """Return the buffers of arguments that are no values (a workspace)."""
+        return {}
+
+
+def _round(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
+    binding = primitive.bind(buffers)
+    return Record(load_runtime().call_dnnl, binding.block, primitive.name, binding)
+
+
+# --- products -------------------------------------------------------------------------------
+
+
+def _unturned(steps: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the steps of axes before a transpose from those after it."""
+    return tuple(steps[axes.index(i)] for i in range(len(axes)))
+
+
+class MatmulUnit(LibraryUnit):
+    """A (batched) product of views, which may be transposed; a bias follows.
+
+    Args:
+        added: what `out` holds before; the product is added to it.
+        axes: the order in which `out` has the product's axes; None: their own.
+    """
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None = None, added: Value | None = None,
+        axes: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.primitive = onednn.matmul(
+            a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype,
+            bias=None if bias is None else bias.dtype, post=() if added is None else ADDING,
+            out_strides=None if axes is None else _unturned(contiguous(out.shape), axes),
+        )  # fmt: skip
+        self.arguments = {"a": a.root, "b": b.root, "out": out}
+        if bias is not None:
+            self.arguments["bias"] = bias
+        self._finish()
+
+
+class SmallMatmulUnit(Unit):
+    """A small product of two matrices in a loop of our own, with bias and activation."""
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
+    ) -> None:
+        reads = [a.root, b.root, *([bias] if bias is not None else [])]
+        super().__init__("small matmul", reads, [out])
+        self.a, self.b, self.out, self.bias = a, b, out, bias
+        k = KernelBuilder()
+        x = k.input("float32")
+        if bias is not None:
+            x = x + k.input("float32", level="column")
+        if activation:
+            x = k.op(activation, x)
+        elif bias is None:
+            x = k.op("stop_gradient", x)
+        k.output(x)
+        self.transposed = b.strides[1] != 1
+        self.matmul = small.Matmul(k.build(), self.transposed)
+        self.sizes = (a.shape[0], b.shape[1], a.shape[1])
+        self.scratch = small.scratch_size(self.matmul, b.shape[1], a.shape[1])
+        self.flops = 2.0 * math.prod(self.sizes)
+
+    def kernels(self) -> list[Any]:
+        """Return the one kernel."""
+        return [self.matmul]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the one record."""
+        operands = [] if self.bias is None else [(locate(self.bias).address, 0)]
+        operands.append((locate(self.out).address, self.sizes[1]))
+        b_row = self.b.strides[1] if self.transposed else self.b.strides[0]
+        block = small.pack(
+            self.matmul,
+            table=load_runtime().table,
+            sizes=self.sizes,
+            a=(locate(self.a.root).address, self.a.strides[0], self.a.strides[1]),
+            b=(locate(self.b.root).address, b_row),
+            operands=operands,
+            scratch=locate(("scratch", self)).address if self.scratch else 0,
+        )
+        return [Record(compile_one(self.matmul), block, self.name)]
+
+
+class GemmUnit(Unit):
+    """A product of two matrices by our own packed loops, with bias and relu.
+
+    Args:
+        added: what `out` holds before; the product is added to it.
+    """
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = "",
+        added: Value | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("packed matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.a, self.b, self.out, self.bias = a, b, out, bias
+        self.adds = added is not None
+        self.turned = b.strides[1] != 1
+        self.relu = activation == "relu"
+        self.kernel = gemm.Gemm(self.turned)
+        self.sizes = (a.shape[0], b.shape[1], a.shape[1])
+        self.flops = 2.0 * math.prod(self.sizes)
+        self.threads = choose_threads(None, self.flops, GRAIN)
+        self.scratch = gemm.scratch_size(self.sizes, self.threads)
+
+    def kernels(self) -> list[Any]:
+        """Return the one kernel."""
+        return [self.kernel]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the one record."""
+        block = gemm.pack(
+            table=load_runtime().table,
+            sizes=self.sizes,
+            a=(locate(self.a.root).address, self.a.strides[0], self.a.strides[1]),
+            b=(locate(self.b.root).address, self.b.strides[0 if not self.turned else 1]),
+            c=(locate(self.out).address, self.sizes[1]),
+            bias=0 if self.bias is None else locate(self.bias).address,
+            relu=self.relu,
+            adds=self.adds,
+            scratch=locate(("scratch", self)).address,
+            threads=self.threads,
+        )
+        return [Record(compile_one(self.kernel), block, self.name)]
+
+
+def _is_ours(a: View, b: View) -> bool:
+    """Return whether our own product is the faster one: see benchmarks/products.py.
+
+    With AVX-512 oneDNN's is. Without, its loops lose where a is transposed and where a has few
+    rows; they win where b is transposed, as in the gradient by a layer's input.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    if native.available() or host_target().level != "avx2" or min(n, k) < 32 or m < 8:
+        return False
+    if b.strides[1] != 1:
+        return False
+    return a.strides[1] != 1 or m <= 512
+
+
+class BlasUnit(Unit):
+    """A product by BLAS, where there is no oneDNN."""
+
+    def __init__(self, a: View, b: View, out: Value) -> None:
+        super().__init__("gemm", [a.root, b.root], [out])
+        self.a, self.b, self.out = a, b, out
+        self.gemm = blas.gemm(
+            a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype
+        )
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return one record for each matrix."""
+        binding = self.gemm.bind(
+            {"a": buffer(locate(self.a.root)), "b": buffer(locate(self.b.root)),
+             "out": buffer(locate(self.out))}
+        )  # fmt: skip
+        runtime = load_runtime()
+        made: list[Record] = []
+        for block in binding.blocks:
+            made.append(Record(runtime.call_blas, block, self.name, binding))
+        return made
+
+
+def _flattened(a: View, b: View) -> View:
+    """Return a's matrices as one with all their rows, where all meet the one matrix b."""
+    if len(b.shape) != 2 or len(a.shape) == 2:
+        return a
+    rows = contiguous(a.shape[:-1])
+    if any(s > 1 and own != row * a.strides[-2] for s, own, row in zip(a.shape, a.strides, rows)):
+        return a
+    return View(a.root, (math.prod(a.shape[:-1]), a.shape[-1]), a.strides[-2:])
+
+
+def make_matmul(
+    a: View, b: View, out: Value, bias: Value | None = None, activation: str = "",
+    added: Value | None = None, axes: Sequence[int] | None = None,
+) -> Unit | None:  # fmt: skip
+    """Return the unit for a product of views, or None where there is none.
+
+    Args:
+        added: what `out` holds before, if the product is added to it.
+        axes: the order in which `out` has the product's axes; None: their own.
+    """
+    if len(a.shape) < 2 or len(b.shape) < 2 or 0 in (*a.shape, *b.shape):
+        return None
+    if out.dtype not in ("float32", "bfloat16", "float64"):
+        return None
+    a = _flattened(a, b)
+    flops = 2.0 * out.size * a.shape[-1]
+    plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
+    if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
+        return SmallMatmulUnit(a, b, out, bias, activation)
+    if plain and activation in ("", "relu") and 1 in b.strides and _is_ours(a, b):
+        return GemmUnit(a, b, out, bias, activation, added)
+    if activation:
+        return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
+    if out.dtype != "float64" and not native.available():
+        # What oneDNN refuses on this processor, BLAS below may still do.
+        with contextlib.suppress(onednn.OneDnnError, ValueError):
+            return MatmulUnit(a, b, out, bias, added, axes)
+    if bias is None and added is None and axes is None and out.dtype in ("float32", "float64"):
+        try:
+            return BlasUnit(a, b, out)
+        except (ValueError, RuntimeError):
+            return None
+    return None
+
+
+# --- convolutions -----------------------------------------------------------------------------
+
+
+def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, Any]) -> Any:
+    return onednn.Geometry(
+        tuple(x_shape), kernel[-1], tuple(kernel[:-2]), attrs["strides"], attrs["dilation"],
+        attrs["padding"], attrs["groups"],
+    )  # fmt: skip
+
+
+class ConvolutionUnit(LibraryUnit):
+    """A convolution, or one of its two gradients."""
+
+    def __init__(
+        self, node: Node, bias: Value | None = None, out: Value | None = None,
+        added: Value | None = None,
+    ) -> None:  # fmt: skip
+        name, attrs = node.op.name, node.attrs
+        first, second = node.inputs
+        out = out or node.out
+        super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
+        dtype = out.dtype
+        if name == "convolution":
+            g = _geometry(first.shape, second.shape, attrs)
+            self.primitive = onednn.convolution(
+                g,
+                dtype=dtype,
+                bias=None if bias is None else bias.dtype,
+                post=() if added is None else ADDING,
+            )
+            self.arguments = {"x": first, "weights": second, "y": out}
+            if bias is not None:
+                self.arguments["bias"] = bias
+            self.plain = {"weights": onednn.plain_weights(g, dtype)}
+        elif name == "convolution_data_gradient":
+            g = _geometry(out.shape, second.shape, attrs)
+            self.primitive = onednn.convolution_data_gradient(g, dtype=dtype)
+            self.arguments = {"dy": first, "weights": second, "dx": out}
+            self.plain = {"weights": onednn.plain_weights(g, dtype)}
+        else:
+            g = _geometry(first.shape, out.shape, attrs)
+            self.primitive = onednn.convolution_weights_gradient(g, dtype=dtype)
+            self.arguments = {"x": first, "dy": second, "dweights": out}
+            self.plain = {"dweights": onednn.plain_weights(g, dtype)}
+            self.results = ("dweights",)
+        self._finish()
+
+
+def make_convolution(
+    node: Node, bias: Value | None = None, out: Value | None = None, added: Value | None = None
+) -> Unit | None:
+    """Return the unit for a convolution node, or None where oneDNN has none.
+
+    Args:
+        bias: added along the last axis.
+        out: where the result goes; None: the node's own.
+        added: what `out` holds before, if the convolution is added to it.
+    """
+    if native.available() or any(v.size == 0 for v in (*node.inputs, node.out)):
+        return None
+    if node.out.dtype not in ("float32", "bfloat16"):
+        return None
+    try:
+        return ConvolutionUnit(node, bias, out, added)
+    except (onednn.OneDnnError, ValueError):
+        return None
+
+
+# --- poolings ---------------------------------------------------------------------------------
+
+
+class PoolUnit(LibraryUnit):
+    """A pooling or its gradient; maxima keep a workspace for the gradient."""
+
+    OPS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
+
+    def __init__(self, node: Node, partner: Any = None) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        name, attrs = node.op.name, node.attrs
+        x_shape = node.inputs[0].shape if name in ("pool_max", "pool_average") else node.out.shape
+        g = onednn.pooling_geometry(x_shape, attrs["size"], attrs["strides"], attrs["padding"])
+        dtype = node.out.dtype
+        self.partner = partner
+        self.workspace_key: Any = None
+        if name in ("pool_max", "pool_average"):
+            kind = name.removeprefix("pool_")
+            training = kind == "max" and partner is not None
+            self.primitive = onednn.pool_forward(kind, g, dtype=dtype, training=training)
+            self.arguments = {"x": node.inputs[0], "y": node.out}
+            if training:
+                self.workspace_key = partner
+        elif name == "pool_max_gradient":
+            self.primitive = onednn.pool_backward("max", g, dtype=dtype)
+            self.arguments = {"dy": node.inputs[0], "dx": node.out}
+            self.reads = (node.inputs[0],)
+            self.workspace_key = partner
+        else:
+            self.primitive = onednn.pool_backward("average", g, dtype=dtype)
+            self.arguments = {"dy": node.inputs[0], "dx": node.out}
+        self._finish()
+
+    def further(self, locate: Locate) -> dict[str, Buffer]:
+        """Return the workspace that the forward pass writes and the backward pass reads."""
+        if self.workspace_key is None:
+            return {}
+        return {"workspace": buffer(locate(self.workspace_key))}
+
+
+def make_pool(node: Node, partner: Any = None) -> Unit | None:
+    """Return the unit for a pooling node, or None where oneDNN has none."""
+    if native.available() or node.out.dtype not in ("float32", "bfloat16") or node.out.size == 0:
+        return None
+    name = node.op.name
+    if name not in PoolUnit.OPS or (name == "pool_max_gradient" and partner is None):
+        return None
+    try:
+        return PoolUnit(node, partner)
+    except (onednn.OneDnnError, ValueError):
+        return None

@@ -1,0 +1,500 @@
+"""Fused nodes as loop kernels: axes collapsed, operands placed, ops named."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.cost import choose_threads
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.plan import plan_loops
+from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.machine import native
+from kerasish.graph.ir import Node, Value
+from kerasish.graph.passes.fuse import Body
+from kerasish.ops import dtypes
+
+# Numbers that belong to a kernel's structure; others are read from memory, so that another batch
+# size or learning rate needs no new code.
+STRUCTURAL = frozenset((0.0, 1.0, -1.0, 2.0, 0.5, -0.5, 3.0, 4.0))
+
+
+class NotALoop(Exception):  # noqa: N818 (a signal)
+    """A fused node has a form that loop kernels do not express."""
+
+
+class Operand(NamedTuple):
+    """A value as a loop reads it: elements between neighbours along the frame, and the first."""
+
+    value: Value
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+class Axes(NamedTuple):
+    """Collapsed axes of a loop: outer sizes, columns, and how rows fall into groups."""
+
+    outer: tuple[int, ...]
+    columns: int
+    groups: int
+
+
+def _strides(value: Value, dims: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """Return the elements between neighbours along each axis of the frame."""
+    found = [0] * rank
+    step = 1
+    for size, d in zip(reversed(value.shape), reversed(tuple(dims))):
+        if d is not None and size != 1:
+            found[d] = step
+        step *= size
+    return tuple(found)
+
+
+def _collapse(
+    frame: Sequence[int], strides: list[tuple[int, ...]], stops: set[int]
+) -> tuple[list[int], list[list[int]], list[int]]:
+    """Merge neighbouring axes where every operand allows it, never across `stops`.
+
+    Returns (sizes, strides of each operand, first frame axis of each merged axis).
+    """
+    sizes: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    starts: list[int] = []
+    blocked = True
+    for axis, size in enumerate(frame):
+        blocked = blocked or axis in stops
+        if size == 1:
+            continue
+        joins = bool(sizes) and not blocked
+        if joins:
+            for own, operand in zip(steps, strides):
+                if own[-1] != operand[axis] * size:
+                    joins = False
+        if joins:
+            sizes[-1] *= size
+            for own, operand in zip(steps, strides):
+                own[-1] = operand[axis]
+        else:
+            sizes.append(size)
+            starts.append(axis)
+            for own, operand in zip(steps, strides):
+                own.append(operand[axis])
+        blocked = False
+    return sizes, steps, starts
+
+
+class Recipe(NamedTuple):
+    """What a loop's kernel is built from: equal recipes give equal kernels.
+
+    Attributes:
+        rank: how many outer sizes there are.
+        inputs: (dtype, level, strided) of each operand.
+        steps: (op, dtype of its result, arguments) in order; an argument is ("input", number),
+            ("made", number of the step) or ("number", its text, it, dtype).
+        outputs: (number of the step, dtype, strided, number of the input in whose memory it lies).
+    """
+
+    rank: int
+    inputs: tuple[tuple[str, str, bool], ...]
+    steps: tuple[tuple[str, str, tuple[Any, ...]], ...]
+    outputs: tuple[tuple[int, str, bool, int | None], ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def build_kernel(recipe: Recipe) -> Kernel:
+    """Return the kernel of a recipe.
+
+    Raises:
+        NotALoop: loop kernels do not express it.
+    """
+    k = KernelBuilder(rank=recipe.rank)
+    symbols = [k.input(*parts) for parts in recipe.inputs]
+    made: list[Any] = []
+
+    def find(argument: Any) -> Any:
+        kind, *what = argument
+        if kind == "input":
+            return symbols[what[0]]
+        return made[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
+
+    for name, dtype, arguments_ in recipe.steps:
+        made.append(_apply(k, name, dtype, [find(a) for a in arguments_]))
+    for value, dtype, strided, home in recipe.outputs:
+        in_place = None if home is None else symbols[home]
+        k.output(made[value], dtype, strided=strided, in_place=in_place)
+    try:
+        return k.build()
+    except ValueError as error:
+        raise NotALoop(str(error)) from error
+
+
+def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any]) -> Any:
+    try:
+        if callable(name):
+            return name(k, *args)
+        if name == "reshape":
+            return args[0]
+        if name == "cast":
+            return _cast(k, args[0], dtype)
+        if name in ("bits", "aligned_bits"):
+            zero = k.constant(0, "uint32")
+            return k.op("random_bits", args[0], zero, args[1], zero, aligned=name != "bits")
+        if name.endswith(("_all", "_any")):
+            kind = name.replace("_all", "_min").replace("_any", "_max")
+            true = args[0] if args[0].dtype == "bool" else k.op("not_equal", args[0], 0)
+            return k.op("not_equal", k.op(kind, _cast(k, true, "int32")), 0)
+        if name in ("row_argmax", "row_argmin"):
+            return k.op(name, args[0])
+        if name.startswith(("row_", "column_", "all_")):
+            return k.op(name, _cast(k, args[0], dtype))
+        if name.startswith("logical_"):
+            args = [a if a.dtype == "bool" else k.op("not_equal", a, 0) for a in args]
+        if name == "select" and args[0].dtype != "bool":
+            args = [k.op("not_equal", args[0], 0), *args[1:]]
+        if name == "nextafter" and dtype in ("bfloat16", "float16"):
+            return k.op(name, *args, stored=dtype)  # neighbours as they are stored
+        return k.op(name, *args)
+    except (ValueError, KeyError) as error:
+        raise NotALoop(f"{name}: {error}") from error
+
+
+class LoopUnit(Unit):
+    """A fused node as one record."""
+
+    def __init__(self, node: Node, numbers: dict[Value, Any]) -> None:
+        self.body: Body = node.attrs["body"]
+        self._numbers = numbers
+        self._order: list[Operand] = []  # operands read from memory
+        self._literals: dict[Value, Any] = {}
+        self._place_operands()
+        self._shared: dict[Value, Value] = {}
+        reads = list(dict.fromkeys(o.value for o in self._order))
+        super().__init__("loop " + " ".join(n.op.name for n in self.body.graph.nodes), reads,
+                         node.outputs)  # fmt: skip
+        self._kernel: Kernel | None = None
+        self.threads = choose_threads(
+            self.kernel, math.prod(self.axes.outer), self.axes.columns, native.get_threads()
+        )
+        self.scratch = arguments.scratch_size(
+            self.kernel, self.axes.columns, self.axes.groups, self.threads
+        )
+
+    # --- operands -----------------------------------------------------------------------------
+
+    def _place_operands(self) -> None:
+        body = self.body
+        frame, rank = body.frame, len(body.frame)
+        inside = set(body.dims)
+        operands: dict[Operand, None] = {}
+        for number, node in enumerate(body.graph.nodes):
+            for i, v in enumerate(node.inputs):
+                if v in inside:
+                    continue
+                if node.op.name == "random_bits":
+                    operands.update({Operand(v, (0,) * rank, word): None for word in (0, 1)})
+                    continue
+                literal = self._literal(v)
+                if literal is not None:
+                    self._literals[v] = literal
+                else:
+                    operands[Operand(v, _strides(v, body.reads[number, i], rank))] = None
+        order = list(operands)
+        outputs = [Operand(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
+        split = body.split if body.split is not None else 0
+        stops = {split, body.groups} if body.split is not None else set()
+        sizes, steps, starts = _collapse(frame, [o.strides for o in (*order, *outputs)], stops)
+        self._fit(sizes, steps, starts, frame)
+        self._order = order
+        self._steps = steps
+
+    def _fit(self, sizes: list[int], steps: Any, starts: list[int], frame: Any) -> None:
+        body = self.body
+        if body.split is None:
+            columns = sizes.pop() if sizes else 1
+            last = [s.pop() if s else 0 for s in steps]
+        else:
+            behind = [i for i, a in enumerate(starts) if a >= body.split]
+            if len(behind) > 1:
+                raise NotALoop("columns do not lie side by side")
+            columns = sizes.pop() if behind else 1
+            last = [s.pop() if behind else 0 for s in steps]
+        groups = math.prod(frame[: body.groups]) if body.groups else 1
+        self.axes = Axes(tuple(sizes) or (1,), columns, groups)
+        if not sizes:
+            for s in steps:
+                s.append(0)
+        self._column_steps = last
+
+    def _literal(self, v: Value) -> Any:
+        array = self._numbers.get(v)
+        if array is None or v.size != 1:
+            return None
+        number = np.asarray(array).reshape(-1)[0].item()
+        if isinstance(number, bool) or float(number) in STRUCTURAL:
+            return number
+        return None
+
+    def _level(self, index: int) -> str:
+        outer, column = self._steps[index], self._column_steps[index]
+        varies = any(outer)
+        if self.axes.columns == 1 and not varies and math.prod(self.axes.outer) == 1:
+            return "element" if self._is_single() else "scalar"
+        if column:
+            return "element" if varies or math.prod(self.axes.outer) == 1 else "column"
+        return "row" if varies else "scalar"
+
+    def _is_single(self) -> bool:
+        """Return whether the loop runs over one element: all is element level then."""
+        return math.prod(self.body.frame) == 1
+
+    # --- kernel -------------------------------------------------------------------------------
+
+    @property
+    def kernel(self) -> Kernel:
+        """The loop's description."""
+        if self._kernel is None:
+            self._kernel = build_kernel(self._recipe())
+            self._check_outputs(self._kernel)
+        return self._kernel
+
+    def _check_outputs(self, kernel: Kernel) -> None:
+        """Check that the loop writes every element of every output.
+
+        Raises:
+            AssertionError: it would not; a wrong number must never come of it.
+        """
+        rows, columns, groups = math.prod(self.axes.outer), self.axes.columns, self.axes.groups
+        levels = plan_loops(kernel).levels
+        counts = {"element": rows * columns, "row": rows, "scalar": 1}
+        for value, output in zip(self.body.graph.outputs, kernel.outputs, strict=True):
+            level = levels.level[output.value]
+            runs = groups if levels.after[output.value] else 1
+            written = runs * columns if level == "column" else counts[level]
+            if written != value.size:
+                raise AssertionError(f"{self.name}: writes {written} of {value.size} of {value!r}")
+
+    def _recipe(self) -> Recipe:
+        """Return all that the kernel depends on."""
+        body, rank = self.body, len(self.body.frame)
+        place = {operand: i for i, operand in enumerate(self._order)}
+        inputs = []
+        for i, operand in enumerate(self._order):
+            level = self._level(i)
+            strided = level in ("element", "column") and self._column_steps[i] not in (0, 1)
+            if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
+                raise NotALoop("an element operand repeats along columns")
+            inputs.append((operand.value.dtype, level, strided))
+        made: dict[Value, int] = {}
+        steps = []
+        for number, node in enumerate(body.graph.nodes):
+            args: list[Any] = []
+            name: Any = node.op.name
+            if name == "random_bits":
+                # Seed and number of the draw come from memory.
+                words = (Operand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
+                args = [("input", place[word]) for word in words]
+                name = self._draw_name()
+            else:
+                for i, v in enumerate(node.inputs):
+                    if v in made:
+                        args.append(("made", made[v]))
+                    elif v in self._literals:
+                        literal = self._literals[v]
+                        args.append(("number", repr(literal), literal, v.dtype))
+                    else:
+                        operand = Operand(v, _strides(v, body.reads[number, i], rank))
+                        args.append(("input", place[operand]))
+                if node.op.reduction:
+                    name = self._reduction_name(node)
+                elif node.op.view:
+                    name = self._broadcast_name(number, node)
+                else:
+                    name = node.op.native
+            steps.append((name, node.out.dtype, tuple(args)))
+            made[node.out] = number
+        outputs = []
+        for j, v in enumerate(body.graph.outputs):
+            index = len(self._order) + j
+            strided = self._column_steps[index] not in (0, 1)
+            home = self._shared.get(v)
+            in_place = None
+            if home is not None:
+                in_place = next(i for i, o in enumerate(self._order) if o.value is home)
+            outputs.append((made[v], v.dtype, strided, in_place))
+        return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
+
+    def _draw_name(self) -> str:
+        aligned = math.prod(self.axes.outer) == 1 or self.axes.columns % 4 == 0
+        return "aligned_bits" if aligned else "bits"
+
+    def _broadcast_name(self, number: int, node: Node) -> str:
+        """Return "reshape" where the result varies along no more axes than the input."""
+        read, written = (
+            [d for d in dims if d is not None]
+            for dims in (self.body.reads[number, 0], self.body.dims[node.out])
+        )
+        return "reshape" if read == written else "broadcast"
+
+    def _reduction_name(self, node: Node) -> str:
+        what = node.op.reduction
+        if what.startswith("arg"):
+            return f"row_{what}"
+        frame, axes = self.body.frame, node.attrs["axis"]
+        real = [i for i in axes if frame[i] != 1]
+        split = self.body.split
+        if split is not None and min(real) >= split > 0:
+            return f"row_{what}"
+        if len(real) == sum(s != 1 for s in frame):
+            return f"all_{what}"
+        return f"column_{what}"
+
+    # --- memory -------------------------------------------------------------------------------
+
+    def may_share(self, written: Value, read: Value) -> bool:
+        """Return whether every read of `read` is of the very element that is written."""
+        if written.shape != read.shape or written.dtype != read.dtype:
+            return False
+        index = len(self._order) + list(self.body.graph.outputs).index(written)
+        if _reduces(self.body):
+            return False
+        if math.prod(self.axes.outer) * self.axes.columns != written.size:
+            return False
+        own = (self._steps[index], self._column_steps[index])
+        places = [i for i, o in enumerate(self._order) if o.value is read]
+        return all((self._steps[i], self._column_steps[i]) == own for i in places)
+
+    def share(self, written: Value, read: Value) -> None:
+        """Let `written` lie where `read` does."""
+        self._shared[written] = read
+        self._kernel = None
+
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value in whose memory `written` lies."""
+        return self._shared.get(written)
+
+    def kernels(self) -> list[Any]:
+        """Return the one kernel."""
+        return [self.kernel]
+
+    def operands(self, locate: Locate) -> list[arguments.Operand]:
+        """Return where each input and output lies."""
+        found = []
+        values = [*self._order, *(Operand(v, ()) for v in self.body.graph.outputs)]
+        for i, o in enumerate(values):
+            size = dtypes.array_dtype(o.value.dtype).itemsize
+            at = locate(o.value).address + o.offset * size
+            steps = tuple(self._steps[i])
+            found.append(arguments.Operand(at, steps, self._column_steps[i] or 1))
+        return found
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the record of the loop."""
+        scratch = locate(("scratch", self)).address if self.scratch else 0
+        block = arguments.pack(
+            self.kernel,
+            self.operands(locate),
+            table=load_runtime().table,
+            columns=self.axes.columns,
+            sizes=self.axes.outer,
+            groups=self.axes.groups,
+            threads=self.threads,
+            scratch=scratch,
+        )
+        return [Record(compile_one(self.kernel), block, self.name)]
+
+    # --- merging updates of many variables --------------------------------------------------------
+
+    def segment_key(self) -> Any:
+        """Return what units must have in common to become segments of one record, or None.
+
+        Such units compute one body over contiguous arrays, with the same numbers from memory.
+        """
+        if len(self.axes.outer) != 1 or self.axes.outer[0] != 1 or self._is_single():
+            return None
+        levels = [self._level(i) for i in range(len(self._order))]
+        if any(level not in ("element", "scalar") for level in levels):
+            return None
+        if any(s != 1 for i, s in enumerate(self._column_steps) if i >= len(levels)):
+            return None
+        if _reduces(self.body):
+            return None
+        scalars = tuple(o for o, level in zip(self._order, levels) if level == "scalar")
+        return (self.kernel, scalars)
+
+
+class SegmentsUnit(Unit):
+    """Many equal loops over arrays of any sizes, as one record: optimizer updates."""
+
+    def __init__(self, parts: Sequence[LoopUnit]) -> None:
+        reads = dict.fromkeys(v for p in parts for v in p.reads)
+        super().__init__(
+            f"{parts[0].name} x {len(parts)}", list(reads), [v for p in parts for v in p.writes]
+        )
+        self.parts = list(parts)
+
+    def may_share(self, written: Value, read: Value) -> bool:
+        """As its parts say."""
+        owner = next(p for p in self.parts if written in p.writes)
+        others = [p for p in self.parts if p is not owner]
+        return owner.may_share(written, read) and not any(read in p.reads for p in others)
+
+    def share(self, written: Value, read: Value) -> None:
+        """Let `written` lie where `read` does."""
+        next(p for p in self.parts if written in p.writes).share(written, read)
+
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value in whose memory `written` lies."""
+        return next(p for p in self.parts if written in p.writes).in_place_of(written)
+
+    def _batches(self) -> dict[Kernel, list[LoopUnit]]:
+        found: dict[Kernel, list[LoopUnit]] = {}
+        for part in self.parts:
+            found.setdefault(part.kernel, []).append(part)
+        return found
+
+    def _segmented(self, kernel: Kernel) -> Kernel:
+        return Kernel(kernel.inputs, kernel.nodes, kernel.outputs, 1, True, kernel.lanes)
+
+    def kernels(self) -> list[Any]:
+        """Return one kernel, or a few where not all parts share memory alike."""
+        return [self._segmented(k) for k in self._batches()]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return one record for each kernel."""
+        made = []
+        for kernel, parts in self._batches().items():
+            segmented = self._segmented(kernel)
+            sizes = [p.axes.columns for p in parts]
+            rows = [[o.address for o in p.operands(locate)] for p in parts]
+            table = arguments.segment_table(sizes, rows)
+            operands = [arguments.Operand(a, (0,)) for a in rows[0]]
+            total = sum(sizes)
+            block = arguments.pack(
+                segmented, operands, table=load_runtime().table, rows=len(parts), columns=total,
+                threads=choose_threads(segmented, len(parts), total, native.get_threads()),
+                segments=table.ctypes.data,
+            )  # fmt: skip
+            made.append(Record(compile_one(segmented), block, self.name, table))
+        return made
+
+
+def _reduces(body: Body) -> bool:
+    return any(n.op.reduction for n in body.graph.nodes)
+
+
+def _literal_symbol(k: KernelBuilder, number: Any, dtype: str) -> Any:
+    if dtypes.is_float(dtype):
+        return k.constant(float(number), dtype)
+    return k.constant(bool(number) if dtype == "bool" else int(number), dtype)
+
+
+def _cast(k: KernelBuilder, x: Any, dtype: str) -> Any:
+    target = "float32" if dtype in ("bfloat16", "float16") else dtype
+    return x if x.dtype == target else k.op("cast", x, dtype=target)

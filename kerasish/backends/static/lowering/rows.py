@@ -1,0 +1,140 @@
+"""Updates of a few rows of a table: found, summed and written natively."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.lowering.unique_rows import unique_rows, unique_rows_block
+from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
+from kerasish.graph.ir import Node, Value
+from kerasish.graph.passes.sparse_update import Rows
+
+
+def _round(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+class RowsUnit(Unit):
+    """A `touch_rows` node: distinct rows, the sums of their gradients, their update."""
+
+    def __init__(self, node: Node) -> None:
+        self.rows: Rows = node.attrs["rows"]
+        gradient, indices, *others = node.inputs
+        super().__init__("update of rows", node.inputs, node.outputs)
+        self.tables, self.numbers = others[: self.rows.tables], others[self.rows.tables :]
+        self.count, self.columns = indices.size, gradient.shape[-1]
+        self.limit = self.tables[0].shape[0]
+        self._shared: dict[Value, Value] = {}
+        self.find = unique_rows(indices.dtype)
+        self.add = self._adding()
+        self.change = self._changing()
+        self.scratch = 2 * _round(4 * self.count) + _round(4 * self.count * self.columns)
+
+    def _adding(self) -> Kernel:
+        k = KernelBuilder()
+        slot, rows = k.input("int32", level="row"), k.input("float32")
+        k.output(k.op("stop_gradient", rows), "float32", scatter=slot, combine="add")
+        return k.build()
+
+    def _changing(self) -> Kernel:
+        k = KernelBuilder()
+        row = k.input("int32", level="row")
+        body = self.rows.body
+        made: dict[Value, Any] = {body.inputs[0]: k.input("float32")}
+        for v in body.inputs[1 : 1 + self.rows.tables]:
+            made[v] = k.input("float32", gather=row)
+        for v in body.inputs[1 + self.rows.tables :]:
+            made[v] = k.input(v.dtype, level="scalar")
+        for node in body.nodes:
+            args = [made[v] for v in node.inputs]
+            name = node.op.name
+            made[node.out] = args[0] if name in ("alias", "cast") else k.op(name, *args)
+        for place, v in zip(self.rows.changed, body.outputs):
+            k.output(made[v], "float32", in_place=made[body.inputs[1 + place]], scatter=row)
+        return k.build()
+
+    def may_share(self, written: Value, read: Value) -> bool:
+        """Return whether `read` is the table that `written` is a new version of."""
+        return self._table_of(written) is read
+
+    def share(self, written: Value, read: Value) -> None:
+        """Let the table be changed in place."""
+        self._shared[written] = read
+
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the table that is changed in place."""
+        return self._shared.get(written)
+
+    def _table_of(self, written: Value) -> Value:
+        return self.tables[self.rows.changed[self.writes.index(written)]]
+
+    def kernels(self) -> list[Any]:
+        """Return the three kernels."""
+        return [self.find, self.add, self.change]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return copies of tables not changed in place, then what finds, sums and updates."""
+        at = locate(("scratch", self)).address
+        unique, slots = at, at + _round(4 * self.count)
+        sums = Place(slots + _round(4 * self.count), 4 * self.count * self.columns)
+        made = []
+        for new in self.writes:
+            if new not in self._shared:
+                made.append(
+                    copy_record(locate(self._table_of(new)), locate(new), "copy of a table")
+                )
+        change = self._change_block(locate, unique, sums.address)
+        found, keep = self._find_block(locate, unique, slots, change)
+        zeros = filled_array((sums.nbytes,), "uint8", 0)
+        clear = copy_record(Place(zeros.ctypes.data, sums.nbytes), sums, "zeros")
+        gradient = locate(self.reads[0]).address
+        operands = [
+            arguments.Operand(slots, (1,)),
+            arguments.Operand(gradient, (self.columns,)),
+            arguments.Operand(sums.address, (self.columns,), limit=self.count),
+        ]
+        adding = arguments.pack(
+            self.add, operands, table=load_runtime().table, columns=self.columns, rows=self.count,
+            threads=1,
+        )  # fmt: skip
+        return [
+            *made,
+            Record(compile_one(self.find), found, f"distinct rows of {self.limit}", keep),
+            Record(clear.function, clear.block, clear.name, zeros),
+            Record(compile_one(self.add), adding, "sums of rows"),
+            Record(compile_one(self.change), change, self.name),
+        ]
+
+    def _change_block(self, locate: Locate, unique: int, sums: int) -> Any:
+        columns, limit = self.columns, self.limit
+        operands = [arguments.Operand(unique, (1,)), arguments.Operand(sums, (columns,))]
+        where = {
+            self.rows.changed[i]: locate(new).address for i, new in enumerate(self.writes)
+        }  # a table is read where its new version lies
+        for i, table in enumerate(self.tables):
+            address = where.get(i, locate(table).address)
+            operands.append(arguments.Operand(address, (columns,), limit=limit))
+        operands += [arguments.Operand(locate(v).address, (0,)) for v in self.numbers]
+        for place in self.rows.changed:
+            operands.append(arguments.Operand(where[place], (columns,), limit=limit))
+        return arguments.pack(
+            self.change, operands, table=load_runtime().table, rows=0, columns=columns, threads=1
+        )
+
+    def _find_block(self, locate: Locate, unique: int, slots: int, change: Any) -> Any:
+        marks = filled_array((self.limit,), "int32", -1)
+        block, table = unique_rows_block(
+            indices=locate(self.reads[1]).address, count=self.count, limit=self.limit,
+            marks=marks.ctypes.data, unique=unique, slots=slots,
+            counts=[(change, arguments.ROWS)],
+        )  # fmt: skip
+        return block, (table, marks)
+
+
+def make_rows(node: Node) -> Unit | None:
+    """Return the unit of a `touch_rows` node; None for any other."""
+    return RowsUnit(node) if node.op.name == "touch_rows" else None

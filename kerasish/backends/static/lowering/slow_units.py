@@ -1,0 +1,63 @@
+"""Which units of a training step have no native code, and the warning that names them.
+
+A step of native units only is one call, and `fit` runs many such steps in one call. One unit that
+is not native cuts the step in pieces, and `fit` goes from batch to batch in Python. Control flow
+(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides there what runs next, as is
+documented, and the units of branches and bodies are looked at by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kerasish.backends.static.lowering.units import PythonUnit, Unit
+from kerasish.graph.control import ControlOp
+from kerasish.graph.ir import Graph, Value
+
+
+def slow_units(units: Sequence[Unit]) -> list[PythonUnit]:
+    """Return the units that NumPy computes, control flow left out."""
+    return [
+        unit
+        for unit in units
+        if isinstance(unit, PythonUnit) and not isinstance(unit.node.op, ControlOp)
+    ]
+
+
+def advice(
+    step: str, units: Sequence[Unit], paths: Mapping[Value, str], traced: Graph
+) -> str | None:
+    """Return what to tell the user of a training step's slow units, None where all are native.
+
+    Args:
+        step: the step's name.
+        units: of the step, or of a branch or loop body in it.
+        paths: value of the traced graph -> the layers inside which it was computed.
+        traced: the graph as it was traced, for values that the passes have replaced.
+    """
+    named = dict.fromkeys(_named(unit, paths, traced) for unit in slow_units(units))
+    if not named:
+        return None
+    return (
+        f"{step}: no native code for {', '.join(named)}. Each step computes this by NumPy, and "
+        "fit() goes from batch to batch in Python: the numbers are right, the training is slower. "
+        "Use other ops there, or do this part before fit(), on the data."
+    )
+
+
+def _named(unit: PythonUnit, paths: Mapping[Value, str], traced: Graph) -> str:
+    inner = unit.node.attrs.get("body")
+    ops = [node.op.name for node in inner.graph.nodes] if inner is not None else [unit.name]
+    path = next((paths[v] for v in unit.writes if v in paths), "")
+    if not path:
+        shapes = [v.shape for v in unit.writes]
+        alike = (
+            paths[n.outputs[0]]
+            for n in traced.nodes
+            if n.op.name == ops[-1]
+            and n.outputs[0] in paths
+            and [v.shape for v in n.outputs] == shapes
+        )
+        path = next(alike, "")
+    names = " ".join(map(repr, dict.fromkeys(ops)))
+    return f"{names} (in {path})" if path else names

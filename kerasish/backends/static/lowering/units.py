@@ -1,0 +1,150 @@
+"""Units: the pieces of a program. Each turns addresses into records, or runs a Python kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime
+from kerasish.graph.ir import Node, Value
+from kerasish.ops import dtypes
+
+
+def nbytes_of(value: Value) -> int:
+    """Return the bytes of a value, C-ordered."""
+    return value.size * int(dtypes.array_dtype(value.dtype).itemsize)
+
+
+class Place(NamedTuple):
+    """Memory of a program: an address and the bytes that may be used from there."""
+
+    address: int
+    nbytes: int
+
+
+Locate = Callable[[Any], Place]
+
+
+def place_of(array: Any) -> Place:
+    """Return where an array lies."""
+    return Place(array.ctypes.data, array.nbytes)
+
+
+class Unit:
+    """One piece of a program.
+
+    Attributes:
+        name: for messages and profiles.
+        reads, writes: the values that go in and come out.
+        extra: further memory: key -> bytes; "scratch" lives for this unit only, others (a
+            workspace that the backward pass reads) are named by the program.
+        flops: operations, for reports.
+    """
+
+    native = True
+    flops = 0.0
+
+    def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
+        self.name = name
+        self.reads, self.writes = tuple(reads), tuple(writes)
+        self.scratch = 0
+
+    def may_share(self, written: Value, read: Value) -> bool:
+        """Return whether `written` may lie in the memory of `read`, which nobody needs after."""
+        return False
+
+    def in_place_of(self, written: Value) -> Value | None:
+        """Return the value that was given to `share` with `written`, None for most."""
+        return None
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the native records, the values lying where `locate(value)` says."""
+        raise NotImplementedError(f"{type(self).__name__} makes no records.")
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels that must be compiled, so that a program compiles them together."""
+        return []
+
+
+def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return an array that begins at a multiple of 64 bytes: zeros, or see driver.aligned."""
+    kind = dtypes.array_dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    if not nbytes:
+        return np.zeros(shape, kind)
+    owner, address = aligned(nbytes)
+    shift = address - owner.ctypes.data
+    return owner[shift : shift + nbytes].view(kind).reshape(shape)
+
+
+def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Any:
+    """Return an aligned array that holds one number everywhere."""
+    array = aligned_array(shape, dtype)
+    array[...] = number
+    return array
+
+
+def view_of(place: Place, value: Value) -> Any:
+    """Return a NumPy array on a program's memory."""
+    dtype = dtypes.array_dtype(value.dtype)
+    if not value.size:
+        return np.zeros(value.shape, dtype)
+    buffer = (ctypes.c_char * nbytes_of(value)).from_address(place.address)
+    return np.frombuffer(buffer, dtype).reshape(value.shape)
+
+
+class PythonUnit(Unit):
+    """An op for which there is no native code: its NumPy kernel between native stretches."""
+
+    native = False
+
+    def __init__(self, node: Node, kernel: Callable[..., Any]) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        self.node, self.kernel = node, kernel
+
+    def make_call(self, locate: Locate) -> Callable[[], None]:
+        """Return a function without arguments that reads, computes and writes."""
+        inputs = [view_of(locate(v), v) for v in self.reads]
+        for view in inputs:
+            view.flags.writeable = False
+        outputs = [view_of(locate(v), v) for v in self.writes]
+        kernel, attrs = self.kernel, self.node.attrs
+
+        def call() -> None:
+            with np.errstate(all="ignore"):
+                found = kernel(*inputs, **attrs)
+                results = (found,) if len(outputs) == 1 else found
+                for view, result in zip(outputs, results):
+                    np.copyto(view, result)
+
+        return call
+
+
+class EmptyUnit(Unit):
+    """Results without elements: there is nothing to compute."""
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return no record."""
+        return []
+
+
+class CopyUnit(Unit):
+    """Bytes from one value to another of the same size."""
+
+    def __init__(self, source: Value, target: Value) -> None:
+        super().__init__("copy", [source], [target])
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return one memmove."""
+        return [copy_record(locate(self.reads[0]), locate(self.writes[0]), self.name)]
+
+
+def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
+    """Return the record that copies `source` to `target`."""
+    runtime = load_runtime()
+    words = [runtime.memmove, target.address, source.address, min(source.nbytes, target.nbytes)]
+    return Record(runtime.call_copy, np.array(words, np.int64), name)

@@ -1,0 +1,1 @@
+"""The processor: LLVM's JIT, machine code in memory and files, guard pages."""

@@ -1,0 +1,384 @@
+"""The native libraries of the static engine: which were found, their addresses, their threads.
+
+    available() -> str              "" where oneDNN can be used, else why not and what to install
+    library() -> ctypes.CDLL        libdnnl; raises NativeError with that reason
+    openmp_available() -> str       the same for the OpenMP run time alone
+    symbol(name) -> int             address of a function ("GOMP_parallel") there, or 0
+    get_threads() / set_threads(n)  the threads that work of this engine may use
+    threads_for(work, grain)        as many of them as `work` is worth
+    use_threads(n)                  context: OpenMP regions of this thread have n threads
+    forked() -> bool                this process is a fork of one that had loaded the libraries
+
+One OpenMP run time serves oneDNN and our own loops, so there is one pool of threads. Its workers
+spin for a bounded time before they sleep (measured: as fast as spinning for ever, and not slowed
+down by busy neighbours), unless `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` say otherwise.
+
+Threads and `fork`: a forked child has OpenMP's records of a pool but not its threads, and would
+wait for them for ever. Therefore `get_threads()` is 1 in such a child, and whoever holds work made
+for more threads asks `forked()` before running it.
+
+Environment: `KERASISH_ONEDNN` is the path of a libdnnl.so.3, or "off".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import ctypes.util
+import functools
+import glob
+import importlib.metadata
+import importlib.util
+import math
+import os
+import site
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kerasish import config
+from kerasish.backends.static.machine import elf
+
+_SPIN = "10000"
+_RUNTIME_SEQUENTIAL, _RUNTIME_OPENMP = 1, 2
+_lock = threading.RLock()
+
+
+class NativeError(RuntimeError):
+    """A native library is missing or cannot be used; the message says what to install."""
+
+
+class _State:
+    openmp: ctypes.CDLL | None = None
+    openmp_reason: str | None = None  # None: not tried yet, "": loaded
+    onednn: ctypes.CDLL | None = None
+    onednn_reason: str | None = None
+    baseline = 1  # threads OpenMP offered when it was loaded
+    limited: tuple[Any, ...] = ()  # libraries that threadpoolctl held back at that time
+    limited_in = 0  # the Python thread which found that
+    process = 0  # the process that loaded it
+
+
+# ------------------------------------------------------------------------------------------ finding
+
+
+def openmp_available() -> str:
+    """Return "" where an OpenMP run time is loaded (now or before), else the reason."""
+    with _lock:
+        if _State.openmp_reason is None:
+            _State.limited, _State.limited_in = _find_limited(), threading.get_ident()
+            _State.openmp, _State.openmp_reason = _load_openmp()
+            if _State.openmp is not None:
+                _remember(_State.openmp)
+        return _State.openmp_reason
+
+
+def available() -> str:
+    """Return "" where oneDNN is loaded (now or before), else the reason and what to install."""
+    with _lock:
+        if _State.onednn_reason is None:
+            openmp_available()
+            _State.onednn, _State.onednn_reason = _load_onednn()
+            if _State.onednn is not None:
+                _remember(_State.onednn)
+        return _State.onednn_reason
+
+
+def library() -> ctypes.CDLL:
+    """Return libdnnl.
+
+    Raises:
+        NativeError: it cannot be used here; the message is that of `available()`.
+    """
+    reason = available()
+    if reason or _State.onednn is None:
+        raise NativeError(reason)
+    return _State.onednn
+
+
+@functools.cache
+def symbol(name: str) -> int:
+    """Return the address of the C function `name` of OpenMP or oneDNN, 0 where there is none.
+
+    What oneDNN itself is linked to is asked first, so that there is one pool of threads.
+    """
+    available()
+    for loaded in (_State.onednn, _State.openmp):
+        if loaded is not None and hasattr(loaded, name):
+            return ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value or 0
+    return 0
+
+
+def _load_openmp() -> tuple[ctypes.CDLL | None, str]:
+    if not sys.platform.startswith("linux"):
+        return None, f"no OpenMP run time is looked for on {sys.platform}."
+    # Never RTLD_GLOBAL: that would hand our pool to libraries that brought an OpenMP of their own.
+    with _bounded_spin():
+        for name in ("libgomp.so.1", *_nearby("libgomp.so.1")):
+            with contextlib.suppress(OSError):
+                return ctypes.CDLL(name), ""
+        # Wheels on slim systems: scikit-learn carries a libgomp, under a name of its own.
+        for path in _bundled_openmp():
+            with contextlib.suppress(OSError, ValueError):
+                return elf.load_renamed(path, "libgomp.so.1"), ""
+    return None, (
+        "libgomp.so.1, the OpenMP run time, was not found. Install it (Debian, Ubuntu: "
+        "`apt-get install libgomp1`; Alpine: `apk add libgomp`; conda: `conda install libgomp`)."
+    )
+
+
+def _load_onednn() -> tuple[ctypes.CDLL | None, str]:
+    wish = os.environ.get("KERASISH_ONEDNN", "")
+    if wish.lower() in ("off", "0", "no"):
+        return None, f"oneDNN is switched off by KERASISH_ONEDNN={wish}."
+    failures = []
+    with _bounded_spin():
+        for path in [wish] if wish else _onednn_candidates():
+            try:
+                loaded = ctypes.CDLL(path)
+            except OSError as error:
+                failures.append(str(error))
+                continue
+            reason = _refuse(loaded)
+            if not reason:
+                return loaded, ""
+            failures.append(f"{path}: {reason}")
+    if _State.openmp_reason:
+        failures.append(_State.openmp_reason)
+    return None, (
+        "oneDNN (libdnnl.so.3) cannot be used; install it with `pip install onednn-cpu-gomp` or "
+        f"point KERASISH_ONEDNN to it. Tried: {'; '.join(failures) or 'nothing found'}"
+    )
+
+
+def _onednn_candidates() -> list[str]:
+    return [
+        *_from_wheel("onednn-cpu-gomp", "libdnnl.so.3"),
+        *_nearby("libdnnl.so.3"),
+        "libdnnl.so.3",
+    ]
+
+
+def _from_wheel(distribution: str, name: str) -> list[str]:
+    try:
+        files = importlib.metadata.files(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = [os.path.realpath(str(file.locate())) for file in files if file.name == name]
+    return [path for path in found if os.path.exists(path)]
+
+
+def _nearby(name: str) -> list[str]:
+    """Return where pip's data files and conda put libraries: beside the interpreter."""
+    roots = [sys.prefix, sys.base_prefix, site.getuserbase(), os.environ.get("CONDA_PREFIX", "")]
+    paths = [os.path.join(root, "lib", name) for root in dict.fromkeys(roots) if root]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def _bundled_openmp() -> list[str]:
+    spec = importlib.util.find_spec("sklearn")  # finds, does not import
+    if spec is None or not spec.origin:
+        return []
+    folder = os.path.dirname(os.path.dirname(spec.origin))
+    return sorted(glob.glob(os.path.join(glob.escape(folder), "scikit_learn.libs", "libgomp*.so*")))
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_int),
+        ("minor", ctypes.c_int),
+        ("patch", ctypes.c_int),
+        ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
+        ("gpu_runtime", ctypes.c_uint),
+    ]
+
+
+def _refuse(loaded: ctypes.CDLL) -> str:
+    """Return why a libdnnl cannot serve, "" if it can."""
+    if not hasattr(loaded, "dnnl_version"):
+        return "it has no dnnl_version, so it is not oneDNN"
+    loaded.dnnl_version.restype = ctypes.POINTER(_Version)
+    version = loaded.dnnl_version().contents
+    if version.major != 3:
+        return f"it is version {version.major}.{version.minor}, 3.x is needed"
+    if version.cpu_runtime not in (_RUNTIME_SEQUENTIAL, _RUNTIME_OPENMP):
+        return "it was built for other threads than OpenMP's (take onednn-cpu-gomp)"
+    return ""
+
+
+def version() -> str:
+    """Return oneDNN's version, such as "3.2.0"."""
+    found = library().dnnl_version().contents
+    return f"{found.major}.{found.minor}.{found.patch}"
+
+
+@contextlib.contextmanager
+def _bounded_spin() -> Iterator[None]:
+    """Let libgomp, which reads the environment as it loads, spin for a bounded time.
+
+    The variable is taken back: other OpenMP run times and child processes are not ours to steer.
+    """
+    if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
+        yield
+        return
+    os.environ["GOMP_SPINCOUNT"] = _SPIN
+    try:
+        yield
+    finally:
+        os.environ.pop("GOMP_SPINCOUNT", None)
+
+
+# ------------------------------------------------------------------------------------------ threads
+
+
+@functools.cache
+def _threads_functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Return OpenMP's getter and setter of the thread count, as calls that keep Python's lock."""
+    get, put = symbol("omp_get_max_threads"), symbol("omp_set_num_threads")
+    if not get or not put:
+        return None
+    return ctypes.PYFUNCTYPE(ctypes.c_int)(get), ctypes.PYFUNCTYPE(None, ctypes.c_int)(put)
+
+
+def openmp_threads() -> int:
+    """Return how many threads OpenMP would now give to a region of the calling thread."""
+    functions = _threads_functions()
+    return 1 if functions is None else max(1, int(functions[0]()))
+
+
+def set_threads(threads: int | None) -> None:
+    """Let the engine use `threads` threads (None: what OMP_NUM_THREADS or the machine gives)."""
+    config.set_threads(threads)
+
+
+def get_threads() -> int:
+    """Return how many threads the engine may use now, from the calling thread.
+
+    That is the number of `set_threads`, else OMP_NUM_THREADS, else the processors this process may
+    use (affinity and cgroup quota); fewer where threadpoolctl limits OpenMP; 1 in a forked child.
+    """
+    now = openmp_threads()
+    if forked():
+        return 1
+    if _State.limited:
+        now = min(now, _earlier_limit())
+    chosen = config.threads() or min(_State.baseline, _quota())
+    return min(chosen, now) if now < _State.baseline else chosen
+
+
+def _earlier_limit() -> int:
+    """Return the limit that threadpoolctl had set before our libraries were loaded.
+
+    It cannot hold back what it does not see; what it does hold back tells us when that is over.
+    """
+    limits = [own.num_threads for own in _State.limited if own.num_threads < _natural(own)]
+    if not limits and threading.get_ident() == _State.limited_in:
+        _State.limited = ()
+    return min(limits, default=sys.maxsize)
+
+
+def _find_limited() -> tuple[Any, ...]:
+    """Return threadpoolctl's controllers of libraries that have fewer threads than by themselves.
+
+    OpenMP's where there are any, else BLAS's.
+    """
+    threadpoolctl = sys.modules.get("threadpoolctl")
+    if threadpoolctl is None:  # nobody can have set a limit
+        return ()
+    controllers = threadpoolctl.ThreadpoolController().lib_controllers
+    openmp = [own for own in controllers if own.user_api == "openmp"]
+    return tuple(own for own in openmp or controllers if own.num_threads < _natural(own))
+
+
+_OPENBLAS_MOST = 64  # threads, in the builds of NumPy and SciPy
+
+
+def _natural(library: Any) -> int:
+    """Return the threads that a library takes where nobody limits it."""
+    names = ["OMP_NUM_THREADS"]
+    if library.user_api == "blas":
+        own = {"mkl": ["MKL_NUM_THREADS"]}
+        names = [
+            *own.get(library.internal_api, ["OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"]), *names
+        ]  # fmt: skip
+    chosen = [os.environ[name].split(",")[0].strip() for name in names if os.environ.get(name)]
+    wanted = int(chosen[0]) if chosen and chosen[0].isdigit() else 0
+    affinity = hasattr(os, "sched_getaffinity")
+    processors = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    if library.user_api == "blas":
+        return min(wanted or processors, processors, _OPENBLAS_MOST)
+    return wanted or processors
+
+
+def threads_for(work: float, grain: float) -> int:
+    """Return as many threads as `work` is worth when each should have `grain` of it at least."""
+    return max(1, min(get_threads(), int(work // grain)))
+
+
+@contextlib.contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Give OpenMP regions of the calling thread `threads` threads, and put it back after."""
+    functions = _threads_functions()
+    before = openmp_threads()
+    if functions is None or before == threads:
+        yield
+        return
+    functions[1](threads)
+    try:
+        yield
+    finally:
+        functions[1](before)
+
+
+@functools.cache
+def _quota() -> int:
+    """Return the processors of this process, by affinity and by its cgroup's share of time."""
+    processors = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    )
+    if "OMP_NUM_THREADS" in os.environ:
+        return sys.maxsize  # the user has spoken
+    for quota, period in _cgroup_shares():
+        if quota > 0 and period > 0:
+            processors = min(processors or 1, math.ceil(quota / period))
+    return max(1, processors or 1)
+
+
+def _cgroup_shares() -> Iterator[tuple[int, int]]:
+    """Yield (quota, period) in microseconds, from version 2 or 1 of cgroups."""
+    one = "/sys/fs/cgroup/cpu/cpu.cfs_"
+    for paths in (["/sys/fs/cgroup/cpu.max"], [f"{one}quota_us", f"{one}period_us"]):
+        words: list[str] = []
+        for path in paths:
+            if os.path.exists(path):
+                with open(path, encoding="ascii") as file:
+                    words += file.read().split()
+        if len(words) == 2 and all(word.lstrip("-").isdigit() for word in words):
+            yield int(words[0]), int(words[1])
+
+
+# --------------------------------------------------------------------------------------------- fork
+
+
+def _remember(loaded: ctypes.CDLL) -> None:
+    """Note the process and the threads that OpenMP offers before anyone limits them."""
+    _State.process = _State.process or os.getpid()
+    if hasattr(loaded, "omp_get_max_threads"):
+        _State.baseline = max(1, int(loaded.omp_get_max_threads()))
+
+
+def _renew_lock() -> None:
+    """Take a new lock in a forked child: a thread that is not there may hold the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def forked() -> bool:
+    """Return whether this process was forked from one that had loaded the libraries."""
+    return bool(_State.process) and _State.process != os.getpid()

@@ -1,0 +1,70 @@
+"""oneDNN on raw addresses: the matmuls, convolutions, poolings and reorders of a compiled step.
+
+Making (milliseconds the first time, then found by its sizes; safe from many threads):
+
+    matmul(a_shape, b_shape, *, a_strides, b_strides, out_strides, transpose_a, transpose_b, dtype,
+           out_dtype, bias, post, b_layout, fpmath, threads)              "a" "b" "bias" "out"
+    Geometry(x_shape, filters, kernel, strides, dilations, padding, groups)
+    convolution(geometry, *, dtype, out_dtype, bias, post, weights_layout, data_layout, training,
+                fpmath, threads)                                          "x" "weights" "bias" "y"
+    convolution_data_gradient(geometry, ...)                              "dy" "weights" "dx"
+    convolution_weights_gradient(geometry, *, bias, ...)                 "x" "dy" "dweights" "dbias"
+    pooling_geometry(x_shape, window, strides, padding, dilations)
+    pool_forward(kind, geometry, *, dtype, training, threads)             "x" "y" "workspace"
+    pool_backward(kind, geometry, *, dtype, threads)                      "dy" "dx" "workspace"
+    reorder(source, destination, *, accumulate, threads)                  "source" "destination"
+
+Each returns a Primitive: `arguments` {name: Layout}, `required` {name: Layout} of those whose
+layout the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `is_reference`,
+`threads`, `flops`. An argument "scratchpad" and "post<i>" join where needed; `arguments` lists all.
+
+Running: `primitive.bind({name: Buffer(address, nbytes)})` gives a Binding: `.block` for the driver,
+`Record(runtime.call_dnnl, binding.block, primitive.name)`; `.rebind(name, buffer)`; `.execute()`
+from Python; `.threads`, which OpenMP must be set to before (`Record(runtime.call_threads,
+threads_block(n))`, where two neighbours differ); `.check_process()`, which raises after a fork.
+
+Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector(n, dtype)`,
+`plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout
+of weights, step by step:
+
+    forward = convolution(g)                                  # weights_layout="any" by default
+    plain, chosen = plain_weights(g), forward.arguments["weights"]
+    if chosen != plain:
+        to_chosen = reorder(plain, chosen)                    # a buffer of chosen.nbytes between
+
+Errors: ValueError for what cannot be right; Unsupported (an OneDnnError) where oneDNN has no kernel
+on this processor, bfloat16 on AVX2 say; OneDnnError else. All name the primitive and its shapes.
+`available()` is "" or the reason why there is no oneDNN here.
+
+What a run costs (AVX2, one thread): 0.6 us for dnnl_primitive_execute and the smallest matmul, 1.3
+us for 32x20x32, 7.6 us for the five matmuls of a small MLP's step; a region of two threads 2 to
+4 us. So the front functions take a thread per 500,000 floating-point operations, one below that.
+"""
+
+from kerasish.backends.static.machine.native import available as available
+from kerasish.backends.static.onednn.convolution import Geometry as Geometry
+from kerasish.backends.static.onednn.convolution import convolution as convolution
+from kerasish.backends.static.onednn.convolution import (
+    convolution_data_gradient as convolution_data_gradient,
+)
+from kerasish.backends.static.onednn.convolution import (
+    convolution_weights_gradient as convolution_weights_gradient,
+)
+from kerasish.backends.static.onednn.convolution import plain_weights as plain_weights
+from kerasish.backends.static.onednn.layout import Layout as Layout
+from kerasish.backends.static.onednn.layout import channels_last as channels_last
+from kerasish.backends.static.onednn.layout import strided as strided
+from kerasish.backends.static.onednn.layout import vector as vector
+from kerasish.backends.static.onednn.library import OneDnnError as OneDnnError
+from kerasish.backends.static.onednn.library import Unsupported as Unsupported
+from kerasish.backends.static.onednn.matmul import matmul as matmul
+from kerasish.backends.static.onednn.pooling import pool_backward as pool_backward
+from kerasish.backends.static.onednn.pooling import pool_forward as pool_forward
+from kerasish.backends.static.onednn.pooling import pooling_geometry as pooling_geometry
+from kerasish.backends.static.onednn.primitive import Binding as Binding
+from kerasish.backends.static.onednn.primitive import Buffer as Buffer
+from kerasish.backends.static.onednn.primitive import ExecuteArguments as ExecuteArguments
+from kerasish.backends.static.onednn.primitive import Primitive as Primitive
+from kerasish.backends.static.onednn.primitive import clear_cache as clear_cache
+from kerasish.backends.static.onednn.primitive import threads_block as threads_block
+from kerasish.backends.static.onednn.reorder import reorder as reorder

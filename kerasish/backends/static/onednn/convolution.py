@@ -1,0 +1,385 @@
+"""Convolution in 1 to 3 dimensions, and its gradients; the data gradient is the deconvolution.
+
+Arrays outside are Keras's: x (n, *space, c), weights (*kernel, c / groups, filters), y (n, *space,
+filters). Depthwise weights (*kernel, c, multiplier) are the same bytes as groups = c, filters =
+c * multiplier. With `weights_layout="any"`, which the fast kernels want, "weights" (or "dweights")
+is in `primitive.required` and reordered from (to) `plain_weights(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kerasish.backends.static.onednn import library as lib
+from kerasish.backends.static.onednn.layout import (
+    Ints,
+    Layout,
+    channels_last,
+    check_dtype,
+    check_sizes,
+    contiguous_strides,
+    open_layout,
+    strided,
+    vector,
+)
+from kerasish.backends.static.onednn.matmul import GRAIN, post_arguments
+from kerasish.backends.static.onednn.primitive import (
+    PostOps,
+    Primitive,
+    choose_threads,
+    drop_attributes,
+    make,
+    make_attributes,
+    post_operations,
+)
+
+Pads = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What all three primitives of one convolution share; the output's size follows.
+
+    Args:
+        x_shape: (n, *space, c) of the convolution's input, 1 to 3 axes in space.
+        filters: channels of its output.
+        kernel: sizes of the kernel, one per axis of space.
+        strides: steps between outputs; dilations: steps between the kernel's elements (1: dense).
+        padding: (before, after) zeros per axis of space.
+        groups: parts that the channels are split into, each with its own filters.
+
+    Example:
+        >>> Geometry((8, 32, 32, 3), 16, (3, 3), padding=((1, 1), (1, 1))).y_shape
+        (8, 32, 32, 16)
+    """
+
+    x_shape: Ints
+    filters: int
+    kernel: Ints
+    strides: Ints = ()
+    dilations: Ints = ()
+    padding: tuple[tuple[int, int], ...] = ()
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        where = f"convolution of {tuple(self.x_shape)} by {tuple(self.kernel)}"
+        x = check_sizes("x_shape", self.x_shape, where)
+        rank = len(x) - 2
+        if not 1 <= rank <= 3:
+            raise ValueError(f"{where}: expected x of 3 to 5 axes.")
+        sizes = {
+            "x_shape": x,
+            "kernel": check_sizes("kernel", self.kernel, where),
+            "strides": check_sizes("strides", self.strides or (1,) * rank, where),
+            "dilations": check_sizes("dilations", self.dilations or (1,) * rank, where),
+            "padding": tuple(
+                check_sizes("padding", pair, where, low=0)
+                for pair in self.padding or ((0, 0),) * rank
+            ),
+        }
+        for name, value in sizes.items():
+            object.__setattr__(self, name, value)
+        lengths = [len(value) for name, value in sizes.items() if name != "x_shape"]
+        if lengths != [rank] * 4 or any(len(pair) != 2 for pair in self.padding):
+            raise ValueError(f"{where}: kernel, strides, dilations, padding need {rank} entries.")
+        check_sizes("filters and groups", (self.filters, self.groups), where)
+        if x[-1] % self.groups or self.filters % self.groups:
+            raise ValueError(
+                f"{where}: {x[-1]} channels and {self.filters} filters do not split into "
+                f"{self.groups} groups."
+            )
+        if min(self.y_shape) < 1:
+            raise ValueError(f"{where}: the kernel is larger than the padded input.")
+
+    @property
+    def y_shape(self) -> Ints:
+        """(n, *space, filters) of the output."""
+        space = (
+            (size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1
+            for size, kernel, stride, dilation, (before, after) in zip(
+                self.x_shape[1:-1],
+                self.kernel,
+                self.strides,
+                self.dilations,
+                self.padding,
+                strict=True,
+            )
+        )
+        return (self.x_shape[0], *space, self.filters)
+
+    @property
+    def weights_shape(self) -> Ints:
+        """(*kernel, channels / groups, filters), Keras's order."""
+        return (*self.kernel, self.x_shape[-1] // self.groups, self.filters)
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of the forward pass, and of either gradient."""
+        product = 2.0
+        for size in (*self.y_shape, *self.weights_shape[:-1]):
+            product *= size
+        return product
+
+    def _steps(self) -> tuple[Any, ...]:
+        """Return strides, dilations (0: dense) and paddings as oneDNN takes them."""
+        before, after = zip(*self.padding, strict=True)
+        dilations = [dilation - 1 for dilation in self.dilations]
+        return tuple(lib.sizes(values) for values in (self.strides, dilations, before, after))
+
+
+def plain_weights(geometry: Geometry, dtype: str = "float32") -> Layout:
+    """Return the layout of Keras's weights, (*kernel, c / groups, filters) in C order."""
+    *space, inputs, filters = geometry.weights_shape
+    *steps, input_step, filter_step = contiguous_strides(geometry.weights_shape)
+    if geometry.groups == 1:
+        return strided((filters, inputs, *space), (filter_step, input_step, *steps), dtype)
+    each = filters // geometry.groups
+    dims = (geometry.groups, each, inputs, *space)
+    return strided(dims, (each * filter_step, filter_step, input_step, *steps), dtype)
+
+
+def _weights(geometry: Geometry, dtype: str, choice: str, about: str) -> Layout:
+    plain = plain_weights(geometry, dtype)
+    if choice == "any":
+        return open_layout(plain.dims, dtype)
+    if choice != "plain":
+        raise ValueError(f"{about}: weights_layout must be 'plain' or 'any', got {choice!r}.")
+    return plain
+
+
+def _data(shape: Ints, dtype: str, choice: str, about: str) -> Layout:
+    plain = channels_last(shape, dtype)
+    if choice == "any":
+        return open_layout(plain.dims, dtype)
+    if choice != "plain":
+        raise ValueError(f"{about}: data_layout must be 'plain' or 'any', got {choice!r}.")
+    return plain
+
+
+def _about(what: str, geometry: Geometry, dtype: str) -> str:
+    grouped = f" in {geometry.groups} groups" if geometry.groups > 1 else ""
+    return (
+        f"{what} x{geometry.x_shape} weights{geometry.weights_shape}{grouped} -> "
+        f"y{geometry.y_shape} {dtype}"
+    )
+
+
+def convolution(
+    geometry: Geometry,
+    *,
+    dtype: str = "float32",
+    out_dtype: str | None = None,
+    bias: str | None = None,
+    post: PostOps = (),
+    weights_layout: str = "any",
+    data_layout: str = "plain",
+    training: bool = True,
+    fpmath: str = "strict",
+    threads: int | None = None,
+) -> Primitive:
+    """Return the primitive y = post(x * weights + bias).
+
+    Arguments of the primitive: "x", "weights", "bias", "y", "post<i>", "scratchpad".
+
+    Args:
+        geometry: sizes, see Geometry.
+        dtype: of x and weights; out_dtype: of y, None for the same.
+        bias: None, or the dtype of a bias of `filters` elements.
+        post: as for `matmul`; shapes of operands are in the order of y, (n, *space, filters).
+        weights_layout: "any" (fast; see `required["weights"]`) or "plain".
+        data_layout: "plain" (n, *space, c), or "any": x and y in `required` too.
+        training: whether gradients follow (oneDNN's propagation kind).
+        fpmath, threads: as for `matmul`.
+
+    Raises:
+        ValueError, Unsupported: as for `matmul`.
+
+    Source: Dumoulin & Visin, A guide to convolution arithmetic, 2016.
+    """
+    about = _about("convolution", geometry, dtype)
+    out_dtype = dtype if out_dtype is None else out_dtype
+    rank = len(geometry.x_shape)
+    operations = post_operations(post, geometry.y_shape, (0, rank - 1, *range(1, rank - 1)), about)
+    for each in (dtype, out_dtype, bias or dtype):
+        check_dtype(each, about)
+    kind = lib.FORWARD_TRAINING if training else lib.FORWARD_INFERENCE
+    arguments = {
+        "x": (lib.ARG_SRC, _data(geometry.x_shape, dtype, data_layout, about)),
+        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype, weights_layout, about)),
+        "y": (lib.ARG_DST, _data(geometry.y_shape, out_dtype, data_layout, about)),
+        **post_arguments(operations),
+    }
+    if bias:
+        arguments["bias"] = (lib.ARG_BIAS, vector(geometry.filters, bias))
+
+    def describe(attributes: int) -> int:
+        return lib.create(
+            "convolution_forward_primitive_desc_create",
+            lib.engine(),
+            kind,
+            lib.CONVOLUTION_DIRECT,
+            *_handles(arguments, "x", "weights", "bias", "y"),
+            *geometry._steps(),
+            attributes,
+            about=about,
+        )
+
+    key = ("convolution", geometry, kind, operations, fpmath)
+    return _make(key, about, geometry, arguments, describe, operations, fpmath, threads)
+
+
+def convolution_data_gradient(
+    geometry: Geometry,
+    *,
+    dtype: str = "float32",
+    out_dtype: str | None = None,
+    weights_layout: str = "any",
+    data_layout: str = "plain",
+    fpmath: str = "strict",
+    threads: int | None = None,
+) -> Primitive:
+    """Return the primitive dx = gradient of the convolution with respect to x.
+
+    Arguments of the primitive: "dy", "weights", "dx", "scratchpad".
+
+    This is the transposed convolution as well: for Keras's Conv2DTranspose, whose kernel is
+    (*kernel, filters, c), `geometry` is that of the convolution from ITS output (x_shape = its
+    output's shape, `filters` = its input's channels); its input is "dy", its output "dx".
+
+    Args and Raises: as for `convolution`; `dtype` is that of dy and weights, `out_dtype` of dx.
+    """
+    about = _about("convolution's data gradient", geometry, dtype)
+    out_dtype = dtype if out_dtype is None else out_dtype
+    for each in (dtype, out_dtype):
+        check_dtype(each, about)
+    arguments = {
+        "dy": (lib.ARG_DIFF_DST, _data(geometry.y_shape, dtype, data_layout, about)),
+        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype, weights_layout, about)),
+        "dx": (lib.ARG_DIFF_SRC, _data(geometry.x_shape, out_dtype, data_layout, about)),
+    }
+
+    def describe(attributes: int) -> int:
+        hint = _forward_hint(geometry, dtype, arguments["weights"][1], about, fpmath)
+        try:
+            return lib.create(
+                "convolution_backward_data_primitive_desc_create",
+                lib.engine(),
+                lib.CONVOLUTION_DIRECT,
+                *_handles(arguments, "dx", "weights", "dy"),
+                *geometry._steps(),
+                hint,
+                attributes,
+                about=about,
+            )
+        finally:
+            lib.call("primitive_desc_destroy", hint)
+
+    key = ("convolution_data_gradient", geometry, fpmath)
+    return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
+
+
+def convolution_weights_gradient(
+    geometry: Geometry,
+    *,
+    dtype: str = "float32",
+    out_dtype: str | None = None,
+    bias: str | None = None,
+    weights_layout: str = "any",
+    data_layout: str = "plain",
+    fpmath: str = "strict",
+    threads: int | None = None,
+) -> Primitive:
+    """Return the primitive (dweights, dbias) = gradients of the convolution.
+
+    Arguments of the primitive: "x", "dy", "dweights", "dbias" (with `bias`), "scratchpad".
+
+    Args and Raises: as for `convolution`; `dtype` is that of x and dy, `out_dtype` of dweights
+    (None: the same), `bias` None or the dtype of dbias.
+    """
+    about = _about("convolution's weights gradient", geometry, dtype)
+    out_dtype = dtype if out_dtype is None else out_dtype
+    for each in (dtype, out_dtype, bias or dtype):
+        check_dtype(each, about)
+    arguments = {
+        "x": (lib.ARG_SRC, _data(geometry.x_shape, dtype, data_layout, about)),
+        "dy": (lib.ARG_DIFF_DST, _data(geometry.y_shape, dtype, data_layout, about)),
+        "dweights": (lib.ARG_DIFF_WEIGHTS, _weights(geometry, out_dtype, weights_layout, about)),
+    }
+    if bias:
+        arguments["dbias"] = (lib.ARG_DIFF_BIAS, vector(geometry.filters, bias))
+
+    def describe(attributes: int) -> int:
+        forward = open_layout(plain_weights(geometry, dtype).dims, dtype)
+        hint = _forward_hint(geometry, dtype, forward, about, fpmath)
+        try:
+            return lib.create(
+                "convolution_backward_weights_primitive_desc_create",
+                lib.engine(),
+                lib.CONVOLUTION_DIRECT,
+                *_handles(arguments, "x", "dweights", "dbias", "dy"),
+                *geometry._steps(),
+                hint,
+                attributes,
+                about=about,
+            )
+        finally:
+            lib.call("primitive_desc_destroy", hint)
+
+    key = ("convolution_weights_gradient", geometry, fpmath)
+    return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
+
+
+def _handles(arguments: dict[str, tuple[int, Layout]], *names: str) -> list[int | None]:
+    return [arguments[name][1].handle if name in arguments else None for name in names]
+
+
+def _forward_hint(geometry: Geometry, dtype: str, weights: Layout, about: str, fpmath: str) -> int:
+    """Return a new descriptor of the forward pass, which oneDNN asks of the backward ones."""
+    attributes = make_attributes((), fpmath, about)
+    x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))
+    try:
+        return lib.create(
+            "convolution_forward_primitive_desc_create",
+            lib.engine(),
+            lib.FORWARD_TRAINING,
+            lib.CONVOLUTION_DIRECT,
+            x.handle,
+            weights.handle,
+            None,
+            y.handle,
+            *geometry._steps(),
+            attributes,
+            about=about,
+        )
+    finally:
+        drop_attributes(attributes)
+
+
+def _make(
+    key: tuple[Any, ...],
+    about: str,
+    geometry: Geometry,
+    arguments: dict[str, tuple[int, Layout]],
+    describe: Callable[[int], int],
+    operations: tuple[Any, ...],
+    fpmath: str,
+    threads: int | None,
+) -> Primitive:
+    if fpmath not in lib.FPMATH:
+        raise ValueError(f"{about}: fpmath must be one of {sorted(lib.FPMATH)}, got {fpmath!r}.")
+    count = choose_threads(threads, geometry.flops, GRAIN)
+
+    def create() -> Primitive:
+        attributes = make_attributes(operations, fpmath, about)
+        try:
+            descriptor = describe(attributes)
+        finally:
+            drop_attributes(attributes)
+        made = Primitive(about, descriptor, arguments, count)
+        made.flops = geometry.flops
+        return made
+
+    layouts = tuple((name, layout.key) for name, (_, layout) in arguments.items())
+    return make((*key, layouts), count, create)

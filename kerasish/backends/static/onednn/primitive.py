@@ -1,0 +1,436 @@
+"""Primitive: one oneDNN computation, made once; Binding: it on given addresses, ready to run.
+
+    primitive.arguments      {name: Layout}; each buffer must be of that layout
+    primitive.required       those whose layout the primitive chose: a reorder to or from the plain
+                             one is needed where `layout != plain`
+    primitive.scratchpad_bytes, primitive.workspace (Layout or None)
+    primitive.bind({name: Buffer or array})  -> Binding
+    binding.block            int64[5] {execute, primitive, stream, count, args}, for the driver:
+                             Record(runtime.call_dnnl, binding.block, primitive.name)
+    binding.rebind(name, buffer)   another address for one argument: no allocation, 1 us
+    binding.execute()        runs it from Python
+
+oneDNN splits work by OpenMP's number of threads, at a primitive's creation and at its execution,
+and it must be the same at both. `make` sees to the first. Before a record whose `threads` differ
+from the record before, a program has Record(runtime.call_threads, threads_block(n)), 5 ns, and at
+its end one that puts the first number back.
+
+Bindings hold no buffers (arrays bound as such excepted): whoever binds keeps the memory alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.static.machine import native
+from kerasish.backends.static.onednn import library as lib
+from kerasish.backends.static.onednn.layout import Ints, Layout, contiguous_strides, strided
+
+PostOps = Sequence[Sequence[Any]]
+
+
+class Buffer(NamedTuple):
+    """Memory of the caller's: its address and how many bytes may be used from there."""
+
+    address: int
+    nbytes: int
+
+
+class ExecuteArgument(ctypes.Structure):
+    """oneDNN's dnnl_exec_arg_t: which argument, and its memory object."""
+
+    _fields_ = [("argument", ctypes.c_int32), ("memory", ctypes.c_void_p)]
+
+
+class ExecuteArguments(ctypes.Structure):
+    """The words of a driver's block: dnnl_primitive_execute and its four arguments."""
+
+    _fields_ = [
+        ("execute", ctypes.c_void_p),  # word 0: the address of dnnl_primitive_execute
+        ("primitive", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("args", ctypes.c_void_p),  # ExecuteArgument[count]
+    ]
+
+
+def threads_block(threads: int) -> Any:
+    """Return int64[2] {omp_set_num_threads, threads}, a block for a call `void f(int)`.
+
+    Empty where oneDNN has no OpenMP, and then not needed.
+    """
+    function = native.symbol("omp_set_num_threads")
+    return np.array([function, threads] if function else [], np.int64)
+
+
+# ---------------------------------------------------------------------------------------- post-ops
+
+
+# Those whose first parameter is 1 unless given; the others' is 0 or ignored.
+_ALPHA_ONE = ("linear", "swish", "pow", "elu", "soft_relu")
+
+
+def post_operations(post: PostOps, shape: Ints, order: Ints, where: str) -> tuple[Any, ...]:
+    """Return `post` checked and in a hashable form.
+
+    Args:
+        post: ("relu", alpha), ("clip", low, high), ("sum", scale), ("add", shape, dtype), ...
+        shape: of the output, as the user sees it; operands of "add" and its kind broadcast to it.
+        order: for each axis of oneDNN's, the user's axis.
+        where: what is being made, for errors.
+    """
+    done: list[tuple[Any, ...]] = []
+    for one in post:
+        name, *rest = (one,) if isinstance(one, str) else tuple(one)
+        if name in lib.ELTWISE:
+            default = (
+                (1.0, 0.0) if name in ("linear", "swish", "pow", "elu", "soft_relu") else (0.0, 0.0)
+            )
+            alpha, beta = (*(float(value) for value in rest), *default[len(rest) :])
+            done.append(("eltwise", name, alpha, beta))
+        elif name == "sum":
+            done.append(("sum", float(rest[0]) if rest else 1.0))
+        elif name in lib.BINARY:
+            dtype = rest[1] if len(rest) > 1 else "float32"
+            done.append(("binary", name, *_operand(name, rest, shape, order, where), dtype))
+        else:
+            known = sorted([*lib.ELTWISE, *lib.BINARY, "sum"])
+            raise ValueError(f"{where}: unknown post-op {name!r}; known: {known}.")
+    return tuple(done)
+
+
+def _operand(name: str, rest: list[Any], shape: Ints, order: Ints, where: str) -> tuple[Ints, Ints]:
+    if not rest:
+        raise ValueError(f"{where}: post-op {name!r} needs the shape of its operand.")
+    given = tuple(int(size) for size in rest[0])
+    full = (1,) * (len(shape) - len(given)) + given
+    if len(full) != len(shape) or any(f not in (1, s) for f, s in zip(full, shape, strict=True)):
+        raise ValueError(f"{where}: post-op {name!r} of {given} does not broadcast to {shape}.")
+    steps = contiguous_strides(full)
+    return tuple(full[axis] for axis in order), tuple(steps[axis] for axis in order)
+
+
+def make_attributes(post: tuple[Any, ...], fpmath: str, about: str) -> int:
+    """Return a new attribute object with user scratchpads; destroy it with `drop_attributes`."""
+    attributes = lib.create("primitive_attr_create", about=about)
+    operations = 0
+    try:
+        lib.call("primitive_attr_set_scratchpad_mode", attributes, 1, about=about)
+        if fpmath != "strict":
+            lib.call("primitive_attr_set_fpmath_mode", attributes, lib.FPMATH[fpmath], about=about)
+        if post:
+            operations = lib.create("post_ops_create", about=about)
+            _append(operations, post, about)
+            lib.call("primitive_attr_set_post_ops", attributes, operations, about=about)
+    except Exception:
+        drop_attributes(attributes)
+        raise
+    finally:
+        lib.destroy("post_ops_destroy", operations, os.getpid())
+    return attributes
+
+
+def drop_attributes(attributes: int) -> None:
+    """Free an attribute object."""
+    lib.destroy("primitive_attr_destroy", attributes, os.getpid())
+
+
+def _append(operations: int, post: tuple[Any, ...], about: str) -> None:
+    for kind, *rest in post:
+        if kind == "eltwise":
+            name, alpha, beta = rest
+            code = lib.ELTWISE[name]
+            lib.call("post_ops_append_eltwise", operations, code, alpha, beta, about=about)
+        elif kind == "sum":
+            lib.call("post_ops_append_sum", operations, rest[0], 0, 0, about=about)
+        else:
+            name, dims, strides, dtype = rest
+            layout = strided(dims, strides, dtype)
+            code = lib.BINARY[name]
+            lib.call("post_ops_append_binary", operations, code, layout.handle, about=about)
+
+
+# --------------------------------------------------------------------------------------- primitive
+
+
+class Primitive:
+    """A oneDNN primitive; made by `make`, shared by all who ask for the same.
+
+    Attributes:
+        name: what it computes of which shapes, for errors.
+        arguments: name -> Layout of every argument that `bind` needs (the scratchpad included).
+        required: name -> Layout of those left open, as the primitive chose them.
+        scratchpad_bytes: of the argument "scratchpad", best at a multiple of 64; 0: there is none.
+        workspace: Layout of the argument "workspace", written forward and read backward, or None.
+        implementation: oneDNN's name of the kernel.
+        threads: it was made for that many.
+        flops: multiplications and additions of one execution (0: not counted).
+    """
+
+    def __init__(
+        self, name: str, descriptor: int, arguments: Mapping[str, tuple[int, Layout]], threads: int
+    ) -> None:
+        self.name = name
+        self.threads = threads
+        self.descriptor = descriptor
+        lib.free_with(self, "primitive_desc_destroy", descriptor)
+        self.implementation = _implementation(descriptor)
+        self._codes: dict[str, int] = {}
+        self.arguments: dict[str, Layout] = {}
+        self.required: dict[str, Layout] = {}
+        self.flops = 0.0
+        self._collect(arguments)
+        self.handle = lib.create("primitive_create", descriptor, about=name)
+        lib.free_with(self, "primitive_destroy", self.handle)
+
+    def _collect(self, arguments: Mapping[str, tuple[int, Layout]]) -> None:
+        for name, (code, wished) in arguments.items():
+            layout = wished
+            if not wished.nbytes:
+                layout = self.required[name] = _chosen(self.descriptor, code, self.name)
+            self.arguments[name], self._codes[name] = layout, code
+        self.workspace = _optional(self.descriptor, lib.QUERY_WORKSPACE)
+        scratchpad = _optional(self.descriptor, lib.QUERY_SCRATCHPAD)
+        self.scratchpad_bytes = scratchpad.nbytes if scratchpad else 0
+        if self.workspace:
+            self.arguments["workspace"], self._codes["workspace"] = (
+                self.workspace,
+                lib.ARG_WORKSPACE,
+            )
+        if scratchpad:
+            self.arguments["scratchpad"] = scratchpad
+            self._codes["scratchpad"] = lib.ARG_SCRATCHPAD
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether only oneDNN's plain loops do this here: 100 times slower than a kernel."""
+        return self.implementation.startswith(("ref", "simple:any"))
+
+    def bind(self, buffers: Mapping[str, Any]) -> Binding:
+        """Return this primitive on these buffers.
+
+        Args:
+            buffers: for every name in `arguments` a Buffer (or (address, bytes)), or a NumPy array.
+
+        Raises:
+            ValueError: a name is missing or unknown, an address is null, a buffer is too small.
+        """
+        return Binding(self, buffers)
+
+    def scratch(self) -> dict[str, Any]:
+        """Return new memory for the scratchpad and the workspace, for `bind`.
+
+        Which of them a primitive has depends on the processor; {} where it has neither.
+        """
+        names = [name for name in ("scratchpad", "workspace") if name in self.arguments]
+        return {name: np.zeros(self.arguments[name].nbytes, np.uint8) for name in names}
+
+    def __repr__(self) -> str:
+        return f"Primitive({self.name}, {self.implementation}, threads={self.threads})"
+
+
+def _implementation(descriptor: int) -> str:
+    found = ctypes.c_char_p()
+    lib.call("primitive_desc_query", descriptor, lib.QUERY_IMPLEMENTATION, 0, ctypes.byref(found))
+    return (found.value or b"").decode()
+
+
+def _optional(descriptor: int, what: int, index: int = 0) -> Layout | None:
+    function = native.library().dnnl_primitive_desc_query_md
+    function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    function.restype = ctypes.c_void_p
+    found = function(descriptor, what, index)
+    if not found:
+        return None
+    layout = Layout(lib.create("memory_desc_clone", found))
+    return layout if layout.nbytes else None
+
+
+def _chosen(descriptor: int, code: int, about: str) -> Layout:
+    layout = _optional(descriptor, lib.QUERY_ARGUMENT, code)
+    if layout is None:
+        raise lib.OneDnnError(f"oneDNN: {about}: no layout was chosen for argument {code}.")
+    return layout
+
+
+# ----------------------------------------------------------------------------------------- binding
+
+
+def _buffer(value: Any, name: str, where: str) -> tuple[Buffer, Any]:
+    """Return the memory that `value` means, and what must be kept alive for it."""
+    if isinstance(value, tuple) and len(value) == 2:
+        return Buffer(int(value[0]), int(value[1])), None
+    interface = getattr(value, "__array_interface__", None)
+    if interface is None:
+        raise ValueError(
+            f"{where}: argument {name!r} must be a Buffer(address, nbytes) or a NumPy array, "
+            f"got {type(value).__name__}."
+        )
+    itemsize = value.dtype.itemsize
+    if any(step < 0 for step in value.strides):
+        raise ValueError(f"{where}: argument {name!r} has negative strides {value.strides}.")
+    span = itemsize + sum(
+        (size - 1) * step for size, step in zip(value.shape, value.strides, strict=True)
+    )
+    return Buffer(int(interface["data"][0]), span if value.size else 0), value
+
+
+class Binding:
+    """A primitive on given addresses.
+
+    Attributes:
+        primitive: kept alive.
+        block: the words of `arguments` as an int64 array, for a driver's record.
+        arguments: the ExecuteArguments.
+        threads: the number of OpenMP's threads it must be run with.
+    """
+
+    def __init__(self, primitive: Primitive, buffers: Mapping[str, Any]) -> None:
+        self.primitive = primitive
+        self.threads = primitive.threads
+        self._check_names(buffers)
+        names = list(primitive.arguments)
+        checked = {name: self._checked(name, buffers[name]) for name in names}
+        self._kept = {name: owner for name, (_, owner) in checked.items()}
+        self._memories: dict[str, int] = {}
+        for name in names:
+            layout, address = primitive.arguments[name], checked[name][0].address
+            memory = lib.create(
+                "memory_create", layout.handle, lib.engine(), address, about=primitive.name
+            )
+            lib.free_with(self, "memory_destroy", memory)
+            self._memories[name] = memory
+        self._args = (ExecuteArgument * len(names))(
+            *[ExecuteArgument(primitive._codes[name], self._memories[name]) for name in names]
+        )
+        self.arguments = ExecuteArguments(
+            lib.execute_address(),
+            primitive.handle,
+            lib.stream(),
+            len(names),
+            ctypes.addressof(self._args),
+        )
+        self.block = np.frombuffer(self.arguments, np.int64)
+
+    def _check_names(self, buffers: Mapping[str, Any]) -> None:
+        known = set(self.primitive.arguments)
+        missing, unknown = sorted(known - set(buffers)), sorted(set(buffers) - known)
+        if missing or unknown:
+            raise ValueError(
+                f"{self.primitive.name}: expected buffers {sorted(known)}; "
+                f"missing {missing}, unknown {unknown}."
+            )
+
+    def _checked(self, name: str, value: Any) -> tuple[Buffer, Any]:
+        buffer, owner = _buffer(value, name, self.primitive.name)
+        layout = self.primitive.arguments[name]
+        if buffer.address <= 0:
+            raise ValueError(f"{self.primitive.name}: argument {name!r} has no address.")
+        if buffer.nbytes < layout.nbytes:
+            raise ValueError(
+                f"{self.primitive.name}: argument {name!r} needs {layout.nbytes} bytes "
+                f"({layout}), got {buffer.nbytes}."
+            )
+        return buffer, owner
+
+    def rebind(self, name: str, value: Any) -> None:
+        """Take other memory for one argument; checked as in `bind`."""
+        if name not in self._memories:
+            raise ValueError(
+                f"{self.primitive.name}: no argument {name!r}, only {sorted(self._memories)}."
+            )
+        buffer, owner = self._checked(name, value)
+        lib.call(
+            "memory_set_data_handle",
+            self._memories[name],
+            buffer.address,
+            about=self.primitive.name,
+        )
+        self._kept[name] = owner
+
+    def execute(self) -> None:
+        """Run it once, from Python, with its number of threads.
+
+        Raises:
+            OneDnnError: oneDNN failed, or this process is a fork of the one that made it for more
+                than one thread (which would wait for ever).
+        """
+        self.check_process()
+        with native.use_threads(self.threads):
+            a = self.arguments
+            lib.call(
+                "primitive_execute",
+                a.primitive,
+                a.stream,
+                a.count,
+                a.args,
+                about=self.primitive.name,
+            )
+
+    def check_process(self) -> None:
+        """Raise OneDnnError where running this in a forked child would wait for ever."""
+        if self.threads > 1 and native.forked():
+            raise lib.OneDnnError(
+                f"{self.primitive.name}: made for {self.threads} threads before a fork; "
+                "OpenMP's threads do not exist in the child. Compile the model again there (it "
+                "then uses one thread), or start processes by 'spawn' or 'forkserver'."
+            )
+
+
+# ------------------------------------------------------------------------------------------- cache
+
+_KEPT = 1024
+_lock = threading.RLock()
+_recent: OrderedDict[tuple[Any, ...], Primitive] = OrderedDict()
+_alive: weakref.WeakValueDictionary[tuple[Any, ...], Primitive] = weakref.WeakValueDictionary()
+
+
+def _renew_lock() -> None:
+    """Take a new lock in a forked child: a thread that is not there may hold the old one."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) -> Primitive:
+    """Return the primitive of this key, made by `create` if there is none yet.
+
+    Those in use are always found again, and the last 1024 asked for are kept.
+    """
+    full = (*key, threads, os.getpid())
+    with _lock:
+        found = _alive.get(full)
+        if found is None:
+            with native.use_threads(threads):
+                found = _alive[full] = create()
+        _recent[full] = found
+        _recent.move_to_end(full)
+        if len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+        return found
+
+
+def clear_cache() -> None:
+    """Let go of the primitives that nobody uses."""
+    with _lock:
+        _recent.clear()
+
+
+def choose_threads(threads: int | None, work: float, grain: float) -> int:
+    """Return `threads` if given and allowed, else as many as `work` is worth."""
+    if threads is None:
+        return native.threads_for(work, grain)
+    if isinstance(threads, bool) or threads != int(threads) or threads < 1:
+        raise ValueError(f"threads must be None or an integer of 1 or more, got {threads!r}.")
+    return min(int(threads), native.get_threads())

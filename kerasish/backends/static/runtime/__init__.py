@@ -1,0 +1,1 @@
+"""Executables: memory and records of a compiled plan, runs over rows, control flow."""

@@ -1,0 +1,150 @@
+"""An executable: a blueprint given memory, its records in one table, run as one native call.
+
+Where some op has no native code, its NumPy kernel runs between native stretches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen.driver import (
+    Program,
+    Record,
+    RecordError,
+    aligned,
+    load_runtime,
+)
+from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.units import CopyUnit, Place, PythonUnit, place_of, view_of
+from kerasish.backends.static.machine import native
+from kerasish.backends.static.onednn.primitive import threads_block
+from kerasish.backends.static.strict import memory as strict_memory
+from kerasish.backends.static.strict import records as strict_records
+from kerasish.graph.ir import Value
+
+
+class Executable:
+    """A blueprint with memory of its own: an arena, and the homes of its variables.
+
+    Args:
+        blueprint: what is done, and where in an arena values lie.
+        homes: graph input -> the array where that variable lives.
+    """
+
+    def __init__(self, blueprint: Blueprint, homes: Mapping[Value, Any]) -> None:
+        self.lock = threading.Lock()
+        self.blueprint = blueprint
+        self.units, self.plan = blueprint.units, blueprint.plan
+        self._homes = {v: place_of(a) for v, a in homes.items()}
+        self._keep = list(homes.values())
+        self._watch = strict_memory.watch_of(blueprint)
+        if self._watch is None:
+            self._owner, self._address = aligned(self.plan.nbytes)
+            self._offsets = self.plan.offsets
+        else:
+            self._owner, self._address = self._watch.owner, self._watch.address
+            self._offsets = self._watch.offsets
+        with blueprint.lock:
+            self.parts = self._assemble()
+        graph = blueprint.graph
+        self.inputs = [view_of(self.locate(v), v) for v in graph.inputs if v not in homes]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a run is one native call."""
+        return all(isinstance(p, Program) for p in self.parts)
+
+    def locate(self, key: Any) -> Place:
+        """Return where a value (or a unit's scratch) lies."""
+        blueprint = self.blueprint
+        key = blueprint.root(key) if isinstance(key, Value) else key
+        home = blueprint.home_of(key)
+        if home is not None:
+            return self._homes[home]
+        constant = blueprint.constants.get(key)
+        if constant is not None:
+            return constant
+        return Place(self._address + self._offsets[key], blueprint.sizes[key])
+
+    def _assemble(self) -> list[Any]:
+        parts: list[Any] = []
+        records: list[Record] = []
+
+        def close() -> None:
+            if records:
+                parts.append(Program(_with_threads(records)))
+                records.clear()
+
+        watch = self._watch
+        copies = [CopyUnit(root, old) for root, old in self.blueprint.copies]
+        for step, unit in enumerate([*self.units, *copies]):
+            if watch is not None:
+                records.extend(watch.before(step, self.locate))
+            if isinstance(unit, PythonUnit):
+                close()
+                parts.append(unit.make_call(self.locate))
+            else:
+                own = unit.records(self.locate)
+                records.extend(own if watch is None else strict_records.named(own))
+            if watch is not None:
+                records.extend(watch.after(step, self.locate))
+        close()
+        return parts
+
+    def describe(self) -> str:
+        """Return the units in order, and how much memory they share."""
+        lines = [
+            f"  {'native' if u.native else 'numpy '} {u.name} -> "
+            + ", ".join(f"{v.dtype}{list(v.shape)}" for v in u.writes)
+            for u in self.units
+        ]
+        plan = self.plan
+        return "\n".join([*lines, f"  arena {plan.nbytes:,} bytes, unshared {plan.naive:,}"])
+
+    def output(self, v: Value) -> Any:
+        """Return a copy of an output of the last run."""
+        return np.array(view_of(self.locate(v), v))
+
+    def run(self) -> None:
+        """Run once on what lies in `inputs` and the homes."""
+        for part in self.parts:
+            if isinstance(part, Program):
+                try:
+                    part.run()
+                except RecordError as error:
+                    if "out of range" in str(error):
+                        raise IndexError(
+                            f"An index is out of range: {error}. Are all labels or token numbers "
+                            "below the size of the table?"
+                        ) from error
+                    raise
+            else:
+                part()
+
+
+def _with_threads(records: Sequence[Record]) -> list[Record]:
+    """Put a change of OpenMP's number of threads before each oneDNN call that needs it."""
+    if native.available():
+        return list(records)
+    usual = native.openmp_threads()
+    runtime = load_runtime()
+    now, made = usual, []
+
+    def change(count: int) -> None:
+        block = threads_block(count)
+        if len(block):
+            made.append(Record(runtime.call_threads, block, "threads"))
+
+    for record in records:
+        wanted = getattr(record.keep, "threads", None)
+        if wanted is not None and wanted != now:
+            change(wanted)
+            now = wanted
+        made.append(record)
+    if now != usual:
+        change(usual)
+    return made

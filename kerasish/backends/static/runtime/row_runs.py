@@ -1,0 +1,122 @@
+"""Many steps in one native call: batches gathered by index from arrays in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.driver import Program, Record, Steps, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.machine import guard_pages
+from kerasish.backends.static.strict import records as strict_records
+
+
+class RowGather:
+    """Records that copy the rows of the next batch into a program's inputs, and what moves them on.
+
+    Args:
+        sources: the arrays, one for each target.
+        targets: NumPy views of the program's inputs, the batch axis first.
+    """
+
+    def __init__(self, sources: Sequence[Any], targets: Sequence[Any]) -> None:
+        self.sources = list(sources)
+        self.size = targets[0].shape[0]
+        self.records: list[Record] = []
+        self._words: list[tuple[Any, int]] = []
+        for source, target in zip(sources, targets):
+            self._add(source, target)
+
+    def _add(self, source: Any, target: Any) -> None:
+        kernel = _gather_kernel(target.dtype.name)
+        columns = math.prod(target.shape[1:])
+        operands = [
+            arguments.Operand(0, (1,)),
+            arguments.Operand(source.ctypes.data, (columns,), limit=source.shape[0]),
+            arguments.Operand(target.ctypes.data, (columns,)),
+        ]
+        block = arguments.pack(
+            kernel, operands, table=load_runtime().table, columns=columns, rows=self.size
+        )
+        self.records.append(Record(compile_one(kernel), block, "gather of the batch"))
+        self._words.append((block, arguments.operand_word(kernel, 0)))
+
+    def start(self, order: Any) -> None:
+        """Begin at the first of the rows in `order` (int64, kept alive by the caller)."""
+        for block, word in self._words:
+            block[word] = order.ctypes.data
+
+    @property
+    def advances(self) -> list[tuple[Any, int, int]]:
+        """What a step adds to which word: the next batch's indices."""
+        return [(block, word, 8 * self.size) for block, word in self._words]
+
+
+def _gather_kernel(dtype: str) -> Kernel:
+    k = KernelBuilder()
+    index = k.input("int64", level="row")
+    rows = k.input(dtype, gather=index)
+    k.output(k.op("stop_gradient", rows), dtype)
+    return k.build()
+
+
+class RowSteps:
+    """A compiled step over the rows of an epoch, as many batches a call as there is time for.
+
+    Attributes:
+        left: whole batches not done yet.
+        done: batches done.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        gather: RowGather,
+        order: Any,
+        before: Callable[[], None],
+        after: Callable[[], None],
+    ) -> None:
+        self.order = np.ascontiguousarray(order, np.int64)
+        self.left = len(self.order) // gather.size
+        self.done = 0
+        self._before, self._after = before, after
+        gathers = gather.records
+        if guard_pages.mode():
+            self.order = guard_pages.constant(self.order)
+            gathers = strict_records.named(gathers)
+        gather.start(self.order)
+        self._program = Program([*gathers, *program.records])
+        self._steps = Steps(self._program, gather.advances)
+
+    def run(self, seconds: float, most: int | None = None) -> int:
+        """Do batches for about `seconds`, at least one; return how many were done.
+
+        Args:
+            seconds: no batch begins later than this.
+            most: batches to do at most, >= 1; None for all that are left.
+        """
+        self._before()
+        try:
+            count = self._steps.run(self.left if most is None else min(most, self.left), seconds)
+        finally:
+            self._after()
+        self.left -= count
+        self.done += count
+        return count
+
+
+def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
+    """Return whether the native gather takes these arrays as they are."""
+    return bool(targets) and all(
+        isinstance(s, np.ndarray)
+        and s.flags.c_contiguous
+        and s.dtype == t.dtype
+        and s.shape[1:] == t.shape[1:]
+        and s.size > 0
+        for s, t in zip(sources, targets)
+    )

@@ -1,0 +1,1 @@
+"""The strict memory mode of the tests: poisoned memory, guard pages, checked plans."""

@@ -1,0 +1,150 @@
+"""The strict mode of the tests: every use of a program's memory that is not right is an error.
+
+With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
+
+- checks its plan by `graph.plan_check`, which does not use lifetimes;
+- lays its blocks between guard pages;
+- fills a block with signalling NaNs (0xA5 for integers and booleans) before the unit that first
+  writes it and after the unit that reads it last, and variables that are written but not read;
+- checks before a unit that none of these is left in what it reads, and after it that none is left
+  in what it wrote, or went into it, and that nothing around those blocks has changed;
+- writes the name of each record into a file before it runs (`strict_records.name_file`): after a
+  crash it names the record that touched a guard page.
+
+All of this is done by records between those of the units, so that the driver, loops over rows and
+control flow stay the same. Integers of 8 and 16 bits are filled, but not checked: any of
+their values may be a right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kerasish.backends.static.codegen.driver import Record
+from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.units import CopyUnit, Locate, Place, Unit, nbytes_of
+from kerasish.backends.static.machine import guard_pages
+from kerasish.backends.static.machine.guard_pages import Range
+from kerasish.backends.static.strict.plan import check_blueprint
+from kerasish.backends.static.strict.records import compare, fill, search
+from kerasish.graph.ir import Value
+
+
+def watch_of(blueprint: Blueprint) -> Watch | None:
+    """Return what watches over an executable's memory, or None where strict mode is off."""
+    mode = guard_pages.mode()
+    return Watch(blueprint, mode) if mode else None
+
+
+class Watch:
+    """The memory of one executable, and the records that watch over it.
+
+    Args:
+        blueprint: what is done; its plan is checked.
+        mode: one of `guard_pages.mode`, not "".
+
+    Attributes:
+        offsets: key -> where it lies from `address` on; keys as in the blueprint's plan.
+        owner: keeps the memory alive.
+    """
+
+    def __init__(self, blueprint: Blueprint, mode: str) -> None:
+        check_blueprint(blueprint)
+        self._blueprint, self._shared = blueprint, mode == "shared"
+        plan, sizes = blueprint.plan, blueprint.sizes
+        if self._shared:
+            self.owner, self.address = guard_pages.block(plan.nbytes)
+            self.offsets = dict(plan.offsets)
+        else:
+            keys = list(plan.offsets)
+            blocks = guard_pages.Blocks([sizes[k] for k in keys], mode == "start")
+            self.owner, self.address = blocks.owner, int(blocks.owner.ctypes.data)
+            self.offsets = {k: at - self.address for k, at in zip(keys, blocks.addresses)}
+        self.units = [*blueprint.units, *(CopyUnit(*ends) for ends in blueprint.copies)]
+        self._first, self._last = self._uses()
+
+    def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
+        """Return, by key, the unit that begins it, and the one after which nobody needs it."""
+        root = self._blueprint.root
+        first: dict[Any, int] = {}
+        last: dict[Any, int] = {}
+        for step, unit in enumerate(self.units):
+            for v in unit.writes:
+                first.setdefault(root(v), step)
+            for key in _further(unit):
+                first.setdefault(key, step)
+            last.update(dict.fromkeys(self._touched(unit), step))
+        for v in (*self._blueprint.graph.inputs, *self._blueprint.constants):
+            first.pop(v, None)  # they are there before the first unit
+        for v in self._blueprint.graph.outputs:
+            last.pop(root(v), None)
+        return first, last
+
+    # --- the records around a unit ----------------------------------------------------------------
+
+    def before(self, step: int, locate: Locate) -> list[Record]:
+        """Return what checks that a unit's inputs are there, and fills its outputs."""
+        unit = self.units[step]
+        made = []
+        for v in dict.fromkeys(unit.reads):
+            if not self._begins(v, step):
+                made += search(v, locate(v), f"{unit.name} reads {v!r}")
+        for key in self._touched(unit):
+            if self._begins(key, step):
+                made += self._fill(key, locate(key))
+        return made
+
+    def after(self, step: int, locate: Locate) -> list[Record]:
+        """Return what checks a unit's outputs and all around them, and fills what is over."""
+        unit = self.units[step]
+        made = []
+        for v in unit.writes:
+            made += search(v, locate(v), f"{unit.name} writes {v!r}")
+        for key in self._touched(unit):
+            for part in self._slack(key, locate(key)):
+                made.append(compare(part, f"{unit.name} writes outside of {key!r}"))
+            if self._last.get(key) == step and key in self.offsets:
+                made += self._fill(key, locate(key))
+        return made
+
+    def _touched(self, unit: Unit) -> list[Any]:
+        keys = [*map(self._blueprint.root, (*unit.reads, *unit.writes)), *_further(unit)]
+        return list(dict.fromkeys(keys))
+
+    def _begins(self, key: Any, step: int) -> bool:
+        """Return whether what lay in a block before this unit does not matter."""
+        root = self._blueprint.root
+        key = root(key) if isinstance(key, Value) else key
+        if self._first.get(key) != step:
+            return False
+        variable = self._blueprint.home_of(key)
+        return variable is None or variable not in map(root, self.units[step].reads)
+
+    def _fill(self, key: Any, place: Place) -> Iterator[Record]:
+        """Yield what fills a block, and in a shared arena the bytes up to the next one."""
+        nbytes = nbytes_of(key) if isinstance(key, Value) else place.nbytes
+        yield from fill(key, Place(place.address, nbytes))
+        if self._shared and key in self.offsets:
+            for part in self._slack(key, place):
+                yield from fill(None, Place(part.start, part.stop - part.start))
+
+    def _slack(self, key: Any, place: Place) -> list[Range]:
+        """Return the bytes around a block that nobody may change."""
+        address, nbytes = place
+        if isinstance(key, Value):
+            nbytes = nbytes_of(key)
+        if key in self.offsets and self._shared:
+            end = address + nbytes
+            return [Range(end, -(-end // 64) * 64)] if key in self._first and end % 64 else []
+        if key in self._blueprint.constants:
+            return []  # their pages cannot be written
+        own = key in self.offsets or guard_pages.is_guarded(address)
+        return guard_pages.slack(address, nbytes) if own else []
+
+
+def _further(unit: Unit) -> list[Any]:
+    """Return the keys of a unit's memory that holds no values."""
+    keys: list[Any] = [("scratch", unit)] if unit.scratch else []
+    workspace = getattr(unit, "workspace_key", None)
+    return keys if workspace is None else [*keys, workspace]

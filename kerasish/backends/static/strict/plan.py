@@ -1,0 +1,124 @@
+"""A blueprint as `graph.plan_check` wants it: what each unit reads and writes, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.units import CopyUnit, Unit, nbytes_of
+from kerasish.graph.ir import Value
+from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
+
+
+def check_blueprint(blueprint: Blueprint) -> None:
+    """Raise where a unit of a blueprint would read other bytes than those that it asks for.
+
+    Raises:
+        PlanError: what is wrong.
+    """
+    walk = _Walk(blueprint)
+    graph = blueprint.graph
+    sizes: dict[Any, int] = {"arena": blueprint.plan.nbytes}
+    before = [walk.access(v) for v in (*graph.inputs, *graph.constants) if v.size]
+    before += [walk.access(old) for old, _ in blueprint.updates if old.size]
+    for access in before:
+        if access.memory != "arena":
+            sizes[access.memory] = access.nbytes
+    steps = [walk.step(unit) for unit in blueprint.units]
+    steps += [walk.copy(root, old) for root, old in blueprint.copies]
+    after = [walk.access(v) for v in graph.outputs[: _results(blueprint)] if v.size]
+    after += [walk.access(new, blueprint.root(old)) for old, new in blueprint.updates if new.size]
+    check_plan(sizes, before, steps, after)
+
+
+def _results(blueprint: Blueprint) -> int:
+    """Return how many outputs of the graph are no new values of variables."""
+    return len(blueprint.graph.outputs) - len(blueprint.updates)
+
+
+class _Walk:
+    """Contents, and where they lie.
+
+    A value that no unit writes has the content of the value that it is an alias of. One that a unit
+    writes is a content of its own, even in the memory of another: so a product that is added to
+    what it begins with ends the life of that.
+    """
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+        writers: dict[Value, list[Unit]] = {}
+        for unit in blueprint.units:
+            for v in unit.writes:
+                writers.setdefault(v, []).append(unit)
+        self._written = set(writers)
+        self._copied = {
+            v: units[0].reads[0]
+            for v, units in writers.items()
+            if len(units) == 1 and isinstance(units[0], CopyUnit)
+        }
+
+    def content(self, v: Value) -> Value:
+        aliases = self._blueprint.aliases
+        while True:
+            if v in self._copied:
+                v = self._copied[v]
+            elif v not in self._written and v in aliases:
+                v = aliases[v]
+            else:
+                return v
+
+    def access(self, v: Value, where: Value | None = None) -> Access:
+        """Return v's bytes, or those that begin where another value lies."""
+        return self._at(self.content(v), v if where is None else where, nbytes_of(v))
+
+    def _at(self, content: Any, key: Any, nbytes: int) -> Access:
+        blueprint = self._blueprint
+        root = blueprint.root(key) if isinstance(key, Value) else key
+        variable = blueprint.home_of(root)
+        if variable is not None:
+            return Access(content, ("variable", variable), 0, nbytes)
+        if root in blueprint.constants:
+            return Access(content, ("constant", root), 0, nbytes)
+        if root not in blueprint.plan.offsets:
+            raise PlanError(f"{root} has no place in the arena")
+        return Access(content, "arena", blueprint.plan.offsets[root], nbytes)
+
+    def step(self, unit: Unit) -> Step:
+        reads = [self.access(v) for v in unit.reads if v.size]
+        writes = [self.access(v) for v in unit.writes if v.size]
+        key = getattr(unit, "workspace_key", None)
+        if key is not None:
+            size = unit.primitive.workspace.nbytes  # type: ignore[attr-defined]
+            (reads if _reads_workspace(unit) else writes).append(self._at(key, key, size))
+        if unit.scratch:
+            scratch = ("scratch", unit)
+            writes.append(self._at(scratch, scratch, unit.scratch))
+        return Step(unit.name, tuple(reads), tuple(writes), self._in_place(unit))
+
+    def copy(self, root: Value, old: Value) -> Step:
+        """Return the copy of a new value into its variable, when all units have run."""
+        new = next((n for o, n in self._blueprint.updates if o is old), root)
+        source = self._at(self.content(new), root, nbytes_of(root))
+        return Step("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
+
+    def _in_place(self, unit: Unit) -> frozenset[Any]:
+        """Return what may share memory: as the unit said, or as the graph's builder said."""
+        pairs = set()
+        for v in unit.writes:
+            read = unit.in_place_of(v)
+            if read is not None:
+                if not unit.may_share(v, read):
+                    raise PlanError(f"{unit.name} writes {v} in place of {read}, but may not")
+                pairs.add((self.content(v), self.content(read)))
+            pairs |= {(self.content(v), self.content(a)) for a in self._begun(v, unit.reads)}
+        return frozenset(pairs)
+
+    def _begun(self, v: Value, reads: Sequence[Value]) -> list[Value]:
+        """Return what v begins with: the value read whose memory the builder gave to it."""
+        before = self._blueprint.aliases.get(v)
+        return [r for r in reads if before is not None and r is before]
+
+
+def _reads_workspace(unit: Unit) -> bool:
+    return unit.name.endswith("gradient")

@@ -1,0 +1,198 @@
+"""The records that strict memory puts between those of the units: fill, search, compare, name."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.static.codegen.driver import UNWRITTEN, Record
+from kerasish.backends.static.codegen.kernels import Text, compile_one
+from kerasish.backends.static.lowering.units import Place, copy_record, nbytes_of
+from kerasish.backends.static.machine.guard_pages import PATTERN, Range
+from kerasish.graph.ir import Value
+from kerasish.ops import dtypes
+
+# What floating-point numbers are filled with, and the bit that makes these NaNs quiet ones.
+_NANS = {"float32": 0x7FB5A5A5, "float64": PATTERN, "bfloat16": 0x7FB5, "float16": 0x7DA5}
+_QUIET = {"float32": 1 << 22, "float64": 1 << 51, "bfloat16": 1 << 6, "float16": 1 << 9}
+_WIDTHS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+_NAME_BYTES = 256
+
+# Words: 0 address, 1 elements, 2 the pattern, 3 bits to set and 4 bits to keep before an element is
+# compared, 5 the first element that is equal to the pattern.
+_SEARCH = """define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %w3 = getelementptr i64, ptr %args, i64 3
+  %w4 = getelementptr i64, ptr %args, i64 4
+  %w5 = getelementptr i64, ptr %args, i64 5
+  %data = load ptr, ptr %args, align 8
+  %count = load i64, ptr %w1, align 8
+  %pattern = load {type}, ptr %w2, align 8
+  %set = load {type}, ptr %w3, align 8
+  %keep = load {type}, ptr %w4, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %at = getelementptr {type}, ptr %data, i64 %i
+  %found = load {type}, ptr %at, align {bytes}
+  %next = add i64 %i, 1
+  %some = or {type} %found, %set
+  %bits = and {type} %some, %keep
+  %same = icmp eq {type} %bits, %pattern
+  br i1 %same, label %bad, label %head
+bad:
+  store i64 %i, ptr %w5, align 8
+  ret i32 {status}
+good:
+  ret i32 0
+}}"""
+
+# Words: 0 address, 1 bytes, 2 address of what should be there; status 1 where it is not.
+_COMPARE = Text("""define i32 @SYMBOL(ptr %args) #0 {
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %data = load ptr, ptr %args, align 8
+  %count = load i64, ptr %w1, align 8
+  %wanted = load ptr, ptr %w2, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %at = getelementptr i8, ptr %data, i64 %i
+  %wanted.at = getelementptr i8, ptr %wanted, i64 %i
+  %a = load i8, ptr %at, align 1
+  %b = load i8, ptr %wanted.at, align 1
+  %next = add i64 %i, 1
+  %same = icmp eq i8 %a, %b
+  br i1 %same, label %head, label %bad
+bad:
+  ret i32 1
+good:
+  ret i32 0
+}""")
+
+
+class Pattern(NamedTuple):
+    """What a block is filled with.
+
+    Attributes:
+        width: bytes of a word.
+        word: what each holds.
+        quiet: the bit that arithmetic sets in it; 0 for integers.
+        sure: whether no right value is equal to it.
+    """
+
+    width: int
+    word: int
+    quiet: int = 0
+    sure: bool = False
+
+
+def _pattern(key: Any) -> Pattern:
+    if not isinstance(key, Value):
+        return Pattern(8, PATTERN)
+    width = int(dtypes.array_dtype(key.dtype).itemsize)
+    dtype = {"complex64": "float32", "complex128": "float64"}.get(key.dtype, key.dtype)
+    if dtype in _NANS:
+        width = int(dtypes.array_dtype(dtype).itemsize)
+        return Pattern(width, _NANS[dtype], _QUIET[dtype], True)
+    return Pattern(width, int("A5" * width, 16), 0, width >= 4 or dtype == "bool")
+
+
+@functools.lru_cache(maxsize=64)
+def _source(width: int, word: int, nbytes: int) -> Any:
+    return np.full(nbytes // width, word, f"uint{8 * width}")
+
+
+def _filling(width: int, word: int, nbytes: int) -> Any:
+    """Return at least `nbytes` bytes of a pattern."""
+    return _source(width, word, 1 << max(nbytes, 4096).bit_length())
+
+
+def fill(key: Any, place: Place) -> Iterator[Record]:
+    """Yield the record that fills a block with what no right value is."""
+    if not place.nbytes:
+        return
+    width, word, *_ = _pattern(key)
+    filling = _filling(width, word, place.nbytes)
+    at = Place(filling.ctypes.data + place.address % width, place.nbytes)
+    record = copy_record(at, place, "strict memory: fill")
+    yield Record(record.function, record.block, record.name, filling)
+
+
+@functools.cache
+def _search_text(width: int) -> Text:
+    return Text(_SEARCH.format(type=_WIDTHS[width], bytes=width, status=UNWRITTEN))
+
+
+def search(v: Value, place: Place, what: str) -> Iterator[Record]:
+    """Yield the record that fails where an element of v holds what blocks are filled with.
+
+    Arithmetic makes a signalling NaN a quiet one of either sign and keeps its other bits, so that
+    what was computed from one is known, too.
+    """
+    width, word, quiet, sure = _pattern(v)
+    if sure and v.size:
+        keep = (1 << 8 * width - bool(quiet)) - 1
+        words = [place.address, nbytes_of(v) // width, word | quiet, quiet, keep, 0]
+        block = np.array(words, np.uint64).view(np.int64)
+        yield Record(compile_one(_search_text(width)), block, f"strict memory: {what}")
+
+
+def compare(part: Range, what: str) -> Record:
+    """Return the record that fails where bytes around a block have changed."""
+    nbytes = part.stop - part.start
+    filling = _filling(8, PATTERN, nbytes)
+    words = [part.start, nbytes, filling.ctypes.data + part.start % 8]
+    return Record(compile_one(_COMPARE), np.array(words, np.int64), f"strict memory: {what}",
+                  filling)  # fmt: skip
+
+
+# --- the record that runs ---------------------------------------------------------------------
+
+
+def name_file() -> str:
+    """Return the file in which the record that runs now is named; it is gone after a good end."""
+    return os.path.join(tempfile.gettempdir(), f"kerasish-record-{os.getpid()}.txt")
+
+
+@functools.cache
+def _name_pages(process: int) -> Any:
+    path = name_file()
+    with open(path, "w+b") as file:
+        file.truncate(_NAME_BYTES)
+        pages = np.frombuffer(mmap.mmap(file.fileno(), _NAME_BYTES), np.uint8)
+    atexit.register(_remove, path)
+    return pages
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def named(records: Sequence[Record]) -> list[Record]:
+    """Return records, each after one that writes its name into `name_file`."""
+    pages = _name_pages(os.getpid())
+    made = []
+    for number, record in enumerate(records):
+        text = f"{number}: {record.name}".encode()[: _NAME_BYTES - 1]
+        name = np.frombuffer(text.ljust(_NAME_BYTES - 1) + b"\n", np.uint8)
+        copy = copy_record(Place(name.ctypes.data, len(name)), Place(pages.ctypes.data, len(name)))
+        made += [Record(copy.function, copy.block, "strict memory: name", (name, pages)), record]
+    return made

@@ -1,0 +1,103 @@
+"""Class numbers and indices of each batch: what a step would read beyond its arrays.
+
+Arrays in memory are looked at once, all rows. Batches of generators and other sources, and those
+of `train_on_batch`, are looked at one by one: one maximum over the labels per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerasish.engine.diagnostics.graph_walk import class_of, first_layers, last_layer
+from kerasish.engine.diagnostics.inputs import check_indices, inputs_of
+from kerasish.engine.diagnostics.labels import check_labels
+from kerasish.engine.diagnostics.match import SPARSE, Match
+
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def within(values: Any, count: int) -> bool:
+    """Return whether all numbers of an array are from 0 up to, but not, `count`.
+
+    Example:
+        >>> within(np.array([0, 2]), 3), within(np.array([0, -1]), 3)
+        (True, False)
+    """
+    if not values.size:
+        return True
+    if values.dtype.kind == "i":  # seen as unsigned, a negative number is a huge one
+        return int(values.view(_UNSIGNED[values.dtype.itemsize]).max()) < count
+    if values.dtype.kind == "u":
+        return int(values.max()) < count
+    return bool(values.min() >= 0) and bool(values.max() < count)
+
+
+def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
+    """Return a function of (x, y, sample_weight) that checks a batch, None where nothing can be.
+
+    It raises ValueError for class numbers and indices that are none; the message names the way out.
+
+    Args:
+        model: compiled, and prepared: its losses are matched to its outputs.
+    """
+    loss = model._compiled_loss
+    parts = [] if loss is None else loss.parts or []
+    sparse = any(kind_in_sparse(part.loss) for part in parts)
+    graph = model._graph
+    embeddings = {
+        index: [layer for layer in first_layers(model, index) if class_of(layer) == "Embedding"]
+        for index in range(len(graph.inputs) if graph is not None else 0)
+    }
+    embeddings = {index: layers for index, layers in embeddings.items() if layers}
+    if not sparse and not embeddings:
+        return None
+
+    only = _only_count(loss) if sparse and len(parts) == 1 else None
+
+    def check(x: Any, y: Any, sample_weight: Any) -> None:
+        quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
+        if sparse and not quick:
+            for match in model._matches(y, sample_weight):
+                _check_match(model, match)
+        if embeddings:
+            for name, index, array in inputs_of(model, x):
+                for layer in embeddings.get(index, ()):
+                    if array.dtype.kind in "iuf" and not within(array, layer.input_dim):
+                        check_indices(model, name, array, layer)
+
+    return check
+
+
+def _only_count(loss: Any) -> int | None:
+    """Return how many classes the one output of a model has, None for others."""
+    match = Match("", 0, loss.parts[0].loss, loss.shapes[0], None, None)
+    if loss.outputs != 1 or not match.shape:
+        return None
+    return int(match.shape[match.option("axis", -1)])
+
+
+def kind_in_sparse(loss: Any) -> bool:
+    """Return whether a loss takes class numbers."""
+    return Match("", 0, loss, (), None, None).kind in SPARSE
+
+
+def _check_match(model: Any, match: Match) -> None:
+    target = match.target
+    if match.kind not in SPARSE or not isinstance(target, np.ndarray) or not match.shape:
+        return
+    count = match.shape[match.option("axis", -1)]
+    if target.dtype.kind not in "iuf" or within(target, count):
+        return
+    layer, activation = last_layer(model, match.index)
+    called = layer._who() if hasattr(layer, "_who") else "the last layer"
+    check_labels(model, match, called, activation)
+
+
+def check_all(model: Any, data: Any) -> None:
+    """Check arrays in memory, all rows at once; other data are checked batch by batch."""
+    check = batch_check(model)
+    if check is not None and data.in_memory:
+        check(*data.pack(data.arrays))

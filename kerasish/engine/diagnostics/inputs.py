@@ -1,0 +1,125 @@
+"""Inputs that the layers which meet them first cannot make use of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish import tree
+from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.graph_walk import CONV_2D, DENSE, WEIGHTED, class_of, first_layers
+from kerasish.engine.diagnostics.rows import FEW, all_finite, first_odd, number, some_rows, span
+
+_HUGE = 1e6  # beyond it a step of any useful size throws a float32 model off
+
+
+def check_inputs(model: Any, x: Any) -> None:
+    """Raise or warn where an input's values cannot be meant for the layers that read them.
+
+    Raises:
+        ValueError: indices beyond an Embedding.
+    """
+    for name, index, array in inputs_of(model, x):
+        if array.dtype.kind not in "iufb" or not array.size:
+            continue
+        readers = [(class_of(layer), layer) for layer in first_layers(model, index)]
+        for kind, layer in readers:
+            if kind == "Embedding":
+                check_indices(model, name, array, layer)
+            elif kind in WEIGHTED:
+                _check_numbers(model, name, array, kind, layer)
+
+
+def inputs_of(model: Any, x: Any) -> list[tuple[str, int, Any]]:
+    """Return (name, place among the model's inputs, array) of each array of x."""
+    graph = model._graph
+    if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
+        return []
+    if isinstance(x, dict):
+        names = [t._keras_history.operation.name for t in graph.inputs]
+        given = [(f"x[{name!r}]", i, x.get(name)) for i, name in enumerate(names)]
+    else:
+        flat = tree.flatten(x)
+        many = len(flat) > 1
+        given = [(f"x[{i}]" if many else "x", i, array) for i, array in enumerate(flat)]
+    return [(name, i, a) for name, i, a in given if isinstance(a, np.ndarray) and a.ndim]
+
+
+def check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
+    """Raise or warn where an Embedding cannot look up the numbers of an array.
+
+    Raises:
+        ValueError: indices beyond its table.
+    """
+    values = some_rows(array)
+    if array.dtype.kind == "f":
+        if not all_finite(values):
+            return
+        if (values != np.floor(values)).any():
+            odd = values[values != np.floor(values)][0].item()
+            advise(
+                model,
+                f"{name}: {layer._who()} looks rows up by whole numbers and cuts {number(odd)} to "
+                f"{number(np.trunc(odd))}. Give whole numbers, or use a Dense layer for measures.",
+            )
+    low, high = span(array)
+    if low < 0 or high >= layer.input_dim:
+        raise ValueError(
+            f"{name}: {layer._who()} has input_dim={layer.input_dim}, so indices 0 to "
+            f"{layer.input_dim - 1}, got {number(low)} to {number(high)}. Give it input_dim="
+            f"{number(max(high, 0) + 1)}, or the larger indices one of their own ('unknown')."
+        )
+
+
+def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> None:
+    values = some_rows(array)
+    if not all_finite(values):
+        advise(
+            model,
+            f"{name} holds {first_odd(values)}, which {layer._who()} turns into NaN everywhere. "
+            "Drop such rows, or fill them in (np.nan_to_num).",
+            "finite",
+        )
+        return
+    few = some_rows(array, FEW)
+    low, high = span(few)
+    if kind in CONV_2D and _stands_channels_first(array, layer):
+        advise(
+            model,
+            f"{name} of shape {array.shape} seems to have its channels first, but {layer._who()} "
+            f"takes data_format={layer.data_format!r}. Move them: x.transpose(0, 2, 3, 1).",
+        )
+    if _are_pixels(array, few, low, high) and kind != "BatchNormalization":
+        advise(
+            model,
+            f"{name} holds pixels from {number(low)} to {number(high)} unscaled, and goes into "
+            f"{layer._who()}. Put layers.Rescaling(1 / 255) first, or divide by 255.",
+        )
+    elif kind in DENSE and max(-low, high) > _HUGE:
+        advise(
+            model,
+            f"{name} reaches {number(max(low, high, key=abs))} unscaled, and goes into "
+            f"{layer._who()}. Put layers.Normalization() first, or scale the columns to mean 0 and "
+            "deviation 1.",
+        )
+
+
+def _are_pixels(array: Any, few: Any, low: float, high: float) -> bool:
+    """Return whether numbers look like bytes of pictures: whole, from 0 to near 255."""
+    if not (0 <= low < 64 and 128 < high <= 255):
+        return False
+    pictured = (
+        (array.ndim == 4 and 1 <= array.shape[-1] <= 4)
+        or (array.ndim == 4 and array.shape[1] in (1, 3))
+        or (array.ndim == 3 and min(array.shape[1:]) >= 8)
+        or (array.ndim == 2 and array.shape[1] >= 64)
+    )
+    return pictured and (few.dtype.kind != "f" or bool((few == np.floor(few)).all()))
+
+
+def _stands_channels_first(array: Any, layer: Any) -> bool:
+    if layer.data_format != "channels_last" or array.ndim != 4:
+        return False
+    _, first, middle, last = array.shape
+    return first in (1, 3) and middle == last and last > 4

@@ -1,0 +1,107 @@
+"""A last layer that does not fit the loss, or metrics that fit neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, REGRESSION, SPARSE, Match
+from kerasish.engine.diagnostics.rows import FEW, some_rows
+
+# Activations whose values are no shares: they may be negative, or anything.
+_NO_SHARES = frozenset(
+    {
+        "linear", "relu", "relu6", "leaky_relu", "elu", "selu", "gelu", "silu", "tanh", "mish",
+        "softsign", "celu", "log_softmax",
+    }
+)  # fmt: skip
+
+
+def check_last_layer(model: Any, match: Match, layer: str, activation: str) -> None:
+    """Warn where the last layer's activation and the loss do not belong together."""
+    kind = match.kind
+    units = match.shape[-1] if match.shape else 0
+    if activation == "softmax" and units == 1:
+        advise(
+            model,
+            f"activation='softmax' over the 1 unit of {layer} is always 1. For two classes use "
+            "activation='sigmoid' and loss='binary_crossentropy'.",
+        )
+        return
+    if kind in SPARSE | CATEGORICAL:
+        wanted, meant = "softmax", frozenset({"softmax"})
+    elif kind in BINARY:
+        wanted, meant = "sigmoid", frozenset({"sigmoid", "softmax", "hard_sigmoid"})
+    else:
+        return
+    if units == 1 and wanted == "softmax":
+        advise(
+            model,
+            f"{kind} over the 1 unit of {layer} is always 0. For two classes use "
+            "activation='sigmoid' and loss='binary_crossentropy'.",
+        )
+        return
+    logits = match.option("from_logits", False)
+    if not logits and activation in _NO_SHARES:
+        advise(
+            model,
+            f"{kind} has from_logits=False, but {layer} has activation={activation!r}, which gives "
+            f"no shares. Use activation={wanted!r}, or the loss with from_logits=True.",
+        )
+    elif logits and activation in meant:
+        advise(
+            model,
+            f"{kind} has from_logits=True, but {layer} has activation={activation!r} already. Use "
+            "activation='linear', or from_logits=False.",
+        )
+
+
+def check_metrics(model: Any, match: Match, metrics: list[Any], activation: str) -> None:
+    """Warn of accuracies that count nothing useful."""
+    for metric in metrics:
+        kind = type(metric).__name__
+        if kind not in _ACCURACIES:
+            continue
+        threshold = getattr(metric, "_fn_kwargs", {}).get("threshold", 0.5)
+        if match.kind in REGRESSION and _is_measure(match, activation):
+            advise(
+                model,
+                f"metrics: {metric.name!r} counts predictions equal to the target, which says "
+                f"nothing beside loss={match.kind!r}. Use 'mae' or R2Score().",
+            )
+        elif kind == "BinaryAccuracy" and _is_logit(match, activation) and 0 < threshold < 1:
+            advise(
+                model,
+                f"metrics: {metric.name!r} takes predictions above {threshold:g} for 1, but with "
+                "from_logits=True they are logits. Use BinaryAccuracy(threshold=0.0).",
+            )
+
+
+_ACCURACIES = ("Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy")
+
+
+def _is_logit(match: Match, activation: str) -> bool:
+    return (
+        match.kind in BINARY and bool(match.option("from_logits", False)) and activation == "linear"
+    )
+
+
+def _is_measure(match: Match, activation: str) -> bool:
+    """Return whether targets are measured numbers rather than classes."""
+    values = some_rows(match.counting(), FEW)
+    if values.dtype.kind not in "iuf" or not values.size:
+        return False
+    if (values != np.floor(values)).any():
+        return not _holds_shares(match)
+    one = not match.shape or match.shape[-1] == 1
+    return one and activation == "linear" and len(np.unique(values)) > 2
+
+
+def _holds_shares(match: Match) -> bool:
+    """Return whether rows are distributions over classes (soft labels)."""
+    values = some_rows(match.counting(), FEW)
+    if values.ndim < 2 or values.shape[-1] < 2 or values.min() < 0:
+        return False
+    return bool(np.allclose(values.sum(-1), 1, atol=1e-3))

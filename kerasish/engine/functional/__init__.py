@@ -1,0 +1,1 @@
+"""Graphs of layers: Input, Function, their configs, and preprocessing on the host."""

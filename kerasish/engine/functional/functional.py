@@ -1,0 +1,534 @@
+"""Functional models: a graph of layer calls between symbolic inputs and outputs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerasish import ops, registry, tree
+from kerasish.engine.diagnostics.user_line import levels_to_user
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
+from kerasish.errors import AdviceWarning, DTypeError, ShapeError
+from kerasish.naming import unique_name
+from kerasish.ops import dtypes
+from kerasish.tensor import Tensor, convert
+
+
+class InputLayer(Layer):
+    """Where a model's input comes in.
+
+    Args:
+        shape: the shape without the batch axis.
+        batch_size: the batch's size; None: any.
+        dtype: the dtype's name; None: `floatx()`.
+        sparse, ragged: kept for Keras's sake; must be false.
+        batch_shape: the shape with the batch axis, instead of `shape`.
+        input_tensor: an existing symbolic tensor, instead of a shape.
+        optional: whether the model may be called with None here.
+        name: the input's name.
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        batch_size: int | None = None,
+        dtype: str | None = None,
+        sparse: bool | None = None,
+        ragged: bool | None = None,
+        batch_shape: Any = None,
+        input_tensor: Any = None,
+        optional: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name or unique_name("input_layer"))
+        if sparse or ragged:
+            raise ValueError(f"{self._who()}: sparse and ragged inputs are not supported.")
+        batch_shape = kwargs.pop("batch_input_shape", batch_shape)
+        if "input_shape" in kwargs:
+            warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
+            shape = kwargs.pop("input_shape")
+        if kwargs:
+            raise TypeError(f"{self._who()}: unexpected argument(s) {sorted(kwargs)}.")
+        if batch_shape is not None and (shape is not None or batch_size is not None):
+            raise ValueError(
+                f"{self._who()}: give shape and batch_size, or batch_shape, not both kinds."
+            )
+        if input_tensor is not None:
+            wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self._who()))
+            wanted = wanted or batch_size and (batch_size, *input_tensor.shape[1:])
+            batch_shape = _shape_of_input(input_tensor, wanted, dtype, self._who())
+            dtype = input_tensor.dtype
+        elif shape is not None:
+            batch_shape = (batch_size, *_as_shape(shape, self._who()))
+        elif batch_shape is None:
+            raise ValueError(f"{self._who()}: give the shape of one example, e.g. Input((28, 28)).")
+        self.batch_shape = _as_shape(batch_shape, self._who())
+        self._input_dtype = dtypes.name_of(dtype)
+        self.sparse, self.ragged, self.optional = False, False, optional
+        self.built = True
+        output = input_tensor
+        if output is None:
+            output = KerasTensor(self.batch_shape, self._input_dtype, name=self.name)
+        Node(self, (), {}, output)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the input."""
+        return self._input_dtype
+
+    def call(self, *args: Any) -> Any:
+        """Nothing to compute."""
+        raise TypeError(f"{self._who()} stands for an input and is not called.")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {
+            "batch_shape": self.batch_shape, "dtype": self._input_dtype, "sparse": False,
+            "ragged": False, "name": self.name, "optional": self.optional,
+        }  # fmt: skip
+
+
+def _shape_of_input(tensor: Any, wanted: Any, dtype: Any, who: str) -> Any:
+    """Return the shape of a tensor given as input, if it is symbolic and is of the wanted one."""
+    if not isinstance(tensor, KerasTensor):
+        raise ValueError(f"{who}: input_tensor must be a KerasTensor, got {tensor!r}.")
+    if wanted and not (len(wanted) == len(tensor.shape) and _agree(wanted, tensor.shape)):
+        raise ShapeError(f"{who}: input_tensor has shape {tensor.shape}, not {tuple(wanted)}.")
+    if dtype is not None and dtypes.name_of(dtype) != tensor.dtype:
+        raise DTypeError(f"{who}: input_tensor is of dtype {tensor.dtype}, not {dtype}.")
+    return tensor.shape
+
+
+def _as_shape(shape: Any, who: str) -> tuple[Any, ...]:
+    many = shape if isinstance(shape, (tuple, list)) else (shape,)
+    for s in many:
+        if s is not None and (not hasattr(s, "__index__") or isinstance(s, bool) or s < 0):
+            raise ShapeError(f"{who}: a shape is made of sizes >= 0 or None, got {shape!r}.")
+    return tuple(None if s is None else int(s) for s in many)
+
+
+def Input(  # noqa: N802 (Keras's name)
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: str | None = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+    tensor: Any = None,
+    optional: bool = False,
+) -> Any:
+    """Return a symbolic tensor from which a functional model starts.
+
+    Args:
+        shape: the shape of one example, without the batch axis.
+        batch_size: the batch's size; None: any.
+        dtype: None: `floatx()`.
+        batch_shape: the shape with the batch axis, instead of `shape`.
+
+    Example:
+        >>> Input((3,)).shape
+        (None, 3)
+    """
+    layer = InputLayer(
+        shape, batch_size, dtype, sparse, ragged, batch_shape, tensor, optional, name
+    )
+    return layer._inbound_nodes[0].outputs
+
+
+class Graph:
+    """The calls between symbolic inputs and outputs, in the order in which they can run.
+
+    Attributes:
+        nodes: the calls, each after those it needs.
+        operations: the operations in Keras's order: by descending depth, within a depth by the
+            first visit of a walk from the outputs.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, name: str = "model") -> None:
+        self.name = name
+        self.inputs = tree.flatten(inputs)
+        self.outputs = tree.flatten(outputs)
+        for which, tensors in (("input", self.inputs), ("output", self.outputs)):
+            for t in tensors:
+                if not isinstance(t, KerasTensor):
+                    raise ValueError(
+                        f"{name}: every {which} must be a symbolic tensor (from Input or from a "
+                        f"layer called on one), got {type(t).__name__}: {t!r}"[:300]
+                    )
+        self._walk()
+        self._plan()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: the calls, each after those it needs."""
+        calls = [(n.operation, n.args, n.kwargs, n.outputs) for n in self.nodes]
+        return {
+            "name": self.name, "inputs": self.inputs, "outputs": self.outputs, "calls": calls
+        }  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.name, self.inputs = state["name"], state["inputs"]
+        self.outputs = state["outputs"]
+        for call in state["calls"]:
+            Node(*call)
+        self._walk()
+        self._plan()
+
+    def _walk(self) -> None:
+        ends = {id(t) for t in self.inputs}
+        order: list[Node] = []  # a node stands after all that it needs
+        visit_number: dict[int, int] = {}
+        done: set[int] = set()
+        for output in self.outputs:
+            stack: list[tuple[KerasTensor, bool]] = [(output, False)]
+            while stack:
+                t, leaving = stack.pop()
+                node = _node_of(t)
+                if node is None:
+                    if id(t) in ends:
+                        continue
+                    raise ValueError(f"{self.name}: {t!r} was made by no layer and is no input.")
+                if leaving:
+                    if id(node) not in done:
+                        done.add(id(node))
+                        order.append(node)
+                    continue
+                visit_number.setdefault(id(node.operation), len(visit_number))
+                if id(node) in done:
+                    continue
+                stack.append((t, True))
+                if id(t) in ends:
+                    continue
+                if not node.inputs and isinstance(node.operation, InputLayer):
+                    raise ValueError(
+                        f"{self.name}: the outputs depend on the input {node.operation.name!r}, "
+                        "which is not among the model's inputs."
+                    )
+                for needed in reversed(node.inputs):
+                    if id(_node_of(needed)) not in done:
+                        stack.append((needed, False))
+        for t in self.inputs:
+            node = _node_of(t)
+            if node is not None and id(node) not in done:
+                done.add(id(node))
+                order.insert(0, node)
+                visit_number.setdefault(id(node.operation), len(visit_number))
+        self.nodes = order
+        self._sort(ends, visit_number)
+
+    def _sort(self, ends: set[int], visit_number: dict[int, int]) -> None:
+        depth: dict[int, int] = {}
+        for node in reversed(self.nodes):
+            key = id(node.operation)
+            own = depth.setdefault(key, 0)
+            if any(id(t) in ends for t in tree.flatten(node.outputs)):
+                continue
+            for t in node.inputs:
+                maker = _node_of(t)
+                if maker is not None:
+                    other = id(maker.operation)
+                    depth[other] = max(depth.get(other, 0), own + 1)
+        # Operations called several times lift what they need: repeat until nothing moves.
+        moved = True
+        while moved:
+            moved = False
+            for node in self.nodes:
+                if any(id(t) in ends for t in tree.flatten(node.outputs)):
+                    continue
+                for t in node.inputs:
+                    maker = _node_of(t)
+                    if maker is None or maker.operation is node.operation:
+                        continue
+                    other, need = id(maker.operation), depth[id(node.operation)] + 1
+                    if depth[other] < need and need <= len(self.nodes):
+                        depth[other], moved = need, True
+        unique = {id(n.operation): n.operation for n in self.nodes}
+        self.operations = sorted(
+            unique.values(), key=lambda o: (-depth[id(o)], visit_number[id(o)])
+        )
+
+    def _plan(self) -> None:
+        """Turn the calls into a list that runs without looking anything up by name."""
+        ends = {id(t) for t in self.inputs}
+        self._steps = [
+            _Call(node)
+            for node in self.nodes
+            if not any(id(t) in ends for t in tree.flatten(node.outputs))
+        ]
+
+    def run(self, inputs: list[Any], call: Callable[..., Any]) -> list[Any]:
+        """Return the outputs' values for the inputs' values; `call(operation, args, kwargs)`."""
+        values: dict[int, Any] = {id(t): v for t, v in zip(self.inputs, inputs)}
+        for step in self._steps:
+            step.run(values, call)
+        return [values[id(t)] for t in self.outputs]
+
+
+class _Call:
+    """One call of the plan."""
+
+    def __init__(self, node: Node) -> None:
+        self.operation = node.operation
+        self.args, self.kwargs = node.args, node.kwargs
+        self.outputs = [id(t) for t in tree.flatten(node.outputs)]
+        plain = len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not node.kwargs
+        self.only = id(node.args[0]) if plain else None
+
+    def run(self, values: dict[int, Any], call: Callable[..., Any]) -> None:
+        if self.only is not None:
+            result = call(self.operation, (values[self.only],), {})
+        else:
+            result = call(self.operation, _fill(self.args, values), _fill(self.kwargs, values))
+        if len(self.outputs) == 1 and not tree.is_nested(result):
+            values[self.outputs[0]] = result
+            return
+        for key, value in zip(self.outputs, tree.flatten(result)):
+            values[key] = value
+
+
+def _fill(structure: Any, values: dict[int, Any]) -> Any:
+    if isinstance(structure, KerasTensor):
+        return values[id(structure)]
+    if isinstance(structure, dict):
+        return {k: _fill(v, values) for k, v in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(_fill(v, values) for v in structure)
+    return structure
+
+
+def _node_of(t: KerasTensor) -> Node | None:
+    history = t._keras_history
+    return None if history is None else history.operation._inbound_nodes[history.node_index]
+
+
+class Function(Operation):
+    """What leads from symbolic inputs to symbolic outputs, callable on tensors.
+
+    Args:
+        inputs, outputs: structures of symbolic tensors.
+        name: the operation's name.
+    """
+
+    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
+        super().__init__(name)
+        if not tree.flatten(outputs):
+            raise ValueError("Function: at least one output was expected, got none.")
+        self._inputs_struct, self._outputs_struct = inputs, outputs
+        self._graph = Graph(inputs, outputs, self.name)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The symbolic inputs, flat."""
+        return self._graph.inputs
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The symbolic outputs, flat."""
+        return self._graph.outputs
+
+    @property
+    def operations(self) -> list[Any]:
+        """The operations in between."""
+        return list(self._graph.operations)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the shape(s) of the outputs for inputs of the given shape(s)."""
+        dtypes_of = iter([t.dtype for t in self.inputs])
+        specs = tree.map_shape_structure(lambda s: KerasTensor(s, next(dtypes_of)), input_shape)
+        return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
+
+    def __call__(self, inputs: Any) -> Any:
+        wanted = [t.shape for t in self.inputs]
+        values = tree.flatten(inputs) if tree.is_nested(self._inputs_struct) else [inputs]
+        got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
+        if len(got) != len(wanted) or not all(map(_fits, got, wanted)):
+            raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
+        return super().__call__(inputs)
+
+    def call(self, inputs: Any) -> Any:
+        """Compute the outputs."""
+        results = self._graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
+        return tree.pack_sequence_as(self._outputs_struct, results)
+
+
+def _fits(shape: Any, wanted: Any) -> bool:
+    return len(shape) == len(wanted) and all(
+        None in (a, b) or a == b for a, b in zip(shape, wanted)
+    )
+
+
+def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) -> list[Any]:
+    """Return the values for a model's inputs, flat, from what the user gave.
+
+    Dicts are matched by the inputs' names; extra keys are ignored, missing ones are errors.
+    `any_sizes`: whether sizes may differ from those of the symbolic inputs.
+    """
+    wanted = tree.flatten(struct)
+    if isinstance(inputs, dict) and not isinstance(struct, dict):
+        names = [t._keras_history.operation.name for t in wanted]
+        missing = [n for n in names if n not in inputs]
+        if missing:
+            raise ValueError(
+                f"{who}: the inputs {missing} are missing; the model takes {names}, got the keys "
+                f"{sorted(inputs)}."
+            )
+        values = [inputs[n] for n in names]
+    elif isinstance(inputs, dict):
+        missing = [k for k in struct if k not in inputs]
+        if missing:
+            raise ValueError(
+                f"{who}: the inputs {missing} are missing; the model takes {sorted(struct)}, got "
+                f"the keys {sorted(inputs)}."
+            )
+        extra = sorted(map(str, set(inputs) - set(struct)))
+        if extra and not any(isinstance(v, KerasTensor) for v in inputs.values()):
+            _warn(f"{who}: it takes the inputs {sorted(struct)}; {extra} are not used.")
+        values = tree.flatten({k: inputs[k] for k in struct})
+    else:
+        if isinstance(struct, dict) and len(struct) > 1:
+            _check_order(inputs, struct, who)
+        values = tree.flatten(inputs)
+    if len(values) != len(wanted):
+        raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
+    for value, t in zip(values, wanted):
+        if value is None and not t._keras_history.operation.optional:
+            raise ValueError(f"{who}: input {t.name!r} is not optional, got None.")
+    return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
+
+
+def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
+    """Raise where a list for inputs that have names may be meant in another order; else warn."""
+    told = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
+    if list(struct) != sorted(struct):
+        raise ValueError(f"{told}; give a dict.")
+    _warn(f"{told}, read in the order {sorted(struct)}; give a dict.")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, AdviceWarning, stacklevel=levels_to_user())
+
+
+def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
+    """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
+    if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
+        value = _as_text(value, wanted, who)
+    elif not isinstance(value, (Tensor, KerasTensor)):
+        value = _as_numbers(value, wanted, who)
+    if isinstance(value, Tensor) and value.dtype != wanted.dtype:
+        value = _as_declared(value, wanted.dtype)
+    shape, target = tuple(value.shape), wanted.shape
+    if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
+        value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
+    elif len(shape) == len(target) - 1 and target and target[-1] == 1:
+        value = value.reshape((*(-1 if s is None else s for s in shape), 1))
+    shape = tuple(value.shape)
+    if (
+        len(shape) != len(target)
+        or not any_sizes
+        and any(None not in (a, b) and a != b for a, b in zip(shape[1:], target[1:]))
+    ):
+        raise ShapeError(
+            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
+            f"{_likely_cause(target, shape)}"
+        )
+    return value
+
+
+def _as_declared(value: Tensor, dtype: str) -> Tensor:
+    """Return numbers in the dtype of their input; whole numbers may stay whole, and exact."""
+    return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
+
+
+def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
+    try:
+        return convert(value)
+    except DTypeError as error:
+        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from error
+
+
+def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
+    """Return strings as a NumPy array: no engine holds them as a tensor."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "OUST":
+        raise ShapeError(
+            f"{who}: input {wanted.name!r} takes strings, got numbers of dtype {array.dtype}."
+        )
+    return array
+
+
+def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
+    if len(shape) == len(target) - 1 and _agree(target[1:], shape):
+        return " A single example needs a batch axis: x[None]."
+    if len(shape) == len(target) - 1 and _agree(target[2:], shape[1:]):
+        return " The shape given to Input leaves the batch axis out."
+    if len(shape) == len(target) - 1 and target[-1] in (1, None):
+        return " An axis of channels is missing: x[..., None]."
+    return ""
+
+
+def _agree(wanted: Any, sizes: Any) -> bool:
+    return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
+
+
+def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:
+    """Return the structures of inputs and outputs with an Input for each input inside a graph.
+
+    The operations are the same, called anew.
+    """
+    flat = tree.flatten(inputs)
+    if not all(isinstance(t, KerasTensor) for t in [*flat, *tree.flatten(outputs)]):
+        return inputs, outputs  # which Graph refuses, in its own words
+    if all(map(_starts, flat)):
+        return inputs, outputs
+    graph = Graph(inputs, outputs)
+    new = [t if _starts(t) else Input(batch_shape=t.shape, dtype=t.dtype) for t in flat]
+    made = graph.run(new, call_operation)
+    return tree.pack_sequence_as(inputs, new), tree.pack_sequence_as(outputs, made)
+
+
+def _starts(t: KerasTensor) -> bool:
+    node = _node_of(t)
+    return node is not None and isinstance(node.operation, InputLayer)
+
+
+def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
+    """Call one operation of a functional model."""
+    return operation(*args, **kwargs)
+
+
+def clone_graph(
+    graph: Graph,
+    make: Callable[[Any], Any],
+    new_inputs: list[Any],
+    call: Callable[..., Any] | None = None,
+) -> tuple[list[Any], dict[int, Any]]:
+    """Return (outputs, old operation id -> new operation) of the graph called anew.
+
+    `make(operation)` gives the operation that stands for an old one; each is made once.
+    """
+    made: dict[int, Any] = {}
+
+    def renew(operation: Any, args: Any, kwargs: Any) -> Any:
+        key = id(operation)
+        if key not in made:
+            made[key] = make(operation)
+        return (call or call_operation)(made[key], args, kwargs)
+
+    return graph.run(new_inputs, renew), made
+
+
+def renew_operation(operation: Any) -> Any:
+    """Return an equal operation with weights of its own."""
+    if isinstance(operation, OpCall):
+        return OpCall(operation.function, operation.name)
+    with registry.recalling():
+        return type(operation).from_config(operation.get_config())
+
+
+registry.add_builtins("keras.layers", {"InputLayer": InputLayer, "Input": Input})
+registry.add_builtins("keras", {"Function": Function})

@@ -1,0 +1,1 @@
+"""Layer and Operation: the call protocol, weights, losses and masks."""

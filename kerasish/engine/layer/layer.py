@@ -1,0 +1,691 @@
+"""Layer: weights and a computation, built on the first call, its config and shapes derived."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerasish import (
+    dtype_policies,
+    ops,
+    regularizers,
+    tree,
+)
+from kerasish.engine.layer.arguments import (
+    _BASE_ARGUMENTS,
+    _bind,
+    _described,
+    _is_array,
+    _is_part_array,
+    _is_plain_tensor,
+    _legacy_shape,
+    _revived,
+    _shapes_of,
+    _to_spec,
+    _tuples,
+    described_arguments,
+)
+from kerasish.engine.layer.call_context import (
+    NOWHERE,
+    CallParts,
+    context,
+    parameters_of,
+    read_call,
+    serials,
+)
+from kerasish.engine.layer.call_errors import note_layer
+from kerasish.engine.layer.input_spec import check_input
+from kerasish.engine.layer.losses import Penalised
+from kerasish.engine.layer.masks import Masked, _overrides
+from kerasish.engine.layer.operation import (
+    KerasTensor,
+    Node,
+    Operation,
+    any_symbolic,
+    from_specs,
+    to_specs,
+)
+from kerasish.engine.layer.remat import current_remat
+from kerasish.engine.layer.stateless import StatelessScope
+from kerasish.engine.layer.weights import Weighted
+from kerasish.graph.abstract import infer
+from kerasish.metrics.metric import Metric
+from kerasish.naming import name_for
+from kerasish.ops import dtypes
+from kerasish.ops.op import Spec
+from kerasish.random import SeedGenerator
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    autocast,
+    convert,
+    current_path,
+    name_scope,
+)
+from kerasish.unsupported import refuse_method
+from kerasish.watched import note_use, set_calling
+
+# Attributes in which no parts of a layer are looked for.
+_NOT_PARTS = {
+    "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
+    "_compile_arguments", "_advised", "_flags", "_trained",
+}  # fmt: skip
+
+
+class MissingInitError(RuntimeError, AttributeError):
+    """A layer is used whose constructor has not called its parent's."""
+
+
+def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(build)
+    def built_once(self: Layer, *args: Any, **kwargs: Any) -> Any:
+        if self._building:  # a subclass's build called its parent's
+            return build(self, *args, **kwargs)
+        self._building = True
+        try:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            with name_scope(self.name):
+                result = build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self._build_shapes = _named_shapes(build, args, kwargs)
+        self.built = self._complete = True
+        return result
+
+    built_once._wrapped = True  # type: ignore[attr-defined]
+    return built_once
+
+
+def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    names = [p.name for p in parameters_of(build)]
+    return {**dict(zip(names, args)), **kwargs}
+
+
+class Layer(Masked, Penalised, Weighted, Operation):
+    """A computation with weights.
+
+    Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
+    and output shape follow from these.
+
+    Args:
+        activity_regularizer: a penalty on the result, added to the losses.
+        trainable: whether training changes the weights.
+        dtype: a dtype or dtype policy; None: the process's.
+        autocast: whether floating inputs and variables are cast to the compute dtype.
+        name: the layer's name; None: made from the class.
+
+    Example:
+        >>> class Scale(Layer):
+        ...     def build(self, input_shape):
+        ...         self.factor = self.add_weight(shape=(input_shape[-1],), initializer="ones")
+        ...     def call(self, x):
+        ...         return x * self.factor
+        >>> Scale()(np.ones((2, 3))).shape
+        (2, 3)
+    """
+
+    _parts_of_call: CallParts
+    _building = False
+    _complete = False  # whether `build` is over: no weights come after it
+    built = False
+    weightless = False  # whether the class has nothing to build: then it is built from the start
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = object.__new__(cls)
+        object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Reached only where an attribute is missing.
+            if "_inbound_nodes" not in self.__dict__ and not name.startswith("__"):
+                raise MissingInitError(
+                    f"{type(self).__name__} has no {name!r} yet: its __init__ must begin with "
+                    "super().__init__()."
+                )
+            own = inspect.getattr_static(type(self), name, None)
+            if isinstance(own, property):  # which has said in its own words what is missing
+                return own.fget(self)
+            refuse_method(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__ and not hasattr(cls.__dict__["build"], "_wrapped"):
+            cls.build = _wrap_build(cls.__dict__["build"])  # type: ignore[method-assign]
+        if "call" in cls.__dict__:
+            cls._parts_of_call = read_call(cls.__dict__["call"])
+
+    def __init__(
+        self,
+        *,
+        activity_regularizer: Any = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        autocast: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = name_for(self, name)
+        self._inbound_nodes: list[Node] = []
+        self._weights: list[Variable] = []
+        self._losses: list[Any] = []
+        self._losses_of = 0
+        if not isinstance(trainable, bool):
+            raise ValueError(f"{self._who()}: trainable is True or False, got {trainable!r}.")
+        self._trainable = trainable
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.autocast = autocast
+        self._remat_mode = current_remat()
+        self.input_spec: Any = None
+        self._path = self.name
+        self._build_shapes: dict[str, Any] | None = None
+        self._set_policy(dtype)
+        self._first_shape = _legacy_shape(self, kwargs)
+        self.built = self.weightless and type(self).build is Layer.build
+
+    # --- dtype ------------------------------------------------------------------------------
+
+    def _set_policy(self, policy: Any) -> None:
+        self._policy = dtype_policies.get(policy)
+        self._read_policy()
+
+    def _read_policy(self) -> None:
+        own = self._policy
+        if isinstance(own, dtype_policies.DTypePolicyMap):
+            own = own[self._path]
+        self.compute_dtype, self.variable_dtype = own.compute_dtype, own.variable_dtype
+        self._casts = self.autocast and self.compute_dtype != self.variable_dtype
+
+    @property
+    def dtype_policy(self) -> Any:
+        """The dtype policy."""
+        return self._policy
+
+    @dtype_policy.setter
+    def dtype_policy(self, value: Any) -> None:
+        if isinstance(self._policy, dtype_policies.DTypePolicyMap):
+            self._policy[self._path] = dtype_policies.get(value)
+            self._read_policy()
+        else:
+            self._set_policy(value)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the variables."""
+        return self.variable_dtype
+
+    @property
+    def input_dtype(self) -> str:
+        """The dtype to which inputs are cast."""
+        return self.compute_dtype
+
+    @property
+    def quantization_mode(self) -> None:
+        """Always None: kerasish does not quantise."""
+        return None
+
+    # --- parts ------------------------------------------------------------------------------
+
+    def _parts(self) -> list[Any]:
+        """Return the layers, metrics, seed generators and variables held as attributes, once."""
+        found: dict[int, Any] = {}
+        for name, value in list(self.__dict__.items()):
+            if type(value) not in _PLAIN and name not in _NOT_PARTS:
+                _find_parts(value, found)
+        return list(found.values())
+
+    @property
+    def _layers(self) -> list[Layer]:
+        return self._inner(self._parts())
+
+    def _inner(self, parts: list[Any]) -> list[Layer]:
+        """Return the layers among the parts, in the order of files and summaries."""
+        return [p for p in parts if isinstance(p, Layer)]
+
+    def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
+        found = [layer for layer, _ in self._every_part(recursive)]
+        return found if include_self else found[1:]
+
+    def _every_part(self, recursive: bool = True) -> list[tuple[Layer, list[Any]]]:
+        """Return (layer, its own parts) for this layer and those inside."""
+        found: list[tuple[Layer, list[Any]]] = []
+        seen: set[int] = set()
+        waiting: list[Layer] = [self]
+        while waiting:
+            layer = waiting.pop()
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            parts = layer._parts()
+            found.append((layer, parts))
+            if recursive or layer is self:
+                waiting.extend(reversed(layer._inner(parts)))
+        return found
+
+    def _own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
+        parts = self._parts() if parts is None else parts
+        own = [*self._weights, *[p for p in parts if isinstance(p, Variable)]]
+        unique = list({id(v): v for v in own}.values())
+        first = [v for v in unique if v._starts_trainable]
+        return first + [v for v in unique if not v._starts_trainable]
+
+    def _collect(self, extra: bool) -> list[Variable]:
+        found: dict[int, Variable] = {}
+        for layer, parts in self._every_part():
+            for v in layer._own_variables(parts):
+                found.setdefault(id(v), v)
+            if extra:
+                for part in parts:
+                    if isinstance(part, SeedGenerator):
+                        found.setdefault(id(part.state), part.state)
+        return list(found.values())
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables: weights and the states of seed generators; metrics' are not among them."""
+        return self._collect(True)
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The variables that files hold: no seeds, no metrics."""
+        return self._collect(False)
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that training changes."""
+        return [v for v in self.variables if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that training leaves alone."""
+        every = self.variables
+        return [v for v in every if not v.trainable] if self.trainable else every
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The weights that training changes."""
+        return [v for v in self.weights if v.trainable] if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The weights that training leaves alone."""
+        every = self.weights
+        return [v for v in every if not v.trainable] if self.trainable else every
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics held by this layer and its parts."""
+        found: dict[int, Metric] = {}
+        for _, parts in self._every_part():
+            for part in parts:
+                if isinstance(part, Metric):
+                    found.setdefault(id(part), part)
+        return list(found.values())
+
+    @property
+    def metrics_variables(self) -> list[Variable]:
+        """The variables of the metrics."""
+        return [v for m in self.metrics for v in m.variables]
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes the weights; setting it reaches all parts."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        for v in self._own_variables():
+            if v._starts_trainable:
+                v.trainable = bool(value)
+        for layer in self._layers:
+            layer.trainable = value
+
+    @property
+    def path(self) -> str:
+        """The names of the layers around this one and its own, joined by '/'."""
+        return self._path
+
+    # --- build ------------------------------------------------------------------------------
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
+        self._build_shapes = {"input_shape": input_shape}
+        self.built = True
+
+    def _build_for(self, args: Any, kwargs: Any) -> None:
+        """Build from the arguments of the first call."""
+        names = self._parts_of_call.names
+        arguments = {**dict(zip(names, args)), **kwargs}
+        if type(self).build is Layer.build:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            if self._layers:
+                self._build_by_call(args, kwargs)
+            self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
+            self.built = self._complete = True
+            return
+        taken = parameters_of(type(self).build)
+        wanted = [p.name for p in taken]
+        needed = {
+            p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        }
+        shapes = {}
+        for name in wanted:
+            source = name[:-6] if name.endswith("_shape") else name
+            if source in arguments and len(wanted) > 1:
+                shapes[name] = _shapes_of(arguments[source])
+            elif len(wanted) > 1 and source not in names and name in needed:
+                raise ValueError(
+                    f"{self._who()}: build takes {name!r}, the shape of an argument {source!r}, "
+                    f"but call takes {list(names)}."
+                )
+        if len(wanted) == 1 or not shapes:
+            first = next(iter(arguments.values()), None)
+            self.build(_shapes_of(first))
+        else:
+            self.build(**shapes)
+
+    def _build_by_call(self, args: Any, kwargs: Any) -> None:
+        """Build the parts by running `call` on shapes alone."""
+        unbuilt = [x for x in self._flatten_layers(include_self=False) if not x.built]
+        if not unbuilt:
+            return
+        with name_scope(self.name):
+            self._build_parts(args, kwargs)
+
+    def _build_parts(self, args: Any, kwargs: Any) -> None:
+        infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
+
+    def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
+        if self._parts_of_call.training and kwargs.get("training") is None:
+            kwargs["training"] = bool(context.training or self._parts_of_call.training_default)
+        before, self._losses = self._losses, []
+        root, context.root = context.root, NOWHERE
+        try:
+            with autocast(self.compute_dtype if self._casts else None):
+                return self.call(*args, **kwargs)
+        except Exception as error:
+            note_layer(error, self, args, kwargs)
+            raise
+        finally:
+            self._losses, context.root = before, root
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes from which the layer was built, or None."""
+        shapes = self._build_shapes
+        if not shapes:
+            return None
+        if len(shapes) == 1:
+            return {"input_shape": next(iter(shapes.values()))}
+        return {"shapes_dict": dict(shapes)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build from what `get_build_config` returned."""
+        if not config or self.built:
+            return
+        if "shapes_dict" in config:
+            self.build(**{k: _tuples(v) for k, v in config["shapes_dict"].items()})
+        elif config.get("input_shape") is not None:
+            self.build(_tuples(config["input_shape"]))
+
+    # --- call -------------------------------------------------------------------------------
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result; subclasses say how."""
+        raise NotImplementedError(
+            f"{self._who()} does not have a `call` method: write `def call(self, inputs)`, which "
+            "returns the result."
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result for tensors; for symbolic ones, remember the call."""
+        if any_symbolic(args) or kwargs and any_symbolic(kwargs):
+            return self._call_symbolic(args, kwargs)
+        if args:
+            first = args[0]
+            if type(first) is not Tensor or (first.dtype != self.compute_dtype and self.autocast):
+                args = (self._take(first), *args[1:])
+            if len(args) > 1:
+                args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
+        elif kwargs:
+            kwargs = {k: self._take(v) if _is_array(v) else v for k, v in kwargs.items()}
+        parts = self._parts_of_call
+        training = kwargs.get("training")
+        if training is None and context.training is not None:
+            training = context.training
+        if parts.training and "training" not in parts.names[: len(args)]:
+            kwargs["training"] = bool(parts.training_default if training is None else training)
+        elif "training" in kwargs and not parts.training:
+            del kwargs["training"]
+        if parts.masks:
+            self._pass_masks(args, kwargs)
+        outermost = context.root is None
+        before = context.training
+        if outermost:
+            context.root, context.serial = self, next(serials)
+            self._losses, self._losses_of = [], context.serial
+            set_calling(True)
+        note_use(self)
+        context.training = training
+        try:
+            if not self.built:
+                self._build_for(args, kwargs)
+            if self.input_spec is not None:
+                check_input(self.input_spec, args[0] if args else None, self._who())
+            return self._compute(args, kwargs)
+        finally:
+            context.training = before
+            if outermost:
+                context.root = None
+                set_calling(False)
+
+    def _compute(self, args: Any, kwargs: Any) -> Any:
+        with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
+            call = self.call if self._remat_mode is None else self.rematerialized_call(self.call)
+            try:
+                outputs = call(*args, **kwargs)
+            except Exception as error:
+                note_layer(error, self, args, kwargs)
+                raise
+        if self.activity_regularizer is not None:
+            for t in tree.flatten(outputs):
+                self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
+        first = args[0] if args else self._first_named(kwargs)
+        given = kwargs.get("mask")
+        if first is not None and (given is not None or not _is_plain_tensor(outputs)):
+            self._set_masks(first, outputs, given)
+        elif first is not None:
+            self._set_mask(first, outputs)
+        return outputs
+
+    def _call_symbolic(self, args: Any, kwargs: Any) -> Any:
+        args = tuple(
+            convert(a) if _is_array(a) and not isinstance(a, (KerasTensor, Tensor)) else a
+            for a in args
+        )
+        if self._parts_of_call.masks:
+            self._pass_masks(args, kwargs)
+        if not self.built:
+            self._build_for(args, kwargs)
+        if self.input_spec is not None:
+            check_input(self.input_spec, args[0] if args else None, self._who())
+        outputs = self.symbolic_call(*args, **kwargs)
+        first = args[0] if args else self._first_named(kwargs)
+        if first is not None:
+            self._set_masks(first, outputs, kwargs.get("mask"))
+        return outputs
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic results and remember the call."""
+        outputs = self.compute_output_spec(*args, **kwargs)
+        if any_symbolic(args) or any_symbolic(kwargs):
+            Node(self, args, kwargs, outputs)
+        return outputs
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic tensors of the shapes and dtypes that `call` gives."""
+        if _overrides(self, "compute_output_shape", Layer):
+            return self._spec_from_shape(args)
+        specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
+        options = dict(specs[1])
+        if not self._parts_of_call.training:
+            options.pop("training", None)
+        return from_specs(infer(self._call_quietly, specs[0], options))
+
+    def _spec_from_shape(self, args: Any) -> Any:
+        shapes = self.compute_output_shape(_shapes_of(args[0]))
+        dtype = self.compute_dtype
+        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
+
+    def _cast_specs(self, structure: Any) -> Any:
+        if isinstance(structure, Spec):
+            cast = self.autocast and dtypes.is_float(structure.dtype)
+            return Spec(structure.shape, self.compute_dtype) if cast else structure
+        if isinstance(structure, dict):
+            return {k: self._cast_specs(v) for k, v in structure.items()}
+        if type(structure) in (list, tuple):
+            return type(structure)(self._cast_specs(v) for v in structure)
+        return structure
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result's shape for inputs of the given shape(s).
+
+        Example:
+            >>> Layer.compute_output_shape.__name__
+            'compute_output_shape'
+        """
+        if len(kwargs) == 1 and not args:
+            args, kwargs = tuple(kwargs.values()), {}
+        symbols = [self._symbol(shape) for shape in args]
+        named = {k.removesuffix("_shape"): self._symbol(v) for k, v in kwargs.items()}
+        if not self.built:
+            self._build_for(tuple(symbols), named)
+        outputs = self.compute_output_spec(*symbols, **named)
+        return tree.map_structure(lambda t: t.shape, outputs)
+
+    def _symbol(self, shapes: Any) -> Any:
+        """Return symbolic tensors of a structure of shapes; None, an argument left out, stays."""
+        if shapes is None:
+            return None
+        dtype = self.compute_dtype
+        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
+
+    def _take(self, x: Any) -> Any:
+        """Return an argument as tensors in the compute dtype."""
+        if isinstance(x, Tensor):
+            if self.autocast and x.dtype != self.compute_dtype and dtypes.is_float(x.dtype):
+                mask, loss = getattr(x, "_keras_mask", None), getattr(x, "_lost_mask", None)
+                x = ops.cast(x, self.compute_dtype)
+                if mask is not None:
+                    x._keras_mask = mask
+                elif loss is not None:
+                    x._lost_mask = loss
+            return x
+        if isinstance(x, (list, tuple)) and x and any(map(_is_part_array, x)):
+            return type(x)(self._take(part) for part in x)
+        if isinstance(x, dict):
+            return {k: self._take(v) for k, v in x.items()}
+        if x is None or isinstance(x, (str, bool)) or callable(x) and not _is_array(x):
+            return x
+        if isinstance(x, np.ndarray) and x.dtype.kind in "OUS":
+            return x
+        if _is_array(x) or isinstance(x, (list, tuple, int, float)):
+            return self._take(convert(x))
+        return x
+
+    def _who(self) -> str:
+        return f'{type(self).__name__} "{self.name}"'
+
+    # --- pure calls -------------------------------------------------------------------------
+
+    def stateless_call(
+        self,
+        trainable_variables: Any,
+        non_trainable_variables: Any,
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
+
+        Nothing of the layer changes.
+        """
+        if not self.built:
+            raise ValueError(f"{self._who()}: build it before stateless_call.")
+        own = [*self.trainable_variables, *self.non_trainable_variables]
+        given = [*trainable_variables, *non_trainable_variables]
+        if len(own) != len(given):
+            raise ValueError(f"{self._who()}: has {len(own)} variables, got {len(given)} values.")
+        scope = StatelessScope(state_mapping=list(zip(own, given)))
+        with scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+        news = [scope.get_current_value(v) for v in self.non_trainable_variables]
+        return (outputs, news, losses) if return_losses else (outputs, news)
+
+    # --- config -----------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments: what `from_config` needs to make an equal layer.
+
+        Those of kerasish's layers are what JSON can hold; those of others are as they were given.
+        A `get_config` that overrides this one names the arguments of its own constructor itself.
+        """
+        found: dict[str, Any] = {
+            "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
+        }  # fmt: skip
+        if self.activity_regularizer is not None:
+            found["activity_regularizer"] = _described(self.activity_regularizer)
+        given, own = described_arguments(self)
+        for name, value in given.items():
+            if name in _BASE_ARGUMENTS:
+                continue
+            # Our own layers keep each argument, in its final form, under its own name.
+            found[name] = _described(getattr(self, name, value)) if own else value
+        return found
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the layer that `get_config` describes."""
+        made = {name: _revived(value) for name, value in config.items()}
+        if type(made.get("dtype")) is dtype_policies.DTypePolicy:
+            made["dtype"] = made["dtype"].name
+        try:
+            return cls(**made)
+        except TypeError as error:
+            raise TypeError(
+                f"{cls.__name__}.from_config: the constructor did not take {sorted(made)}: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["_inbound_nodes"] = []
+        state["_losses"] = []
+        return state
+
+
+Layer._parts_of_call = read_call(Layer.call)
+
+
+_PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
+
+
+def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ()) -> None:
+    if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
+        found.setdefault(id(value), value)
+    elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
+        around = (*around, id(value))  # a list may hold itself
+        for part in value.values() if isinstance(value, dict) else value:
+            _find_parts(part, found, around)

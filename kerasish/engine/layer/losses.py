@@ -1,0 +1,49 @@
+"""What a layer adds to the loss: penalties of a call, and those on its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops, tree
+from kerasish.engine.layer.call_context import NOWHERE, context
+from kerasish.tensor import convert
+
+
+class Penalised:
+    """The part of a layer that knows about losses; mixed into `Layer`."""
+
+    def add_loss(self: Any, loss: Any) -> None:
+        """Add a number (or several) to what training minimises, for the call under way."""
+        if context.root is NOWHERE:
+            return
+        for one in tree.flatten(loss):
+            made = convert(one)
+            if made.shape != ():
+                made = ops.sum(made)
+            root = context.root
+            if root is not None and root is not self:
+                root._losses.append(made)
+            if self._losses_of != context.serial and root is not None:
+                self._losses, self._losses_of = [], context.serial
+            self._losses.append(made)
+
+    def add_metric(self, *args: Any, **kwargs: Any) -> None:
+        """Not part of Keras 3: raises, and says what to do."""
+        raise TypeError(
+            "add_metric is gone since Keras 3: keep a metric as an attribute of the layer and "
+            "call its update_state() in call()."
+        )
+
+    @property
+    def losses(self: Any) -> list[Any]:
+        """The penalties of the last call, then those on the weights."""
+        penalties = [
+            v.regularizer(v)
+            for v in self.trainable_weights
+            if getattr(v, "regularizer", None) is not None
+        ]
+        return [*self._losses, *penalties]
+
+    def _clear_losses(self: Any) -> None:
+        for layer in self._flatten_layers():
+            layer._losses = []

@@ -1,0 +1,177 @@
+"""How masks go through a layer: in by the arguments of `call`, out on the results."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from kerasish import tree
+from kerasish.engine.diagnostics import advise
+from kerasish.engine.layer.arguments import _masks_of
+from kerasish.engine.layer.call_context import CallParts
+from kerasish.engine.layer.dropped_masks import LostMask, lost_mask_of, pass_on
+from kerasish.tensor import Tensor
+
+
+@contextlib.contextmanager
+def without_masks(*tensors: Any) -> Iterator[None]:
+    """Let tensors carry no mask for a while: a layer that has read them hands them to its parts."""
+    kept = [(t, t._keras_mask) for t in tensors if getattr(t, "_keras_mask", None) is not None]
+    for tensor, _ in kept:
+        tensor._keras_mask = None
+    try:
+        yield
+    finally:
+        for tensor, mask in kept:
+            tensor._keras_mask = mask
+
+
+class Masked:
+    """The part of a layer that knows about masks.
+
+    Attributes:
+        supports_masking: whether results carry the mask of the inputs.
+        reads_mask: whether the numbers of other steps depend on the mask that `call` takes, so
+            that doing without one is an error where it was dropped on the way. None: yes for a
+            layer of the user's whose `call` takes a mask.
+    """
+
+    supports_masking = False
+    reads_mask: bool | None = None
+    _accepts_lost_mask = False
+    _mixes_steps = False  # whether an axis of the same place may hold something else afterwards
+    _parts_of_call: CallParts
+
+    def _first_named(self, kwargs: Any) -> Any:
+        """Return the first argument of `call` where it came by its name, else None."""
+        names = self._parts_of_call.names
+        return kwargs.get(names[0]) if names and kwargs else None
+
+    def _pass_masks(self, args: Any, kwargs: Any) -> None:
+        """Give `call` the masks that its arguments carry."""
+        parts = self._parts_of_call
+        if "mask" in parts.masks:
+            if kwargs.get("mask") is None and "mask" not in parts.names[: len(args)] and args:
+                mask = _masks_of(args[0])
+                if mask is not None:
+                    kwargs["mask"] = mask
+                self._miss(args[0], mask)
+            return
+        own = self._given_mask(args, kwargs)
+        for name in parts.masks:
+            source = name[:-5]
+            place = parts.names.index(source) if source in parts.names else -1
+            value = args[place] if 0 <= place < len(args) else kwargs.get(source)
+            given = name in parts.names[: len(args)] or kwargs.get(name) is not None
+            if value is not None and not given:
+                mask = _masks_of(value)
+                if mask is not None:
+                    kwargs[name] = mask
+                elif not own and source != "query":  # each query looks for itself
+                    self._miss(value, None)
+
+    def _given_mask(self, args: Any, kwargs: Any) -> bool:
+        """Whether the caller gives a mask: then it is known that the data carries none."""
+        named = [*zip(self._parts_of_call.names, args), *kwargs.items()]
+        return any(
+            (name == "mask" or name.endswith("_mask")) and value is not None
+            for name, value in named
+            if not isinstance(value, bool)
+        )
+
+    def _miss(self, value: Any, mask: Any) -> None:
+        """Object to data whose mask was dropped on the way here, if this layer would read it."""
+        if isinstance(value, (list, tuple)) and len(value) > 1:  # [query, value, key]
+            value = [v for v in value[1:] if _masks_of(v) is None]
+        elif mask is not None:
+            return
+        loss = lost_mask_of(value)
+        if loss is None or self._accepts_lost_mask or not self._reads(loss):
+            return
+        missing = (
+            f"its input carried a mask until {loss.by} dropped it, so padded steps would count "
+            "here as if they were data."
+        )
+        if loss.certain:
+            raise ValueError(
+                f"{self._who()}: {missing} Either let the mask through (supports_masking = True "  # type: ignore[attr-defined]
+                f"in {loss.by}, if its steps stay in their places; or a layer that carries "
+                "masks), or give the mask here yourself (mask=...; attention_mask=... for "
+                "multi-head attention), or make none (mask_zero=False)."
+            )
+        advise(
+            self,
+            f"{missing} Merge with layers whose inputs all carry masks, put the op into a layer "
+            "with supports_masking = True, or give the mask here yourself (mask=...).",
+        )
+
+    def _reads(self, loss: LostMask) -> bool:
+        if self.reads_mask is None:
+            return not type(self).__module__.startswith("kerasish.")
+        return self.reads_mask
+
+    def _set_mask(self, first: Any, output: Any) -> None:
+        """Let the result carry a mask: the fast way for one tensor in, one out."""
+        if (
+            type(first) is Tensor
+            and getattr(first, "_keras_mask", None) is None
+            and getattr(first, "_lost_mask", None) is None
+            and not _overrides(self, "compute_mask", Masked)
+        ):
+            return
+        self._set_masks(first, output)
+
+    def _set_masks(self, first: Any, outputs: Any, given: Any = None) -> None:
+        own_rule = _overrides(self, "compute_mask", Masked)
+        masks = _masks_of(first) if given is None else given
+        loss = lost_mask_of(first)
+        if not (self.supports_masking or own_rule):
+            if masks is not None and not self._parts_of_call.masks:
+                advise(
+                    self,
+                    "its input carries a mask, but the layer does not support masking and drops "
+                    "it: padded steps will count from here on. Put a layer that uses the mask "
+                    "first (LSTM, GlobalAveragePooling1D), or set supports_masking=True.",
+                )
+                loss = LostMask(self._who(), _rank_of(masks), True)  # type: ignore[attr-defined]
+        elif masks is not None or own_rule:
+            found = self.compute_mask(first, masks)
+            if found is not None:
+                self._mark(None if given is not None else first, outputs, found)
+            elif masks is not None and self._merges_masks and loss is None:
+                loss = LostMask(self._who(), _rank_of(masks), False)  # type: ignore[attr-defined]
+        if loss is not None and getattr(self, "return_sequences", True):
+            pass_on(loss, outputs, _steps_of(first, loss.ndim) if self._mixes_steps else None)
+
+    _merges_masks = False  # whether one input without a mask leaves the result without one
+
+    def _mark(self, first: Any, outputs: Any, found: Any) -> None:
+        results = tree.flatten(outputs)
+        given = tree.flatten(found) if tree.is_nested(outputs) else [found]
+        for t, m in zip(results, given):
+            if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
+                t._keras_mask = m
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        """Return the mask of the result: by default that of the input."""
+        return previous_mask
+
+
+def _overrides(layer: object, method: str, base: type) -> bool:
+    return getattr(type(layer), method) is not getattr(base, method)
+
+
+def _rank_of(masks: Any) -> int:
+    return max(len(m.shape) for m in tree.flatten(masks) if m is not None)
+
+
+def _steps_of(x: Any, ndim: int) -> tuple[Any, ...]:
+    leaves = [t for t in tree.flatten(x) if hasattr(t, "shape")]
+    return tuple(leaves[0].shape[:ndim]) if leaves else ()
+
+
+def accept_lost_masks(layer: Any) -> None:
+    """Let a layer from a file, and its parts, work as it was trained: without a dropped mask."""
+    for part in layer._flatten_layers():
+        part._accepts_lost_mask = True

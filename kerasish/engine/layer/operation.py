@@ -1,0 +1,323 @@
+"""Steps of a functional model: symbolic tensors, the calls that made them, operations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kerasish import registry, tree
+from kerasish.engine.layer.dropped_masks import note_op
+from kerasish.engine.layer.remat import RematMode, call_again
+from kerasish.errors import TraceError, at_user_line
+from kerasish.graph.abstract import infer
+from kerasish.naming import name_for
+from kerasish.operators import Operators
+from kerasish.ops import dtypes
+from kerasish.ops.op import REGISTRY, Op, Spec
+from kerasish.watched import Watched
+
+
+class KerasHistory(NamedTuple):
+    """Which call made a symbolic tensor, and which of its results it is."""
+
+    operation: Any
+    node_index: int
+    tensor_index: int
+
+
+class KerasTensor(Operators):
+    """A value of a functional model that is still being written: shape and dtype, no numbers.
+
+    Args:
+        shape: the sizes; None where any will do.
+        dtype: the dtype's name.
+        sparse, ragged: kept for Keras's sake; must be false.
+        record_history: whether calls on it are remembered.
+        name: a name for messages.
+    """
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: str = "float32",
+        sparse: bool = False,
+        ragged: bool = False,
+        record_history: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if sparse or ragged:
+            raise ValueError("KerasTensor: sparse and ragged tensors are not supported.")
+        self.shape = tuple(None if s is None else int(s) for s in shape)
+        self._dtype = dtypes.name_of(dtype)
+        self.sparse, self.ragged = False, False
+        self.record_history = record_history
+        self.name = name or name_for(self, None)
+        self._keras_history: KerasHistory | None = None
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        """The dtype's name."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def __kerasish_function__(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Remember a call of an op or a composed function as a step of the model."""
+        return OpCall(function).symbolic_call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+    def __iter__(self) -> Any:
+        raise TypeError("A symbolic tensor cannot be iterated over; use ops.unstack.")
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} has no truth value while the model is being written: use ops.where or "
+            "ops.cond instead of `if`."
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TraceError(
+            f"{self!r} has no numbers{at_user_line()}: NumPy functions do not take a symbolic "
+            "tensor. "
+            "Use kerasish.ops, or a layer, instead."
+        )
+
+    __float__ = __int__ = __index__ = __array__  # type: ignore[assignment]
+
+    @property
+    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+        """The tensor with its axes reversed."""
+        order = tuple(range(self.ndim))[::-1]
+        return self.__kerasish_function__(registry_op("transpose"), (self, order), {})
+
+    def reshape(self, *newshape: Any) -> Any:
+        """Return the elements in another shape."""
+        shape = newshape[0] if len(newshape) == 1 else newshape
+        return self.__kerasish_function__(registry_op("reshape"), (self, shape), {})
+
+    def squeeze(self, axis: Any = None) -> Any:
+        """Return the tensor without its axes of size 1 (or those named)."""
+        axes = (axis,) if isinstance(axis, int) else axis
+        axes = [i for i, s in enumerate(self.shape) if s == 1] if axes is None else axes
+        picked = [a % self.ndim for a in axes]
+        rest = [-1 if s is None else s for i, s in enumerate(self.shape) if i not in picked]
+        return self.reshape(tuple(rest))
+
+
+def registry_op(name: str) -> Op:
+    """Return the primitive op called `name`."""
+    return REGISTRY[name]
+
+
+class Node:
+    """One call of an operation inside a functional model: its arguments and results."""
+
+    def __init__(self, operation: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+        self.operation, self.args, self.kwargs, self.outputs = operation, args, kwargs, outputs
+        self.index = len(operation._inbound_nodes)
+        operation._inbound_nodes.append(self)
+        for i, t in enumerate(tree.flatten(outputs)):
+            if isinstance(t, KerasTensor):
+                t._keras_history = KerasHistory(operation, self.index, i)
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbolic tensors among the arguments, in order."""
+        leaves = [*tree.flatten(self.args)]
+        for value in self.kwargs.values():
+            leaves.extend(tree.flatten(value))
+        return [x for x in leaves if isinstance(x, KerasTensor)]
+
+
+def is_keras_tensor(x: Any) -> bool:
+    """Return whether x is a symbolic tensor."""
+    return isinstance(x, KerasTensor)
+
+
+def any_symbolic(structure: Any) -> bool:
+    """Return whether a structure holds a symbolic tensor."""
+    kind = type(structure)
+    if kind is KerasTensor:
+        return True
+    if kind is tuple or kind is list:
+        return any(any_symbolic(x) for x in structure)
+    if kind is dict:
+        return any(any_symbolic(x) for x in structure.values())
+    return isinstance(structure, KerasTensor)
+
+
+def to_specs(structure: Any) -> Any:
+    """Return the structure with a Spec in place of every symbolic tensor."""
+    if isinstance(structure, KerasTensor):
+        return Spec(structure.shape, structure.dtype)
+    if isinstance(structure, dict):
+        return {k: to_specs(v) for k, v in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(to_specs(v) for v in structure)
+    return structure
+
+
+def from_specs(structure: Any) -> Any:
+    """Return the structure with a new symbolic tensor in place of every Spec."""
+    if isinstance(structure, Spec):
+        return KerasTensor(structure.shape, structure.dtype)
+    if isinstance(structure, dict):
+        return {k: from_specs(v) for k, v in structure.items()}
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*(from_specs(v) for v in structure))
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(from_specs(v) for v in structure)
+    return structure
+
+
+class Operation(Watched):
+    """A step that functional models can hold: `call` on tensors, symbolic on symbolic ones.
+
+    Args:
+        name: the name in the model; None: made from the class.
+
+    Example:
+        >>> class Twice(Operation):
+        ...     def call(self, x):
+        ...         return x + x
+        >>> float(Twice()(3.0))
+        6.0
+    """
+
+    _arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = object.__new__(cls)
+        if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+            self.__dict__["_given"] = args, kwargs  # for the config of a class of one's own
+        return self
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = name_for(self, name)
+        self._inbound_nodes: list[Node] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any_symbolic(args) or any_symbolic(kwargs):
+            return self.symbolic_call(*args, **kwargs)
+        return self.call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result; subclasses say how."""
+        raise NotImplementedError(f"{type(self).__name__} defines no call().")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles and copies hold: the calls belong to the models made of them."""
+        return {**self.__dict__, "_inbound_nodes": []}
+
+    _remat_mode: RematMode | None = None
+
+    def rematerialized_call(self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return `layer_call` as the `RematScope` in which this was made wants it.
+
+        Args:
+            layer_call: what computes the result.
+            args, kwargs: kept for Keras's sake.
+        """
+        mode = self._remat_mode
+        return layer_call if mode is None else call_again(self, mode, layer_call)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic results and remember the call."""
+        outputs = self.compute_output_spec(*args, **kwargs)
+        Node(self, args, kwargs, outputs)
+        return outputs
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic tensors of the shapes and dtypes that `call` gives."""
+        return from_specs(infer(self.call, to_specs(args), to_specs(kwargs)))
+
+    @property
+    def input(self) -> Any:
+        """The symbolic input of the first call."""
+        return _single(self._first_node().inputs)
+
+    @property
+    def output(self) -> Any:
+        """The symbolic result of the first call."""
+        return self._first_node().outputs
+
+    def _first_node(self) -> Node:
+        if not self._inbound_nodes:
+            raise ValueError(
+                f"{type(self).__name__} {self.name!r} was never called on symbolic tensors, so it "
+                "has no input and output."
+            )
+        return self._inbound_nodes[0]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments.
+
+        Raises:
+            NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
+        """
+        if not hasattr(self, "_given"):
+            return {"name": self.name}
+        found = _arguments_of(type(self), *self._given)
+        if found.pop("name", self) is not self:
+            found["name"] = self.name
+        try:
+            return {key: registry.serialize_keras_object(value) for key, value in found.items()}
+        except (TypeError, ValueError) as error:
+            raise NotImplementedError(
+                f"{type(self).__name__} must write get_config(): {error}"
+            ) from None
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """Return the operation that `get_config` describes."""
+        return cls(**config)
+
+
+def _arguments_of(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return a constructor's arguments by name, with those left out; `name` if it takes one."""
+    bound = inspect.signature(cls).bind(*args, **kwargs)
+    bound.apply_defaults()
+    found: dict[str, Any] = {}
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL and bound.arguments[name]:
+            raise NotImplementedError(f"{cls.__name__} takes *{name}: it must write get_config().")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= {"name": None, **bound.arguments[name]}
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            found[name] = bound.arguments[name]
+    return found
+
+
+def _single(many: list[Any]) -> Any:
+    return many[0] if len(many) == 1 else many
+
+
+class OpCall(Operation):
+    """An op, or a function composed of ops, as a step of a functional model."""
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self.function = function
+        title = "".join(part.title() for part in function.__name__.split("_"))
+        self.class_name = title
+        self.name = name or name_for(type(title, (), {})(), None)
+        self._inbound_nodes = []
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.function(*args, **kwargs)
+
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Return symbolic results and remember the call."""
+        outputs = super().symbolic_call(*args, **kwargs)
+        note_op(self.class_name, (args, kwargs), outputs)
+        return outputs
+
+
+registry.add_builtins("keras", {"Operation": Operation})

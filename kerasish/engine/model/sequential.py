@@ -1,0 +1,255 @@
+"""Sequential: layers one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import registry, tree
+from kerasish.engine.functional.functional import Input, InputLayer
+from kerasish.engine.functional.host_stage import runs_on_host
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.masks import accept_lost_masks
+from kerasish.engine.layer.operation import KerasTensor
+from kerasish.engine.model.model import Functional, Model
+
+
+class Sequential(Model):
+    """A model whose layers are called one after the other.
+
+    It is built as soon as the input's shape is known: from an `Input`, from a first layer with
+    `input_shape=`, or from the first batch.
+
+    Args:
+        layers: the layers, in order.
+        trainable: whether training changes the weights.
+        name: the model's name.
+
+    Example:
+        >>> import kerasish
+        >>> model = Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> model.output_shape
+        (None, 2)
+    """
+
+    _is_sequential = True
+    _known_shape: Any = None  # of the inputs, while layers are added or taken off
+
+    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+        Layer.__init__(self, trainable=trainable, name=name)
+        self._start_training_state()
+        self._stack: list[Any] = []
+        self._functional: Functional | None = None
+        if layers is not None:
+            names: set[str] = set()
+            for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
+                if type(self).add is Sequential.add:
+                    self._push(layer, names)
+                else:
+                    self.add(layer, rebuild=False)
+            self._forget()
+            self._maybe_rebuild()
+
+    def _all_layers(self) -> list[Any]:
+        return list(self._stack)
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Put a layer at the end."""
+        self._push(layer, {other.name for other in self._stack})
+        self._forget()
+        if rebuild:
+            self._maybe_rebuild()
+
+    def _push(self, layer: Any, names: set[str]) -> None:
+        """Put a layer at the end; `names` are those of the layers that are there."""
+        if isinstance(layer, KerasTensor):
+            maker = layer._keras_history.operation if layer._keras_history else None
+            if not isinstance(maker, InputLayer):
+                raise ValueError(f"{self._who()}: add() takes a layer, got {layer!r}.")
+            layer = maker
+        elif isinstance(layer, type):
+            raise ValueError(
+                f"{self._who()}: add() takes a layer, got the class {layer.__name__}; make one: "
+                f"{layer.__name__}(...)."
+            )
+        elif callable(layer) and not isinstance(layer, Layer):
+            raise ValueError(
+                f"{self._who()}: add() takes a layer, got the function {layer!r}; wrap it as "
+                "layers.Lambda(function)."
+            )
+        elif not isinstance(layer, Layer):
+            raise ValueError(
+                f"{self._who()}: add() takes a layer, got {layer!r} of type {type(layer).__name__}."
+            )
+        if layer.name in names:
+            raise ValueError(f"{self._who()}: two layers are called {layer.name!r}.")
+        if isinstance(layer, InputLayer) and self._stack:
+            raise ValueError(f"{self._who()}: an Input must come first.")
+        if not self._stack and layer._first_shape is not None and not isinstance(layer, InputLayer):
+            shape = layer._first_shape
+            self._stack.append(Input(batch_shape=shape)._keras_history.operation)
+            names.add(self._stack[0].name)
+        self._stack.append(layer)
+        names.add(layer.name)
+
+    def pop(self, rebuild: bool = True) -> Any:
+        """Take the last layer off and return it."""
+        if not self._stack or (len(self._stack) == 1 and isinstance(self._stack[0], InputLayer)):
+            raise ValueError(f"{self._who()}: there is no layer to pop.")
+        layer = self._stack.pop()
+        self._forget()
+        if rebuild:
+            self._maybe_rebuild()
+        return layer
+
+    def _forget(self) -> None:
+        shapes = self._build_shapes if self.built else None
+        self._known_shape = shapes and shapes["input_shape"] if self._stack else None
+        self._functional, self.built = None, False
+        self._compiled_functions.clear()
+
+    def _maybe_rebuild(self) -> None:
+        first = self._stack[0] if self._stack else None
+        if isinstance(first, InputLayer) and len(self._stack) > 1:
+            self.build(first.batch_shape)
+        elif isinstance(first, Model) and first._graph is not None:
+            self.build(first.input_shape)
+        elif first is not None and self._known_shape is not None:  # of the data seen before
+            self.build(self._known_shape)
+
+    def build(self, input_shape: Any = None) -> None:
+        """Build the layers for inputs of the given shape (with the batch axis)."""
+        if input_shape is None:
+            raise ValueError(f"{self._who()}: build() needs the input's shape, or add an Input.")
+        if not self._stack:
+            raise ValueError(f"{self._who()}: there is no layer to build.")
+        first = self._stack[0]
+        if isinstance(first, InputLayer):
+            x = inputs = first._inbound_nodes[0].outputs
+            rest = self._stack[1:]
+        else:
+            dtype = getattr(first, "_input_dtype", None) or first.compute_dtype
+            if isinstance(first, Model) and first._graph is not None:
+                make = lambda t: Input(batch_shape=t.shape, dtype=t.dtype)  # noqa: E731
+                x = inputs = tree.map_structure(make, first.input)
+            elif tree.is_shape(input_shape):
+                x = inputs = Input(batch_shape=input_shape, dtype=dtype)
+            else:
+                make = lambda s: Input(batch_shape=s, dtype=dtype)  # noqa: E731
+                x = inputs = tree.map_shape_structure(make, input_shape)
+            rest = self._stack
+        self._build_shapes = {"input_shape": input_shape}
+        self._casts = False
+        try:
+            for layer in rest:
+                x = layer(x)
+        except NotImplementedError:
+            if not _hides_shapes(layer):
+                raise
+            self.built = True  # its shapes come from data alone: call() will do
+            return
+        self._functional = Functional(inputs, x, name=self.name)
+        self._any_sizes = self._functional._any_sizes = rest is self._stack
+        self.built = True
+
+    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        """Call the layers one after the other."""
+        if self._functional is not None:
+            return self._functional.call(inputs, training=training, mask=mask)
+        x = inputs
+        for layer in self._stack:
+            if not isinstance(layer, InputLayer):
+                x = layer(x)
+        return x
+
+    def _waits_for_host_layers(self) -> bool:
+        return any(map(runs_on_host, self._stack))
+
+    def _take(self, x: Any) -> Any:
+        return x
+
+    def _cast_specs(self, structure: Any) -> Any:
+        return structure
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers, without the input."""
+        return [layer for layer in self._stack if not isinstance(layer, InputLayer)]
+
+    def _inner(self, parts: list[Any]) -> list[Layer]:
+        return list(self._stack)
+
+    @property
+    def _graph(self) -> Any:  # type: ignore[override]
+        functional = getattr(self, "_functional", None)
+        return None if functional is None else functional._graph
+
+    @property
+    def _inputs_struct(self) -> Any:
+        return self._functional._inputs_struct if self._functional else None
+
+    @property
+    def _outputs_struct(self) -> Any:
+        return self._functional._outputs_struct if self._functional else None
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the result's shape for inputs of the given shape."""
+        if self._functional is not None:
+            return self._functional.compute_output_shape(input_shape)
+        for layer in self.layers:
+            input_shape = layer.compute_output_shape(input_shape)
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """Return what `from_config` needs to make an equal model with new weights."""
+        config: dict[str, Any] = {
+            "name": self.name,
+            "trainable": self._trainable,
+            "dtype": registry.serialize_keras_object(self._policy),
+            "layers": registry.serialize_keras_object(list(self._stack)),
+        }
+        if self._functional is not None:
+            config["build_input_shape"] = self._functional.input_shape
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """Return the model that `get_config` describes."""
+        with registry.CustomObjectScope(custom_objects or {}):
+            registry.count_parts(len(config["layers"]))
+            layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
+        for layer in layers:
+            if isinstance(layer, Layer):
+                accept_lost_masks(layer)
+        model = cls(layers, name=config.get("name"))
+        shape = config.get("build_input_shape")
+        if not model.built and shape and layers:
+            model.build(tuple(shape) if tree.is_shape(shape) else shape)
+        if not config.get("trainable", True):
+            model.trainable = False
+        return model
+
+    def _build_for(self, args: Any, kwargs: Any) -> None:
+        first = args[0] if args else None
+        shape = tuple(first.shape) if first is not None and hasattr(first, "shape") else None
+        if shape is None:
+            shape = tree.map_structure(lambda t: tuple(t.shape), first)
+            self.build(shape)
+            return
+        stack = self._stack
+        if stack and not isinstance(stack[0], (InputLayer, Model)):
+            # Keep integer inputs integer.
+            stack[0]._input_dtype = getattr(first, "dtype", None)
+        self.build((None, *shape[1:]))
+
+
+def _hides_shapes(layer: Any) -> bool:
+    """Return whether a layer has a rule of its own for its result's shape, which may refuse."""
+    kind = type(layer)
+    return (
+        kind.compute_output_spec is not Layer.compute_output_spec
+        or kind.compute_output_shape is not Layer.compute_output_shape
+    )
+
+
+registry.add_builtins("keras", {"Sequential": Sequential})
+registry.add_builtins("keras.models", {"Sequential": Sequential})

@@ -1,0 +1,1 @@
+"""Training: the step, compiled steps, the loop around them, losses of several outputs."""

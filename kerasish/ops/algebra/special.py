@@ -1,0 +1,288 @@
+"""Rarer functions of one or two numbers: ops of their own, and compositions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import DTypeError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.activation import as_float, meeting
+from kerasish.ops.basic.elementwise import (
+    PAIRS,
+    SINGLE,
+    absolute,
+    add,
+    alias,
+    as_tensor,
+    cast,
+    divide,
+    equal,
+    exp,
+    greater,
+    integers,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    numbers,
+    power,
+    select,
+    sigmoid,
+    sin,
+    sqrt,
+    square,
+    subtract,
+    trunc,
+)
+from kerasish.ops.basic.error_function import _erfc_positive, erf
+from kerasish.ops.basic.reduce import reduce_all
+from kerasish.ops.op import broadcast, function, op, same
+
+# --- ops ------------------------------------------------------------------------------------
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (divide(g, multiply(square(y), 3)),),
+    "float",
+    examples=[((numbers(0.5, 2),), {}), ((numbers(-2, -0.5),), {}), (((0, 2),), {})],
+)
+def cbrt(xp, x):
+    """The cube root of x."""
+    return xp.cbrt(x).astype(x.dtype)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(multiply(g, -2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
+    "float",
+    examples=SINGLE,
+)
+def erfc(xp, x):
+    """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969."""
+    wide = x.astype(xp.float64)
+    far = _erfc_positive(xp, xp.minimum(xp.absolute(wide), 30.0))
+    far = xp.where(wide < 0, 2 - far, far)
+    return xp.where(xp.absolute(wide) <= 0.5, 1 - erf.kernel(xp, wide), far).astype(x.dtype)
+
+
+def _logaddexp_grad(g, y, a, b):
+    share = sigmoid(subtract(a, b))
+    return multiply(g, share), multiply(g, subtract(1, share))
+
+
+@op("elementwise", broadcast, _logaddexp_grad, "float", examples=PAIRS)
+def logaddexp(xp, x1, x2):
+    """log(exp(x1) + exp(x2)), without overflow."""
+    return xp.logaddexp(x1, x2)
+
+
+@op(
+    "elementwise",
+    broadcast,
+    lambda g, y, a, b: (g, negative(multiply(g, trunc(divide(a, b))))),
+    "number",
+    examples=[
+        ((numbers(-1.9, -1.1), numbers(2.1, 2.9)), {}),
+        ((integers(-9, 9), integers(1, 5)), {}),
+    ],
+)
+def fmod(xp, x1, x2):
+    """x1 - trunc(x1 / x2) * x2, with the sign of x1."""
+    return xp.fmod(x1, x2)
+
+
+WHOLE = [((integers(-12, 13), integers(1, 9)), {}), ((integers(0, 9, 2, 1), integers(1, 9, 3)), {})]
+
+
+@op("bits", broadcast, None, "number", examples=WHOLE)
+def gcd(xp, x1, x2):
+    """The greatest number that divides both whole numbers."""
+    return xp.gcd(x1, x2)
+
+
+@op("bits", broadcast, None, "number", examples=WHOLE)
+def lcm(xp, x1, x2):
+    """The least number that both whole numbers divide."""
+    return xp.lcm(x1, x2)
+
+
+@op("elementwise", broadcast, None, "float", examples=PAIRS, exact_storage=True)
+def nextafter(xp, x1, x2):
+    """The number next to x1 in its dtype, on the way to x2."""
+    return xp.nextafter(x1, x2).astype(x1.dtype)
+
+
+# --- compositions ---------------------------------------------------------------------------
+
+
+@function
+def logaddexp2(x1: Any, x2: Any) -> Any:
+    """Return log2(2 ** x1 + 2 ** x2), without overflow."""
+    ln2 = math.log(2)
+    x1, x2 = meeting(x1, x2)
+    return divide(logaddexp(multiply(x1, ln2), multiply(x2, ln2)), ln2)
+
+
+@function
+def exp2(x: Any) -> Any:
+    """Return 2 ** x."""
+    x = as_float(x)
+    return power(2.0, x)
+
+
+@function
+def deg2rad(x: Any) -> Any:
+    """Return the angle x, in degrees, in radians."""
+    return multiply(as_float(x), math.pi / 180)
+
+
+@function
+def rad2deg(x: Any) -> Any:
+    """Return the angle x, in radians, in degrees."""
+    return multiply(as_float(x), 180 / math.pi)
+
+
+@function
+def fabs(x: Any) -> Any:
+    """Return |x| in floating point."""
+    return absolute(as_float(x))
+
+
+def _around_nan(x1: Any, x2: Any, pick: Any) -> Any:
+    x1, x2 = meeting(x1, x2, floating=False)
+    if not any(dtypes.is_float(x.dtype) for x in (x1, x2)):
+        return pick(x1, x2)
+    return select(isnan(x1), x2, select(isnan(x2), x1, pick(x1, x2)))
+
+
+@function
+def fmax(x1: Any, x2: Any) -> Any:
+    """Return the larger of x1 and x2; the other one where one is NaN."""
+    return _around_nan(x1, x2, maximum)
+
+
+@function
+def fmin(x1: Any, x2: Any) -> Any:
+    """Return the smaller of x1 and x2; the other one where one is NaN."""
+    return _around_nan(x1, x2, minimum)
+
+
+@function
+def heaviside(x1: Any, x2: Any) -> Any:
+    """Return 0 where x1 < 0, x2 where x1 = 0, 1 where x1 > 0."""
+    x1, x2 = meeting(x1, x2)
+    step = select(isnan(x1), x1, cast(greater(x1, 0), x1.dtype))
+    return select(equal(x1, 0), x2, step)
+
+
+@function
+def hypot(x1: Any, x2: Any) -> Any:
+    """Return sqrt(x1² + x2²), without overflow."""
+    x1, x2 = map(absolute, meeting(x1, x2))
+    big, small = maximum(x1, x2), minimum(x1, x2)
+    zero = equal(big, 0)
+    ratio = divide(select(zero, 0, small), select(zero, 1, big))
+    infinite = logical_or(isinf(x1), isinf(x2))
+    return select(infinite, math.inf, multiply(big, sqrt(add(square(ratio), 1))))
+
+
+@function
+def ldexp(x1: Any, x2: Any) -> Any:
+    """Return x1 * 2 ** x2."""
+    x1, x2 = as_float(x1), as_tensor(x2)
+    if not dtypes.is_integer(x2.dtype):
+        raise DTypeError(f"ldexp: x2 must be whole numbers, got {x2.dtype}.")
+    return multiply(x1, power(2.0, cast(x2, x1.dtype)))
+
+
+@function
+def sinc(x: Any) -> Any:
+    """Return sin(pi * x) / (pi * x), 1 at 0."""
+    x = as_float(x)
+    small = less(absolute(x), 1e-3)
+    angle = multiply(x, math.pi)
+    safe = select(small, 1, angle)
+    # Near 0 the first terms of the series, whose derivatives are right there too.
+    near = subtract(1, divide(square(angle), 6))
+    return select(small, near, divide(sin(safe), safe))
+
+
+@function
+def divide_no_nan(x1: Any, x2: Any) -> Any:
+    """Return x1 / x2, and 0 where x2 is 0."""
+    zero = equal(x2, 0)
+    return select(zero, 0, divide(x1, select(zero, 1, x2)))
+
+
+@function
+def isposinf(x: Any) -> Any:
+    """Return whether x is +infinity."""
+    return logical_and(isinf(x), greater(x, 0))
+
+
+@function
+def isneginf(x: Any) -> Any:
+    """Return whether x is -infinity."""
+    return logical_and(isinf(x), less(x, 0))
+
+
+@function
+def isclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
+    x1, x2 = meeting(x1, x2)
+    room = add(multiply(absolute(x2), rtol), atol)
+    near = logical_and(less_equal(absolute(subtract(x1, x2)), room), isfinite(x2))
+    near = logical_or(near, equal(x1, x2))
+    return logical_or(near, logical_and(isnan(x1), isnan(x2))) if equal_nan else near
+
+
+@function
+def allclose(
+    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Any:
+    """Return whether all elements are close; see `isclose`."""
+    return reduce_all(isclose(x1, x2, rtol, atol, equal_nan))
+
+
+@function
+def nan_to_num(
+    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """Return x with numbers for NaN and infinities (None: the dtype's largest and least).
+
+    Example:
+        >>> nan_to_num([float("nan"), 1.0], nan=7.0).tolist()
+        [7.0, 1.0]
+    """
+    x = as_tensor(x)
+    if not dtypes.is_float(x.dtype):
+        return x
+    low, high = dtypes.limits(x.dtype) or (0.0, 0.0)
+    x = select(isnan(x), nan, x)
+    x = select(isposinf(x), high if posinf is None else posinf, x)
+    return select(isneginf(x), low if neginf is None else neginf, x)
+
+
+@function
+def copy(x: Any) -> Any:
+    """Return the same values as a tensor of its own."""
+    return alias(x)
+
+
+def array(x: Any, dtype: Any = None) -> Any:
+    """Return x as a tensor, of `dtype` if one is given."""
+    x = as_tensor(x)
+    return x if dtype is None else cast(x, dtype)

@@ -1,0 +1,1 @@
+"""Array functions composed of the basic ops: shapes, sorting, scatter, statistics, einsum."""

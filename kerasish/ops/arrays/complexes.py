@@ -1,0 +1,137 @@
+"""Complex numbers: their parts, and views of the bits of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.array import get_item, stack
+from kerasish.ops.basic.elementwise import arctan2, as_tensor, cast, cos, equal, multiply, sin
+from kerasish.ops.op import Shape, Spec, agree, function, op
+
+
+def _part_dtype(dtype: str) -> str:
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+
+
+def _whole_dtype(dtype: str) -> str:
+    return "complex128" if dtype == "float64" else "complex64"
+
+
+def _complex_example(rng: Any) -> Any:
+    return (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3))).astype("complex64")
+
+
+PARTS = [((_complex_example,), {}), (((2, 3),), {})]
+
+
+@op(
+    "complex",
+    lambda x: Spec(x.shape, _part_dtype(x.dtype)),
+    lambda g, y, x: (cast(g, x.dtype),),
+    examples=PARTS,
+)
+def real(xp, x):
+    """The real part of x."""
+    return xp.real(x)
+
+
+def _imag_grad(g, y, x):
+    if x.dtype not in dtypes.COMPLEXES:
+        return (None,)
+    return (join_parts(multiply(g, 0), g),)
+
+
+@op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS)
+def imag(xp, x):
+    """The imaginary part of x, zeros for real x."""
+    return xp.imag(x)
+
+
+@op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS)
+def conj(xp, x):
+    """x with the sign of its imaginary part turned."""
+    return xp.conj(x) if x.dtype.kind == "c" else x
+
+
+@op(
+    "complex",
+    lambda a, b: Spec(a.shape, _whole_dtype(a.dtype)),
+    lambda g, y, a, b: (real(g), imag(g)),
+    "float",
+    examples=[(((2, 3), (2, 3)), {})],
+)
+def join_parts(xp, a, b):
+    """The complex numbers a + ib, float32 parts giving complex64."""
+    name = _whole_dtype(dtypes.name_of(a.dtype))
+    return (a + xp.asarray(1j, dtype=name) * b).astype(name)
+
+
+conjugate = conj
+
+
+@function
+def angle(x: Any) -> Any:
+    """Return the angle of x in the complex plane, in radians in [-pi, pi]."""
+    return arctan2(imag(x), real(x))
+
+
+@function
+def isreal(x: Any) -> Any:
+    """Return whether the imaginary part of x is 0."""
+    return equal(imag(x), 0)
+
+
+@function
+def polar(abs_: Any, angle: Any) -> Any:
+    """Return the complex number of the given absolute value and angle (in radians)."""
+    return join_parts(multiply(abs_, cos(angle)), multiply(abs_, sin(angle)))
+
+
+@function
+def view_as_complex(x: Any) -> Any:
+    """Return x[..., 0] + i * x[..., 1]; the last axis of x has size 2."""
+    x = as_tensor(x)
+    if not x.shape or not agree(x.shape[-1], 2):
+        raise ShapeError(f"view_as_complex: the last axis must have size 2, got shape {x.shape}.")
+    return join_parts(get_item(x, (..., 0)), get_item(x, (..., 1)))
+
+
+@function
+def view_as_real(x: Any) -> Any:
+    """Return the real and imaginary parts of x along a new last axis."""
+    return stack([real(x), imag(x)], -1)
+
+
+def _view_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    return {"dtype": dtypes.name_of(attrs["dtype"])}
+
+
+def _view_shape(x: Spec, dtype: str) -> Spec:
+    old, new = (dtypes.array_dtype(d).itemsize for d in (x.dtype, dtype))
+    if old == new:
+        return Spec(x.shape, dtype)
+    if not x.shape or (x.shape[-1] is not None and x.shape[-1] * old % new):
+        raise ShapeError(f"view: the last axis of shape {x.shape} does not divide into {dtype}.")
+    last = x.shape[-1]
+    return Spec((*x.shape[:-1], None if last is None else last * old // new), dtype)
+
+
+@op(
+    "complex",
+    _view_shape,
+    None,
+    canonical=_view_canonical,
+    examples=[(((2, 4),), {"dtype": "int32"}), (((2, 4),), {"dtype": "uint8"})],
+)
+def reinterpret(xp, x, *, dtype):
+    """The bits of x read as another dtype; sizes in bytes that differ scale the last axis."""
+    return xp.ascontiguousarray(x).view(dtypes.array_dtype(dtype))
+
+
+@function
+def view(x: Any, dtype: Any = None) -> Any:
+    """Return the bits of x read as another dtype (None: its own)."""
+    x = as_tensor(x)
+    return x if dtype is None else reinterpret(x, dtype)

@@ -1,0 +1,91 @@
+"""Tensors in and out, slices by computed starts, casts that saturate: Keras's core functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.array import shape as shape_of
+from kerasish.ops.basic.elementwise import as_tensor, cast, maximum, minimum
+from kerasish.ops.op import function
+
+# The reverse pass lives in a room above and puts its `custom_gradient` and `jvp` here.
+derivatives: dict[str, Callable[..., Any]] = {}
+
+
+def convert_to_tensor(
+    x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None
+) -> Any:
+    """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
+
+    Example:
+        >>> convert_to_tensor([1, 2], "float32")
+        Tensor([1., 2.], shape=(2,), dtype=float32)
+    """
+    if sparse or ragged:
+        raise ValueError("convert_to_tensor: sparse and ragged tensors are not supported.")
+    if hasattr(type(x), "__kerasish_function__"):
+        return x if dtype is None else cast(x, dtype)
+    x = as_tensor(x)
+    return x if dtype is None or x.dtype == dtypes.name_of(dtype) else cast(x, dtype)
+
+
+def convert_to_numpy(x: Any) -> Any:
+    """Return x as a NumPy array, which may be written to: that changes no tensor."""
+    array = as_tensor(x).numpy()
+    return array if array.flags.writeable else array.copy()
+
+
+def is_tensor(x: Any) -> bool:
+    """Return whether x is a tensor of kerasish (a variable is not one).
+
+    Example:
+        >>> is_tensor(convert_to_tensor(1.0)), is_tensor(1.0)
+        (True, False)
+    """
+    return hasattr(x, "maker") or hasattr(type(x), "__kerasish_function__")
+
+
+def dtype(x: Any) -> str:
+    """Return the name of x's dtype."""
+    return dtypes.name_of(x.dtype) if hasattr(x, "dtype") else as_tensor(x).dtype
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `f`, which returns (result, gradient function), an op with that gradient."""
+    return derivatives["custom_gradient"](f)
+
+
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """Return (fun(*primals), its derivative along `tangents`)."""
+    return derivatives["jvp"](fun, primals, tangents, has_aux)
+
+
+@function
+def saturate_cast(x: Any, dtype: Any) -> Any:
+    """Return x as `dtype`, held within what that can express.
+
+    Example:
+        >>> saturate_cast([-1.0, 300.0], "uint8").tolist()
+        [0, 255]
+    """
+    x, name = as_tensor(x), dtypes.name_of(dtype)
+    source, target = dtypes.limits(x.dtype), dtypes.limits(name)
+    if x.dtype == name or source is None or target is None:
+        return cast(x, name)
+    if dtypes.is_integer(name) and not dtypes.is_integer(x.dtype):
+        # The largest float that is not above the integer's limit: the limit itself may round up.
+        target = dtypes.limits_within(name, x.dtype)
+    if source[0] < target[0]:
+        x = maximum(x, target[0])
+    if source[1] > target[1]:
+        x = minimum(x, target[1])
+    return cast(x, name)
+
+
+def same_rank(x: Any, starts: Any, what: str) -> None:
+    """Raise unless `starts` holds one number for each axis of x."""
+    if len(starts) != len(shape_of(x)):
+        raise ShapeError(f"{what}: {len(starts)} start indices for shape {shape_of(x)}.")

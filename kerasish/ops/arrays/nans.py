@@ -1,0 +1,184 @@
+"""Reductions that pass over NaN, composed of ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.ops import dtypes
+from kerasish.ops.arrays.statistics import check_method, interpolated, to_last
+from kerasish.ops.basic.activation import as_float
+from kerasish.ops.basic.array import cumprod, cumsum, expand_dims, max, min, sort, take_along_axis
+from kerasish.ops.basic.creation import full
+from kerasish.ops.basic.elementwise import (
+    as_tensor,
+    cast,
+    divide,
+    equal,
+    isnan,
+    logical_not,
+    maximum,
+    multiply,
+    select,
+    sqrt,
+    square,
+    subtract,
+)
+from kerasish.ops.basic.reduce import argmax, argmin, reduce_all, reduce_prod, reduce_sum
+from kerasish.ops.op import function, normalize_axes
+
+
+def _filled(x: Any, value: float) -> Any:
+    """Return x with `value` in place of NaN."""
+    x = as_tensor(x)
+    return select(isnan(x), value, x) if dtypes.is_float(x.dtype) else x
+
+
+def _none_left(x: Any, axis: Any, keepdims: bool) -> Any:
+    return reduce_all(isnan(x), axis, keepdims)
+
+
+@function
+def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the sum over `axis`, NaN counting as 0.
+
+    Example:
+        >>> nansum([1.0, float("nan")]).tolist()
+        1.0
+    """
+    return reduce_sum(_filled(x, 0), axis, keepdims)
+
+
+@function
+def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the product over `axis`, NaN counting as 1."""
+    return reduce_prod(_filled(x, 1), axis, keepdims)
+
+
+@function
+def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Return the sums up to each place along `axis`, NaN counting as 0."""
+    return cumsum(_filled(x, 0), axis, dtype)
+
+
+@function
+def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Return the products up to each place along `axis`, NaN counting as 1."""
+    return cumprod(_filled(x, 1), axis, dtype)
+
+
+def _extreme(x: Any, axis: Any, keepdims: bool, filler: float, reduce: Any) -> Any:
+    x = as_tensor(x)
+    if not dtypes.is_float(x.dtype):
+        return reduce(x, axis, keepdims)
+    found = reduce(_filled(x, filler), axis, keepdims)
+    return select(_none_left(x, axis, keepdims), math.nan, found)
+
+
+@function
+def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest element over `axis` that is a number, NaN if there is none."""
+    return _extreme(x, axis, keepdims, -math.inf, max)
+
+
+@function
+def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the smallest element over `axis` that is a number, NaN if there is none."""
+    return _extreme(x, axis, keepdims, math.inf, min)
+
+
+def _position(x: Any, axis: Any, keepdims: bool, filler: float, find: Any) -> Any:
+    x = as_tensor(x)
+    if not dtypes.is_float(x.dtype):
+        return find(x, axis, keepdims)
+    found = find(_filled(x, filler), axis, keepdims)
+    return select(_none_left(x, axis, keepdims), -1, found)
+
+
+@function
+def nanargmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return where the largest number over `axis` is, -1 if there is none."""
+    return _position(x, axis, keepdims, -math.inf, argmax)
+
+
+@function
+def nanargmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return where the smallest number over `axis` is, -1 if there is none."""
+    return _position(x, axis, keepdims, math.inf, argmin)
+
+
+def _count(x: Any, axis: Any, keepdims: bool) -> Any:
+    return reduce_sum(cast(logical_not(isnan(x)), x.dtype), axis, keepdims)
+
+
+@function
+def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean of the numbers over `axis`, NaN if there are none."""
+    x = as_float(x)
+    return divide(nansum(x, axis, keepdims), _count(x, axis, keepdims))
+
+
+@function
+def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the variance of the numbers over `axis`, NaN if there are none."""
+    x = as_float(x)
+    apart = select(isnan(x), 0, subtract(x, nanmean(x, axis, True)))
+    return divide(reduce_sum(square(apart), axis, keepdims), _count(x, axis, keepdims))
+
+
+@function
+def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the square root of the variance of the numbers over `axis`."""
+    return sqrt(nanvar(x, axis, keepdims))
+
+
+@function
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return the value below which the share q of the numbers over `axis` lies.
+
+    Args:
+        x: the values; where all are NaN the result is NaN.
+        q: a number in [0, 1], or several: they come first in the result's shape.
+        axis: a number, several, or None for all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        keepdims: whether the reduced axes stay, with size 1.
+    """
+    check_method(method)
+    x = as_float(x)
+    q = cast(as_float(q), x.dtype)
+    flat, axes = to_last(x, axis, "nanquantile")
+    if flat.shape[-1] == 0:
+        flat = full((*flat.shape[:-1], 1), math.nan, x.dtype)
+    count = reduce_sum(cast(logical_not(isnan(flat)), x.dtype), -1)
+    # NaN is sorted behind all numbers: each row has its numbers first.
+    ordered = sort(select(isnan(flat), math.inf, flat), -1)
+    lead = len(q.shape)
+    for _ in range(len(count.shape)):
+        q = expand_dims(q, -1)
+    places = multiply(maximum(subtract(count, 1), 0), q)
+
+    def pick(whole: Any) -> Any:
+        rows = expand_dims(cast(whole, "int32"), -1)
+        spread = expand_dims(ordered, 0) if lead else ordered
+        return take_along_axis(spread, rows, -1)[..., 0]
+
+    found = interpolated(places, pick, method)
+    found = select(equal(count, 0), math.nan, found)
+    axes_kept = tuple(a + lead for a in normalize_axes(axes, len(x.shape), "nanquantile"))
+    return expand_dims(found, axes_kept) if keepdims and axes else found
+
+
+@function
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return the quantile of q / 100 of the numbers over `axis`; see `nanquantile`."""
+    return nanquantile(x, divide(as_float(q), 100), axis, method, keepdims)
+
+
+@function
+def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the middle of the numbers over `axis`, or the mean of the two in the middle."""
+    return nanquantile(x, 0.5, axis, "linear", keepdims)

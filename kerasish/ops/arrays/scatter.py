@@ -1,0 +1,337 @@
+"""Slices at computed places, writes at given places, and sums over segments."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from kerasish.errors import ShapeError, TraceError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.array import expand_dims, max, stack
+from kerasish.ops.basic.creation import arange, full, unsized
+from kerasish.ops.basic.elementwise import (
+    add,
+    as_tensor,
+    cast,
+    divide,
+    equal,
+    greater_equal,
+    integers,
+    less,
+    logical_and,
+    multiply,
+    select,
+)
+from kerasish.ops.basic.indexing import add_at, add_rows, read_at, take_rows, write_at
+from kerasish.ops.basic.movement import broadcast_to, reshape, sizes, strided_slice
+from kerasish.ops.op import Spec, agree, function, is_inferring, is_unknown, op
+
+# --- slices ---------------------------------------------------------------------------------
+
+
+def _starts(inputs: Any, start_indices: Any, what: str) -> list[Any]:
+    """Return the start for each axis: an int where it is known, else an integer tensor."""
+    if hasattr(start_indices, "shape"):
+        count = start_indices.shape[0]
+        count = len(inputs.shape) if is_unknown(count) else count
+        starts = [start_indices[i] for i in range(count)]
+    else:
+        starts = list(start_indices)
+    if len(starts) != len(inputs.shape):
+        raise ShapeError(f"{what}: {len(starts)} start indices for shape {inputs.shape}.")
+    return [_number(s) for s in starts]
+
+
+def _number(start: Any) -> Any:
+    if isinstance(start, int) or not hasattr(start, "maker"):
+        return int(start)
+    traced = type(start.value.dtype) is str
+    return start if traced else int(start)
+
+
+def _held(start: Any, size: Any, room: Any, what: str) -> Any:
+    """Return `start` (negative: from the end) moved so that `size` places fit into `room`."""
+    last = room - size
+    if last < 0 and not (is_unknown(size) or is_unknown(room)):
+        raise ShapeError(f"{what}: {size} places do not fit into an axis of size {room}.")
+    if isinstance(start, int):
+        return builtins.min(builtins.max(start + room if start < 0 else start, 0), last)
+    start = start if start.dtype in ("int64", "uint32", "uint64") else cast(start, "int32")
+    start = select(less(start, 0), add(start, room), start)
+    # Held in its own dtype: a large number must not lose its upper bits on the way to int32.
+    start = select(less(start, 0), 0, select(less(start, last), start, last))
+    return cast(start, "int32")
+
+
+def _open_end(x: Any, axis: int) -> Any:
+    """Return, for shape inference, x with an unknown size of `axis`."""
+    if not is_inferring(x):
+        raise TraceError("slice: a size of -1 needs a start that is known while a step is traced.")
+    first = strided_slice(x, [builtins.slice(None)] * axis + [builtins.slice(0, 1)])
+    return broadcast_to(first, tuple(None if i == axis else s for i, s in enumerate(x.shape)))
+
+
+@function
+def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
+    """Return the part of `inputs` of the given shape that begins at `start_indices`.
+
+    Args:
+        inputs: a tensor.
+        start_indices: one number for each axis; they may be computed by the graph. Negative ones
+            count from the end; all are moved so that the part fits.
+        shape: the sizes of the part; -1: up to the end.
+
+    Example:
+        >>> slice([[1, 2, 3], [4, 5, 6]], (0, 1), (2, 2)).tolist()
+        [[2, 3], [5, 6]]
+    """
+    x = as_tensor(inputs)
+    shape = shape.tolist() if hasattr(shape, "tolist") else shape
+    starts, wanted = _starts(x, start_indices, "slice"), list(sizes(shape, "slice"))
+    if len(wanted) != len(x.shape):
+        raise ShapeError(f"slice: a size for each axis of {x.shape} was expected, got {shape}.")
+    for axis, (start, size) in enumerate(zip(starts, wanted)):
+        room = x.shape[axis]
+        if size == -1 and not isinstance(start, int):
+            x = _open_end(x, axis)
+            continue
+        if size == -1:
+            size = builtins.max(room - (start + room if start < 0 else start), 0)
+        start = _held(start, size, room, "slice")
+        if isinstance(start, int):
+            part = builtins.slice(start, start + size)
+            x = strided_slice(x, [builtins.slice(None)] * axis + [part])
+        else:
+            x = take_rows(x, add(arange(size), start), axis)
+    return x
+
+
+@op(
+    "indexing",
+    lambda x, updates, starts: Spec(x.shape, x.dtype),
+    lambda g, y, x, updates, starts: (
+        write_slice(g, select(False, updates, 0), starts),
+        strided_slice(g, [(s, s + n, 1) for s, n in zip(starts, updates.shape)]),
+    ),
+    "same",
+    canonical=lambda shapes, attrs: {"starts": tuple(int(s) for s in attrs["starts"])},
+    examples=[(((3, 4), (2, 2)), {"starts": (1, 2)}), (((4,), (0,)), {"starts": (1,)})],
+)
+def write_slice(xp, x, updates, *, starts):
+    """x with `updates` in place of its part that begins at `starts`."""
+    y = xp.array(x)
+    y[tuple(builtins.slice(s, s + n) for s, n in zip(starts, updates.shape))] = updates
+    return y
+
+
+@function
+def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
+    """Return `inputs` with `updates` in place of its part that begins at `start_indices`.
+
+    Example:
+        >>> slice_update([0, 0, 0, 0], [1], [7, 8]).tolist()
+        [0, 7, 8, 0]
+    """
+    x = as_tensor(inputs)
+    updates = cast(as_tensor(updates), x.dtype)
+    if len(updates.shape) != len(x.shape):
+        raise ShapeError(f"slice_update: updates of shape {updates.shape} into {x.shape}.")
+    starts = _starts(x, start_indices, "slice_update")
+    starts = [
+        _held(s, n, room, "slice_update") for s, n, room in zip(starts, updates.shape, x.shape)
+    ]
+    if all(isinstance(s, int) for s in starts):
+        return write_slice(x, updates, tuple(starts))
+    grid = []
+    for axis, (start, size) in enumerate(zip(starts, updates.shape)):
+        places = add(arange(size), start)
+        column = [-1 if i == axis else 1 for i in range(len(x.shape))]
+        grid.append(broadcast_to(reshape(places, column), updates.shape))
+    return write_at(x, stack(grid, -1), updates)
+
+
+# --- writes at places -------------------------------------------------------------------------
+
+
+@function
+def scatter(indices: Any, values: Any, shape: Any) -> Any:
+    """Return zeros of `shape` to which `values` are added at `indices`.
+
+    Args:
+        indices: positions, shape (..., axes indexed).
+        values: shape (..., *sizes of the axes that are not indexed).
+        shape: the shape of the result.
+
+    Example:
+        >>> scatter([[0], [2], [2]], [1.0, 2.0, 3.0], (4,)).tolist()
+        [1.0, 0.0, 5.0, 0.0]
+    """
+    return add_at(values, indices, sizes(shape, "scatter"))
+
+
+def _combine_grad(g, y, x, indices, updates, how):
+    if how == "mul":
+        # Each factor's derivative is the product of the others; a zero factor's is not told.
+        safe = select(equal(x, 0), 1, x)
+        fine = select(equal(updates, 0), 1, updates)
+        whole = multiply(g, y)
+        return divide(whole, safe), None, divide(read_at(whole, indices), fine)
+    hit = cast(equal(x, y), g.dtype)
+    from_update = cast(equal(updates, read_at(y, indices)), g.dtype)
+    # Those that reach the extreme share the gradient.
+    shares = add(hit, add_at(from_update, indices, x.shape))
+    share = divide(g, select(equal(shares, 0), 1, shares))
+    return multiply(share, hit), None, multiply(read_at(share, indices), from_update)
+
+
+def _multiply_at(xp: Any, y: Any, places: Any, updates: Any) -> Any:
+    """Multiply y in place, for array modules whose multiply has no `at`: one rank at a time."""
+    shape = y.shape[: len(places)]
+    flat = xp.ravel_multi_index(places, shape, mode="wrap").ravel()
+    rows = updates.reshape(flat.size, -1)
+    target = y.reshape(math.prod(shape), -1)
+    order = xp.argsort(flat, kind="stable")
+    ordered = flat[order]
+    # The how-manieth of its place each update is: equal ranks have places that all differ.
+    rank = xp.arange(flat.size) - xp.searchsorted(ordered, ordered, side="left")
+    for step in range(int(rank.max()) + 1 if flat.size else 0):
+        now = order[rank == step]
+        target[flat[now]] *= rows[now]
+    return target.reshape(y.shape)
+
+
+@op(
+    "indexing",
+    lambda x, indices, updates, how: Spec(x.shape, x.dtype),
+    _combine_grad,
+    canonical=lambda shapes, attrs: {"how": str(attrs["how"])},
+    examples=[
+        (((4, 2), integers(0, 4, 5, 1), (5, 2)), {"how": "max"}),
+        (((4,), integers(0, 4, 5, 1), (5,)), {"how": "min"}),
+        (((4,), integers(0, 4, 5, 1), (5,)), {"how": "mul"}),
+    ],
+)
+def combine_at(xp, x, indices, updates, *, how):
+    """x with max, min or product taken with `updates` at `indices`; those that meet all count."""
+    y = xp.array(x)
+    places = tuple(xp.moveaxis(indices, -1, 0))
+    meet = {"max": xp.maximum, "min": xp.minimum, "mul": xp.multiply}[how]
+    updates = xp.broadcast_to(updates, (*places[0].shape, *x.shape[len(places) :]))
+    if how != "mul" or xp.__name__ == "numpy":
+        meet.at(y, places, updates.astype(x.dtype))
+        return y
+    return _multiply_at(xp, y, places, updates)
+
+
+@function
+def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = None) -> Any:
+    """Return `inputs` with `updates` written at `indices`.
+
+    Args:
+        inputs: a tensor.
+        indices: positions, shape (..., axes indexed).
+        updates: shape (..., *sizes of the axes that are not indexed).
+        reduction: None: they replace what is there; "add", "max", "min" or "mul": they are
+            combined with it, those that meet at one place all together.
+
+    Example:
+        >>> scatter_update([0, 0, 0], [[1], [1]], [3, 4], "add").tolist()
+        [0, 7, 0]
+    """
+    x = as_tensor(inputs)
+    updates = cast(as_tensor(updates), x.dtype)
+    if reduction is None:
+        return write_at(x, indices, updates)
+    if reduction == "add":
+        return add(x, add_at(updates, indices, x.shape))
+    if reduction not in ("max", "min", "mul"):
+        raise ValueError(
+            f"scatter_update: reduction must be None, 'add', 'max', 'min' or 'mul', got "
+            f"{reduction!r}."
+        )
+    return combine_at(x, indices, updates, reduction)
+
+
+# --- segments ---------------------------------------------------------------------------------
+
+
+def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any, Any]:
+    """Return (data, ids, count) with the ids that are out of range sent to an extra segment."""
+    data, ids = as_tensor(data), cast(as_tensor(segment_ids), "int32")
+    if len(ids.shape) != 1 or not data.shape or not agree(ids.shape[0], data.shape[0]):
+        raise ShapeError(
+            f"segment: ids must have the shape {data.shape[:1]} of data's first axis, got "
+            f"{ids.shape}."
+        )
+    if num_segments is None and is_inferring(ids):
+        return data, ids, None
+    if num_segments is None:
+        num_segments = builtins.max(max(ids).item() + 1, 0) if math.prod(ids.shape) else 0
+    known = logical_and(greater_equal(ids, 0), less(ids, num_segments))
+    return data, select(known, ids, num_segments), num_segments
+
+
+@function
+def segment_sum(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """Return the sums of data's rows that have the same id (of truth values: whether any holds).
+
+    Args:
+        data: shape (n, ...).
+        segment_ids: whole numbers, shape (n,), in any order; rows with ids out of range count
+            nowhere.
+        num_segments: how many sums; None: the largest id + 1, which cannot be traced.
+        sorted: accepted for Keras's sake.
+
+    Example:
+        >>> segment_sum([1, 2, 3], [0, 1, 1]).tolist()
+        [1, 5]
+    """
+    data, ids, count = _segments(data, segment_ids, num_segments)
+    if count is None:
+        return unsized((None, *data.shape[1:]), data.dtype)
+    if data.dtype == "bool":
+        return segment_max(data, ids, count)
+    return strided_slice(add_rows(data, ids, count + 1, 0), [builtins.slice(0, count)])
+
+
+def _segment_extreme(data: Any, segment_ids: Any, num_segments: Any, how: str) -> Any:
+    data, ids, count = _segments(data, segment_ids, num_segments)
+    if count is None:
+        return unsized((None, *data.shape[1:]), data.dtype)
+    low, high = dtypes.limits(data.dtype) or (0, 0)
+    if dtypes.is_float(data.dtype):
+        low, high = -math.inf, math.inf
+    start = {"max": low, "min": high, "mul": 1}[how]
+    first = full((count + 1, *data.shape[1:]), start, data.dtype)
+    y = combine_at(first, expand_dims(ids, -1), data, how)
+    return strided_slice(y, [builtins.slice(0, count)])
+
+
+@function
+def segment_max(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """Return the largest of data's rows that have the same id; see `segment_sum`.
+
+    An id that no row has gets the least value of the dtype (-inf of floats).
+    """
+    return _segment_extreme(data, segment_ids, num_segments, "max")
+
+
+@function
+def segment_min(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """Return the smallest of data's rows that have the same id; see `segment_sum`."""
+    return _segment_extreme(data, segment_ids, num_segments, "min")
+
+
+@function
+def segment_prod(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """Return the product of data's rows that have the same id; see `segment_sum`."""
+    return _segment_extreme(data, segment_ids, num_segments, "mul")

@@ -1,0 +1,162 @@
+"""Searching sorted sequences, sets, and positions of what is not zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.errors import ShapeError
+from kerasish.ops.basic.array import expand_dims, ravel, where
+from kerasish.ops.basic.creation import unsized
+from kerasish.ops.basic.elementwise import as_tensor, cast, equal, logical_not, not_equal, select
+from kerasish.ops.basic.reduce import argsort, reduce_any
+from kerasish.ops.op import Shape, Spec, function, is_inferring, normalize_axis, op
+
+
+def _side(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    if attrs["side"] not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {attrs['side']!r}.")
+    if len(shapes[0]) != 1:
+        raise ShapeError(f"searchsorted: expected a sorted vector, got shape {shapes[0]}.")
+    return {"side": attrs["side"]}
+
+
+def _ordered(rng: Any) -> Any:
+    return np.sort(rng.normal(size=5))
+
+
+@op(
+    "indexing",
+    lambda sequence, values, side: Spec(values.shape, "int32"),
+    None,
+    "same",
+    canonical=_side,
+    examples=[((_ordered, (2, 3)), {}), ((_ordered, (4,)), {"side": "right"})],
+)
+def searchsorted(xp, sorted_sequence, values, *, side="left"):
+    """The first places at which `values` keep the sorted sequence sorted, int32."""
+    return xp.searchsorted(sorted_sequence, values, side=side).astype(xp.int32)
+
+
+@function
+def digitize(x: Any, bins: Any) -> Any:
+    """Return the number of the bin in which each element lies: how many edges are <= x.
+
+    Example:
+        >>> digitize([0.5, 2.5], [1.0, 2.0, 3.0]).tolist()
+        [0, 2]
+    """
+    return searchsorted(bins, x, "right")
+
+
+@function
+def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
+    """Return positions along `axis` that put the kth smallest element in its place."""
+    x = as_tensor(x)
+    if axis is None:
+        x, axis = ravel(x), 0
+    if not -x.shape[axis] <= kth < x.shape[axis]:
+        raise ValueError(f"argpartition: kth={kth} is out of range for size {x.shape[axis]}.")
+    return argsort(x, axis)
+
+
+@function
+def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Return whether each element of x1 is one of x2's (or is none of them)."""
+    found = reduce_any(equal(expand_dims(as_tensor(x1), -1), ravel(x2)), -1)
+    return logical_not(found) if invert else found
+
+
+@function
+def nonzero(x: Any) -> Any:
+    """Return, for each axis, the positions of the elements that are not 0.
+
+    How many there are depends on the numbers, so this function cannot be traced.
+    """
+    return where(not_equal(x, 0))
+
+
+@function
+def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Return, place by place, the choice of the first condition that holds, else `default`."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(
+            f"select: expected as many choices as conditions, got {len(choicelist)} and "
+            f"{len(condlist)}."
+        )
+    y = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
+        y = select(cast(as_tensor(condition), "bool"), choice, y)
+    return y
+
+
+@function
+def unique(
+    x: Any,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Return the different elements of x in order; optionally where they are and how often.
+
+    How many there are depends on the numbers, so this function cannot be traced.
+
+    Args:
+        x: the elements.
+        sorted: accepted for Keras's sake; the result is sorted.
+        return_index: whether to return the first place of each.
+        return_inverse: whether to return which of them each element of x is.
+        return_counts: whether to return how often each occurs.
+        axis: compare slices along this axis; None: elements.
+        size: cut or fill the result to this size.
+        fill_value: what fills it; None: the least element.
+
+    Example:
+        >>> unique([3, 1, 3]).tolist()
+        [1, 3]
+    """
+    x = as_tensor(x)
+    wanted = (return_index, return_inverse, return_counts)
+    if is_inferring(x):
+        return _unique_specs(x, wanted, axis, size)
+    values, first, inverse, counts = np.unique(
+        x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(x.shape if axis is None else (-1,))
+    if size is not None:
+        place = 0 if axis is None else axis
+        if fill_value is None and not values.shape[place]:
+            raise ValueError("unique: no elements, so a size needs a fill_value.")
+        shape = [1 if i == place else s for i, s in enumerate(values.shape)]
+        least = np.take(values, [0], axis=place) if fill_value is None else fill_value
+        fill = np.broadcast_to(np.asarray(least, values.dtype), shape)
+        values = _sized(values, size, fill, place)
+        first = _sized(first, size, np.append(first, 0)[:1], 0)
+        counts = _sized(counts, size, np.zeros(1, counts.dtype), 0)
+    parts = (first, inverse, counts)
+    more = [as_tensor(part.astype("int32")) for chosen, part in zip(wanted, parts) if chosen]
+    return (as_tensor(values), *more) if more else as_tensor(values)
+
+
+def _unique_specs(x: Any, wanted: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
+    """Return tensors without numbers of the shapes that `unique` gives."""
+    if axis is not None:
+        axis = normalize_axis(axis, len(x.shape), "unique")
+    values = (size,) if axis is None else (*x.shape[:axis], size, *x.shape[axis + 1 :])
+    inverse = x.shape if axis is None else (x.shape[axis],)
+    shapes = ((size,), inverse, (size,))
+    more = [unsized(shape, "int32") for chosen, shape in zip(wanted, shapes) if chosen]
+    found = unsized(values, x.dtype)
+    return (found, *more) if more else found
+
+
+def _sized(array: Any, size: int, fill: Any, axis: int) -> Any:
+    have = array.shape[axis]
+    if have >= size:
+        return np.take(array, range(size), axis=axis)
+    return np.concatenate([array, np.repeat(fill, size - have, axis=axis)], axis=axis)

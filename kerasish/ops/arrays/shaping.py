@@ -1,0 +1,399 @@
+"""Stacking, splitting, diagonals, grids and sequences of numbers, composed of ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops.basic.activation import as_float, meeting
+from kerasish.ops.basic.array import expand_dims, flip, get_item, moveaxis, pad, ravel, swapaxes
+from kerasish.ops.basic.array import split as split_at
+from kerasish.ops.basic.creation import arange, tri, unsized
+from kerasish.ops.basic.elementwise import (
+    add,
+    as_tensor,
+    cast,
+    divide,
+    equal,
+    exp,
+    floor_divide,
+    log,
+    mod,
+    multiply,
+    not_equal,
+    power,
+    select,
+    subtract,
+)
+from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, strided_slice
+from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.op import (
+    broadcast_shapes,
+    function,
+    is_unknown,
+    normalize_axis,
+)
+
+# --- joining and splitting --------------------------------------------------------------------
+
+
+@function
+def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
+    """Return x2 behind x1 along `axis` (None: both flattened)."""
+    if axis is None:
+        return concatenate([ravel(x1), ravel(x2)], 0)
+    return concatenate([x1, x2], axis)
+
+
+def _at_least(x: Any, ndim: int) -> Any:
+    x = as_tensor(x)
+    missing = ndim - len(x.shape)
+    return x if missing <= 0 else reshape(x, (1,) * missing + tuple(x.shape))
+
+
+@function
+def vstack(xs: Any) -> Any:
+    """Return the tensors xs stacked as rows."""
+    return concatenate([_at_least(x, 2) for x in xs], 0)
+
+
+@function
+def hstack(xs: Any) -> Any:
+    """Return the tensors xs joined along the second axis, or the first where there is no second."""
+    parts = [_at_least(x, 1) for x in xs]
+    return concatenate(parts, 0 if len(parts[0].shape) == 1 else 1)
+
+
+@function
+def dstack(xs: Any) -> Any:
+    """Return the tensors xs joined along the third axis."""
+    parts = []
+    for x in xs:
+        x = _at_least(x, 2)
+        parts.append(expand_dims(x, -1) if len(x.shape) == 2 else x)
+    return concatenate(parts, 2)
+
+
+@function
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """Return x cut along `axis` into sections whose sizes differ by 1 at most."""
+    x = as_tensor(x)
+    if not isinstance(indices_or_sections, int):
+        return split_at(x, indices_or_sections, axis)
+    least, more = divmod(x.shape[axis], indices_or_sections)
+    sizes = [least + 1] * more + [least] * (indices_or_sections - more)
+    return split_at(x, [sum(sizes[:i]) for i in range(1, len(sizes))], axis)
+
+
+@function
+def hsplit(x: Any, indices_or_sections: Any) -> Any:
+    """Return x cut along its second axis, or the first where there is no second."""
+    x = as_tensor(x)
+    return split_at(x, indices_or_sections, 0 if len(x.shape) == 1 else 1)
+
+
+@function
+def vsplit(x: Any, indices_or_sections: Any) -> Any:
+    """Return x cut along its first axis; it has two or more."""
+    x = as_tensor(x)
+    if len(x.shape) < 2:
+        raise ShapeError(f"vsplit: expected 2 axes or more, got shape {x.shape}.")
+    return split_at(x, indices_or_sections, 0)
+
+
+@function
+def dsplit(x: Any, indices_or_sections: Any) -> Any:
+    """Return x cut along its third axis."""
+    return split_at(x, indices_or_sections, 2)
+
+
+# --- turning ------------------------------------------------------------------------------------
+
+
+@function
+def fliplr(x: Any) -> Any:
+    """Return x reversed along its second axis."""
+    return flip(x, 1)
+
+
+@function
+def flipud(x: Any) -> Any:
+    """Return x reversed along its first axis."""
+    return flip(x, 0)
+
+
+@function
+def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """Return the array turned k times by 90 degrees from the first axis of `axes` to the second.
+
+    Example:
+        >>> rot90([[1, 2], [3, 4]]).tolist()
+        [[2, 4], [1, 3]]
+    """
+    array = as_tensor(array)
+    ndim = len(array.shape)
+    if ndim < 2 or len(axes) != 2:
+        raise ValueError(f"rot90: expected 2 axes of 2 or more, got axes={axes} for {ndim} axes.")
+    a, b = (normalize_axis(axis, ndim, "rot90") for axis in axes)
+    if a == b:
+        raise ValueError(f"rot90: the axes must differ, got {axes}.")
+    k %= 4
+    if k == 2:
+        return flip(array, (a, b))
+    if k == 1:
+        return swapaxes(flip(array, b), a, b)
+    return flip(swapaxes(array, a, b), b) if k == 3 else array
+
+
+# --- diagonals ----------------------------------------------------------------------------------
+
+
+def _zero(x: Any) -> Any:
+    return False if x.dtype == "bool" else 0
+
+
+def _matrices(x: Any, what: str) -> Any:
+    x = as_tensor(x)
+    if len(x.shape) < 2:
+        raise ShapeError(f"{what}: expected 2 axes or more, got shape {x.shape}.")
+    return x
+
+
+@function
+def tril(x: Any, k: int = 0) -> Any:
+    """Return x with zeros above the k-th diagonal of its last two axes."""
+    x = _matrices(x, "tril")
+    return select(tri(x.shape[-2], x.shape[-1], k, "bool"), x, _zero(x))
+
+
+@function
+def triu(x: Any, k: int = 0) -> Any:
+    """Return x with zeros below the k-th diagonal of its last two axes."""
+    x = _matrices(x, "triu")
+    return select(tri(x.shape[-2], x.shape[-1], k - 1, "bool"), _zero(x), x)
+
+
+@function
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return the diagonal of two axes of x, `offset` places to the right, as the last axis.
+
+    Example:
+        >>> diagonal([[1, 2], [3, 4]]).tolist()
+        [1, 4]
+    """
+    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    rows, columns = x.shape[-2:]
+    start = offset if offset >= 0 else -offset * columns
+    count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    if is_unknown(rows) != is_unknown(columns):
+        return unsized((*x.shape[:-2], None), x.dtype)
+    flat = reshape(x, (*x.shape[:-2], rows * columns))
+    lead = [slice(None)] * (len(x.shape) - 2)
+    stop = start + max(0, count - 1) * (columns + 1) + (1 if count else 0)
+    return strided_slice(flat, [*lead, slice(start, stop, columns + 1)])
+
+
+@function
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return the sum of the diagonal of two axes of x."""
+    return reduce_sum(diagonal(x, offset, axis1, axis2), -1)
+
+
+@function
+def diag(x: Any, k: int = 0) -> Any:
+    """Return the k-th diagonal of a matrix, or the matrix with x on its k-th diagonal.
+
+    Example:
+        >>> diag([1, 2]).tolist()
+        [[1, 0], [0, 2]]
+    """
+    x = as_tensor(x)
+    if len(x.shape) == 2:
+        return diagonal(x, k)
+    if len(x.shape) != 1:
+        raise ShapeError(f"diag: expected 1 or 2 axes, got shape {x.shape}.")
+    n = x.shape[0] + abs(k)
+    column = expand_dims(pad(x, ((max(-k, 0), max(k, 0)),)), -1)
+    rows, columns = expand_dims(arange(n), -1), arange(n)
+    return select(equal(add(rows, k), columns), column, _zero(x))
+
+
+@function
+def diagflat(x: Any, k: int = 0) -> Any:
+    """Return the matrix with the elements of x on its k-th diagonal."""
+    return diag(ravel(x), k)
+
+
+# --- grids and sequences ----------------------------------------------------------------------
+
+
+@function
+def meshgrid(*x: Any, indexing: str = "xy") -> Any:
+    """Return the coordinates of the grid spanned by vectors, one tensor for each of them.
+
+    Args:
+        x: the vectors.
+        indexing: "xy" (the first two axes swapped, as for pictures) or "ij".
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}.")
+    vectors = [ravel(v) for v in x]
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(order) > 1:
+        order[0], order[1] = 1, 0
+    shape = [0] * len(order)
+    for vector, place in zip(vectors, order):
+        shape[place] = vector.shape[0]
+    return [
+        broadcast_to(reshape(v, [-1 if i == p else 1 for i in range(len(order))]), tuple(shape))
+        for v, p in zip(vectors, order)
+    ]
+
+
+@function
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Return `num` numbers from `start` to `stop` at equal distances along a new `axis`.
+
+    Args:
+        start: the first number, or a tensor of them.
+        stop: the last one; with `endpoint=False` it is left out.
+        num: how many.
+        endpoint: whether `stop` is among them.
+        retstep: whether to return (numbers, distance).
+        dtype: None: the dtype of start and stop, at least the default float.
+        axis: where the numbers lie in the result.
+
+    Example:
+        >>> linspace(0, 1, 3).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    start, stop = meeting(start, stop)
+    parts = num - 1 if endpoint else num
+    steps = divide(subtract(stop, start), float(max(parts, 1)))
+    shape = broadcast_shapes(start.shape, stop.shape, what="linspace")
+    count = reshape(arange(num, dtype=steps.dtype), (num,) + (1,) * len(shape))
+    numbers = add(multiply(count, steps), start)
+    if endpoint and num > 1:
+        # Rounding must not miss the end.
+        numbers = select(equal(count, num - 1), stop, numbers)
+    if dtype is not None:
+        numbers = cast(numbers, dtype)
+    numbers = numbers if axis == 0 else moveaxis(numbers, 0, axis)
+    return (numbers, steps) if retstep else numbers
+
+
+@function
+def logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Return `num` numbers from base ** start to base ** stop at equal ratios."""
+    exponents = linspace(start, stop, num, endpoint, False, None, axis)
+    y = power(cast(as_tensor(base), exponents.dtype), exponents)
+    return y if dtype is None else cast(y, dtype)
+
+
+@function
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios."""
+    start, stop = meeting(start, stop)
+    ratio = log(divide(stop, start))
+    y = multiply(start, exp(linspace(multiply(ratio, 0), ratio, num, endpoint, False, None, axis)))
+    return y if dtype is None else cast(y, dtype)
+
+
+@function
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+    """Return the powers of x as columns, the highest first unless `increasing`.
+
+    Example:
+        >>> vander([2, 3], 3).tolist()
+        [[4, 2, 1], [9, 3, 1]]
+    """
+    x = as_tensor(x)
+    if len(x.shape) != 1:
+        raise ShapeError(f"vander: expected a vector, got shape {x.shape}.")
+    count = x.shape[0] if N is None else N
+    powers = arange(count) if increasing else arange(count - 1, -1, -1)
+    return power(expand_dims(x, -1), cast(powers, x.dtype))
+
+
+@function
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Return the differences of neighbours along `axis`, taken n times."""
+    a = as_tensor(a)
+    axis = normalize_axis(axis, len(a.shape), "diff")
+    lead = [slice(None)] * axis
+    less = not_equal if a.dtype == "bool" else subtract
+    for _ in range(n):
+        after = strided_slice(a, [*lead, slice(1, None)])
+        a = less(after, strided_slice(a, [*lead, slice(0, max(a.shape[axis] - 1, 0))]))
+    return a
+
+
+@function
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    """Return the integral of y along `axis` by the trapezoidal rule.
+
+    Args:
+        y: the values.
+        x: where they lie; None: at distances dx.
+        dx: the distance of neighbours, where x is None.
+        axis: the axis of the integral.
+    """
+    y = moveaxis(as_float(y), axis, -1)
+    heights = add(get_item(y, (..., slice(1, None))), get_item(y, (..., slice(None, -1))))
+    if x is None:
+        return multiply(reduce_sum(heights, -1), dx / 2)
+    x = as_float(x)
+    widths = diff(x) if len(x.shape) == 1 else diff(moveaxis(x, axis, -1))
+    return multiply(reduce_sum(multiply(heights, widths), -1), 0.5)
+
+
+@function
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """Return the index along each axis of `shape` of positions in the flattened array."""
+    rest = as_tensor(indices)
+    total = math.prod(shape)
+    rest = select(rest < 0, add(rest, total), rest)
+    found = []
+    for size in reversed(tuple(shape)):
+        found.append(mod(rest, size))
+        rest = floor_divide(rest, size)
+    return tuple(reversed(found))
+
+
+# --- products of all pairs ------------------------------------------------------------------------
+
+
+@function
+def outer(x1: Any, x2: Any) -> Any:
+    """Return the products of each element of x1 (rows) and each of x2 (columns)."""
+    return multiply(expand_dims(ravel(x1), -1), ravel(x2))
+
+
+@function
+def kron(x1: Any, x2: Any) -> Any:
+    """Return the Kronecker product: x2 laid out in blocks, each times an element of x1."""
+    x1, x2 = as_tensor(x1), as_tensor(x2)
+    ndim = max(len(x1.shape), len(x2.shape))
+    a, b = _at_least(x1, ndim).shape, _at_least(x2, ndim).shape
+    left = reshape(x1, tuple(n for size in a for n in (size, 1)))
+    right = reshape(x2, tuple(n for size in b for n in (1, size)))
+    return reshape(multiply(left, right), tuple(m * n for m, n in zip(a, b)))

@@ -1,0 +1,286 @@
+"""Averages, quantiles, counts and correlations, composed of ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import DTypeError, ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.arrays.searching import searchsorted
+from kerasish.ops.arrays.shaping import linspace
+from kerasish.ops.basic.activation import as_float, meeting
+from kerasish.ops.basic.array import (
+    expand_dims,
+    flip,
+    max,
+    mean,
+    min,
+    moveaxis,
+    pad,
+    ravel,
+    sort,
+    squeeze,
+)
+from kerasish.ops.basic.creation import arange, full, full_like, ones_like, unsized
+from kerasish.ops.basic.elementwise import (
+    add,
+    as_tensor,
+    cast,
+    ceil,
+    divide,
+    floor,
+    isnan,
+    logical_and,
+    minimum,
+    multiply,
+    not_equal,
+    select,
+    sqrt,
+    subtract,
+)
+from kerasish.ops.basic.indexing import add_rows, take_rows
+from kerasish.ops.basic.movement import reshape
+from kerasish.ops.basic.product import matmul
+from kerasish.ops.basic.reduce import reduce_any, reduce_prod, reduce_sum
+from kerasish.ops.op import agree, function, is_inferring, normalize_axes
+
+
+@function
+def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    """Return the product over `axis` (None: all)."""
+    return reduce_prod(x if dtype is None else cast(as_tensor(x), dtype), axis, keepdims)
+
+
+@function
+def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest element less the smallest one over `axis`."""
+    return subtract(max(x, axis, keepdims), min(x, axis, keepdims))
+
+
+@function
+def count_nonzero(x: Any, axis: Any = None) -> Any:
+    """Return how many elements over `axis` are not 0, int32."""
+    return reduce_sum(cast(not_equal(x, 0), "int32"), axis)
+
+
+@function
+def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
+    """Return sum(weights * x) / sum(weights) over `axis`.
+
+    Args:
+        x: the values.
+        axis: a number, several, or None for all.
+        weights: of x's shape, or one for each place along `axis`; None: all equal.
+
+    Example:
+        >>> float(average([1.0, 3.0], weights=[3.0, 1.0]))
+        1.5
+    """
+    if weights is None:
+        return mean(as_float(x), axis)
+    x, weights = meeting(x, weights)
+    if len(weights.shape) != len(x.shape) or not all(map(agree, weights.shape, x.shape)):
+        axes = normalize_axes(axis, len(x.shape), "average")
+        over = [x.shape[a] for a in axes]
+        if len(weights.shape) != len(over) or not all(map(agree, weights.shape, over)):
+            raise ShapeError(
+                f"average: weights of shape {weights.shape} fit neither x's shape {x.shape} nor "
+                f"its axis {axis}."
+            )
+        weights = reshape(weights, tuple(s if i in axes else 1 for i, s in enumerate(x.shape)))
+    total = reduce_sum(multiply(ones_like(x), weights), axis)
+    return divide(reduce_sum(multiply(x, weights), axis), total)
+
+
+# --- quantiles ------------------------------------------------------------------------------------
+
+METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def to_last(x: Any, axis: Any, what: str) -> tuple[Any, tuple[int, ...]]:
+    """Return (x with `axis` flattened into one last axis, the axes as numbers)."""
+    axes = normalize_axes(axis, len(x.shape), what)
+    rest = [s for i, s in enumerate(x.shape) if i not in axes]
+    moved = moveaxis(x, axes, tuple(range(-len(axes), 0))) if axes else x
+    return reshape(moved, (*rest, math.prod(x.shape[a] for a in axes))), axes
+
+
+def interpolated(places: Any, pick: Any, method: str) -> Any:
+    """Return what lies at the fractional `places`, `pick(whole places)` giving what lies there."""
+    if method == "lower":
+        return pick(floor(places))
+    if method == "higher":
+        return pick(ceil(places))
+    if method == "nearest":
+        # Half way between two, the lower one is taken.
+        return pick(ceil(subtract(places, 0.5)))
+    low, high = floor(places), ceil(places)
+    share = subtract(places, low)
+    if method == "midpoint":
+        share = select(share > 0, 0.5, share)
+    below = pick(low)
+    return add(below, multiply(subtract(pick(high), below), share))
+
+
+def check_method(method: str) -> None:
+    """Raise unless `method` is a way to interpolate."""
+    if method not in METHODS:
+        raise ValueError(f"quantile: method must be one of {METHODS}, got {method!r}.")
+
+
+@function
+def quantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return the value below which the share q of the elements over `axis` lies.
+
+    Args:
+        x: the values; a NaN makes the result NaN.
+        q: a number in [0, 1], or several: they come first in the result's shape.
+        axis: a number, several, or None for all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        keepdims: whether the reduced axes stay, with size 1.
+
+    Example:
+        >>> quantile([1.0, 2.0, 3.0], 0.25).tolist()
+        1.5
+    """
+    check_method(method)
+    x = as_float(x)
+    q = cast(as_float(q), x.dtype)
+    flat, axes = to_last(x, axis, "quantile")
+    if flat.shape[-1] == 0:
+        flat = full((*flat.shape[:-1], 1), math.nan, x.dtype)
+    ordered = sort(flat, -1)
+    places = multiply(q, float(flat.shape[-1] - 1))
+    last = len(flat.shape) - 1
+
+    def pick(whole: Any) -> Any:
+        return take_rows(ordered, cast(whole, "int32"), last)
+
+    # One axis, as wide as there are shares, stands last in what is picked.
+    shares = len(q.shape)
+    found = interpolated(places, pick, method)
+    found = moveaxis(found, -1, 0) if shares else found
+    odd = reduce_any(isnan(flat), -1)
+    return _kept(select(odd, full_like(found, math.nan), found), x, axes, keepdims, shares)
+
+
+def _kept(y: Any, x: Any, axes: tuple[int, ...], keepdims: bool, lead: int) -> Any:
+    return expand_dims(y, tuple(a + lead for a in axes)) if keepdims and axes else y
+
+
+@function
+def percentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Return the quantile of q / 100; see `quantile`."""
+    return quantile(x, divide(as_float(q), 100), axis, method, keepdims)
+
+
+@function
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the middle element over `axis`, or the mean of the two in the middle."""
+    return quantile(x, 0.5, axis, "linear", keepdims)
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+@function
+def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False) -> Any:
+    """Return how often (or with what weight) each whole number occurs in each row of x.
+
+    The width of the result is max(x) + 1, at least `minlength`: it depends on numbers, so this
+    function cannot be traced.
+
+    Example:
+        >>> bincount([1, 1, 3]).tolist()
+        [0, 2, 0, 1]
+    """
+    if sparse:
+        raise ValueError("bincount: sparse=True is not supported; the result is dense.")
+    x = as_tensor(x)
+    if dtypes.is_inexact(x.dtype):
+        raise DTypeError(f"bincount: whole numbers were expected, got {x.dtype}.")
+    x = cast(x, "int32")
+    weights = ones_like(x) if weights is None else as_tensor(weights)
+    if is_inferring(x):
+        return unsized((*x.shape[:-1], None), weights.dtype)
+    size = minlength
+    if math.prod(x.shape):
+        if min(x).item() < 0:
+            raise ValueError(f"bincount: numbers >= 0 were expected, got {min(x).item()}.")
+        top = max(x).item() + 1
+        size = top if top > minlength else minlength
+    if len(x.shape) == 1:
+        return add_rows(weights, x, size, 0)
+    rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
+    places = add(reshape(x, (rows, columns)), expand_dims(multiply(arange(rows), size), -1))
+    flat = add_rows(ravel(weights), ravel(places), rows * size, 0)
+    return reshape(flat, (*x.shape[:-1], size))
+
+
+@function
+def histogram(x: Any, bins: int = 10, range: Any = None) -> Any:
+    """Return (how many elements lie in each bin, the edges of the bins).
+
+    Args:
+        x: the values.
+        bins: how many bins of equal width.
+        range: (least, largest); None: those of x.
+    """
+    if not isinstance(bins, int) or bins < 1:
+        raise ValueError(f"histogram: bins must be a whole number >= 1, got {bins!r}.")
+    if range is not None and (len(range) != 2 or range[1] < range[0]):
+        raise ValueError(f"histogram: range must be (least, largest), got {range}.")
+    x = ravel(as_float(x))
+    low, high = (min(x), max(x)) if range is None else (as_float(range[0]), as_float(range[1]))
+    flat = cast(subtract(high, low) == 0, x.dtype)
+    low, high = subtract(low, multiply(flat, 0.5)), add(high, multiply(flat, 0.5))
+    edges = linspace(low, high, bins + 1)
+    inside = logical_and(x >= low, x <= high)
+    place = minimum(subtract(searchsorted(edges, x, "right"), 1), bins - 1)
+    place = select(inside, place, bins)
+    counts = add_rows(cast(inside, "int32"), place, bins + 1, 0)
+    return counts[:bins], cast(edges, x.dtype)
+
+
+# --- correlation ----------------------------------------------------------------------------------
+
+
+@function
+def corrcoef(x: Any) -> Any:
+    """Return the correlation coefficients of the rows of x, in [-1, 1]."""
+    x = as_float(x)
+    x = expand_dims(x, 0) if len(x.shape) < 2 else x
+    centered = subtract(x, mean(x, 1, True))
+    products = matmul(centered, centered.T)
+    size = sqrt(reduce_sum(multiply(centered, centered), 1))
+    y = divide(divide(products, expand_dims(size, 1)), size)
+    return squeeze(y) if y.shape == (1, 1) else y
+
+
+@function
+def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
+    """Return the sums of x1[k + n] * x2[n] over n, for each shift k.
+
+    Args:
+        x1: a vector.
+        x2: a vector.
+        mode: "valid" (where both overlap wholly), "same" (as long as the longer) or "full".
+    """
+    x1, x2 = meeting(x1, x2)
+    if len(x1.shape) != 1 or len(x2.shape) != 1:
+        raise ShapeError(f"correlate: expected two vectors, got {x1.shape} and {x2.shape}.")
+    if x1.shape[0] < x2.shape[0]:
+        return flip(correlate(x2, x1, mode))
+    n, m = x1.shape[0], x2.shape[0]
+    before = {"valid": 0, "same": m // 2, "full": m - 1}
+    if mode not in before:
+        raise ValueError(f"correlate: mode must be one of {list(before)}, got {mode!r}.")
+    length = {"valid": n - m + 1, "same": n, "full": n + m - 1}[mode]
+    padded = pad(x1, ((before[mode], m - 1),))
+    places = add(expand_dims(arange(length), -1), arange(m))
+    return matmul(take_rows(padded, places, 0), x2)

@@ -1,0 +1,1 @@
+"""The basic ops, each with its shape rule, gradient and reference kernel, and control flow."""

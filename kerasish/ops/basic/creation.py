@@ -1,0 +1,180 @@
+"""Ops that make tensors out of nothing: full, arange; and what is composed of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.elementwise import add, cast, equal, greater_equal
+from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
+from kerasish.ops.op import Shape, Spec, function, op
+
+
+def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    shape = sizes(attrs["shape"], "full")
+    if any(s is None or s < 0 for s in shape):
+        raise ShapeError(f"full: the sizes must be known and >= 0, got {shape}.")
+    value = attrs["value"]
+    return {
+        "shape": shape,
+        "value": value.item() if hasattr(value, "item") else value,
+        "dtype": dtypes.name_of(attrs["dtype"]),
+    }
+
+
+@op(
+    "creation",
+    lambda shape, value, dtype: Spec(shape, dtype),
+    None,
+    canonical=_fill_canonical,
+    examples=[
+        ((), {"shape": (2, 3), "value": 1.5}),
+        ((), {"shape": (), "value": 1, "dtype": "int32"}),
+    ],
+    repeats=True,
+)
+def fill(xp, *, shape, value, dtype=None):
+    """A tensor of `shape` whose elements are all the number `value`."""
+    return xp.full(shape, value, dtype=dtypes.array_dtype(dtype))
+
+
+def _range_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    start, stop, step = attrs["start"], attrs["stop"], attrs["step"]
+    dtype = attrs["dtype"]
+    if dtype is None:
+        floating = any(isinstance(v, float) for v in (start, stop, step))
+        dtype = float if floating else "int32"
+    return {"start": start, "stop": stop, "step": step, "dtype": dtypes.name_of(dtype)}
+
+
+def _range_shape(start: Any, stop: Any, step: Any, dtype: str) -> Spec:
+    return Spec((max(0, math.ceil((stop - start) / step)),), dtype)
+
+
+@op(
+    "creation",
+    _range_shape,
+    None,
+    canonical=_range_canonical,
+    examples=[((), {"start": 0, "stop": 5}), ((), {"start": 1.0, "stop": 2.0, "step": 0.25})],
+)
+def count_up(xp, *, start, stop, step=1, dtype=None):
+    """The numbers start, start + step, ... below stop."""
+    return xp.arange(start, stop, step, dtype=dtypes.array_dtype(dtype))
+
+
+def _number(x: Any) -> Any:
+    return x.item() if hasattr(x, "item") else x
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Return a tensor of `shape` filled with `fill_value` (a number, or what broadcasts to it).
+
+    Example:
+        >>> full((2, 2), 7).tolist()
+        [[7.0, 7.0], [7.0, 7.0]]
+    """
+    if isinstance(fill_value, (bool, int, float)):
+        return fill(sizes(shape, "full"), fill_value, dtype)
+    return cast(broadcast_to(fill_value, sizes(shape, "full")), dtypes.name_of(dtype))
+
+
+def zeros(shape: Any, dtype: Any = None) -> Any:
+    """Return zeros of `shape`.
+
+    Example:
+        >>> zeros((2,)).tolist()
+        [0.0, 0.0]
+    """
+    return fill(sizes(shape, "zeros"), 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = None) -> Any:
+    """Return ones of `shape`.
+
+    Example:
+        >>> ones((2,), "int32").tolist()
+        [1, 1]
+    """
+    return fill(sizes(shape, "ones"), 1, dtype)
+
+
+def empty(shape: Any, dtype: Any = None) -> Any:
+    """Return a tensor of `shape` whose numbers do not matter (they are zeros)."""
+    return zeros(shape, dtype)
+
+
+@function
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    """Return zeros of x's shape, and of its dtype unless another is given."""
+    return full_like(x, 0, dtype)
+
+
+@function
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    """Return ones of x's shape, and of its dtype unless another is given."""
+    return full_like(x, 1, dtype)
+
+
+@function
+def empty_like(x: Any, dtype: Any = None) -> Any:
+    """Return a tensor of x's shape whose numbers do not matter (they are zeros)."""
+    return full_like(x, 0, dtype)
+
+
+@function
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Return `fill_value` in x's shape, and in its dtype unless another is given."""
+    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else reshape(x, -1)
+    return full(tuple(x.shape), fill_value, dtypes.name_of(dtype or x.dtype))
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    """Return the numbers from `start` up to but without `stop`, `step` apart.
+
+    Example:
+        >>> arange(3).tolist(), arange(1, 2, 0.5).tolist()
+        ([0, 1, 2], [1.0, 1.5])
+    """
+    if start is None:
+        raise TypeError("arange: a number was expected for start, got None.")
+    start, stop, step = (_number(v) for v in (start, stop, step))
+    if stop is None:
+        start, stop = 0, start
+    return count_up(start, stop, 1 if step is None else step, dtype)
+
+
+def unsized(shape: Shape, dtype: str) -> Any:
+    """Return a tensor of `shape` without numbers, for shape inference; None: any size."""
+    return broadcast_to(fill((1,) * len(shape), 0, dtype), shape)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+    """Return ones on and below the k-th diagonal of an (N, M) matrix, zeros above.
+
+    Example:
+        >>> tri(2).tolist()
+        [[1.0, 0.0], [1.0, 1.0]]
+    """
+    rows, columns = reshape(arange(N), (-1, 1)), arange(N if M is None else M)
+    return cast(greater_equal(add(rows, k), columns), dtypes.name_of(dtype))
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+    """Return ones on the k-th diagonal of an (N, M) matrix, zeros elsewhere.
+
+    Example:
+        >>> eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if any(isinstance(size, float) for size in (N, M, k)):
+        raise TypeError(f"eye: whole numbers were expected, got {N!r}, {M!r} and k={k!r}.")
+    rows, columns = reshape(arange(N), (-1, 1)), arange(N if M is None else M)
+    return cast(equal(add(rows, k), columns), dtypes.name_of(dtype))
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """Return the (n, n) identity matrix."""
+    return eye(n, dtype=dtype)

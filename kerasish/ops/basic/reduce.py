@@ -1,0 +1,253 @@
+"""Ops that reduce or run along axes: sum, prod, max, any, argmax, cumsum, argsort."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops import dtypes
+from kerasish.ops.basic.elementwise import bools, cast, divide, equal, multiply
+from kerasish.ops.basic.movement import (
+    broadcast_to,
+    constant_pad,
+    expand_axes_of,
+    flip_axes,
+    move_last,
+    reshape,
+    strided_slice,
+    transpose,
+)
+from kerasish.ops.op import Shape, Spec, normalize_axes, normalize_axis, op
+
+REDUCTIONS = [
+    (((2, 3),), {}),
+    (((2, 3, 2),), {"axis": 1}),
+    (((2, 3, 2),), {"axis": (0, -1), "keepdims": True}),
+    (((1,),), {"axis": 0}),
+]
+
+
+def _canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    axes = normalize_axes(attrs["axis"], len(shapes[0]), "axis")
+    return {"axis": axes, "keepdims": bool(attrs["keepdims"])}
+
+
+def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """Return `shape` with `axes` reduced."""
+    if keepdims:
+        return tuple(1 if i in axes else s for i, s in enumerate(shape))
+    return tuple(s for i, s in enumerate(shape) if i not in axes)
+
+
+def _reduced(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
+    return Spec(reduced_shape(x.shape, axis, keepdims), x.dtype)
+
+
+def _summed(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
+    return Spec(reduced_shape(x.shape, axis, keepdims), sum_dtype(x.dtype))
+
+
+def sum_dtype(dtype: str) -> str:
+    """Return the dtype of a sum: small integers are summed in 32 bits."""
+    if dtype in ("bool", "int8", "int16"):
+        return "int32"
+    return "uint32" if dtype in ("uint8", "uint16") else dtype
+
+
+def _reduced_bool(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
+    return Spec(reduced_shape(x.shape, axis, keepdims), "bool")
+
+
+def _nonempty(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
+    if any(x.shape[a] == 0 for a in axis):
+        raise ShapeError(f"max and min of no elements: axis {axis} of shape {x.shape} is empty.")
+    return _reduced(x, axis, keepdims)
+
+
+def _sum_grad(g, y, x, axis, keepdims):
+    return (broadcast_to(expand_axes_of(g, x, axis, keepdims), x.shape),)
+
+
+@op(
+    "reduce",
+    _summed,
+    _sum_grad,
+    canonical=_canonical,
+    examples=[*REDUCTIONS, (((0, 2),), {})],
+    reduction="sum",
+)
+def reduce_sum(xp, x, *, axis=None, keepdims=False):
+    """The sum over `axis` (None: all)."""
+    name = sum_dtype(dtypes.name_of(x.dtype))
+    total = xp.sum(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
+    return total.astype(dtypes.array_dtype(name), copy=False)
+
+
+def _extreme_grad(g, y, x, axis, keepdims):
+    # Ties share the gradient.
+    hit = cast(equal(x, expand_axes_of(y, x, axis, keepdims)), g.dtype)
+    share = divide(expand_axes_of(g, x, axis, keepdims), reduce_sum(hit, axis, True))
+    return (multiply(hit, share),)
+
+
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max")
+def reduce_max(xp, x, *, axis=None, keepdims=False):
+    """The largest element over `axis`; NaN if there is one."""
+    return xp.max(x, axis=axis, keepdims=keepdims)
+
+
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min")
+def reduce_min(xp, x, *, axis=None, keepdims=False):
+    """The smallest element over `axis`; NaN if there is one."""
+    return xp.min(x, axis=axis, keepdims=keepdims)
+
+
+def _one_before(x, steps):
+    """Return x moved by `steps` along its last axis, ones coming in."""
+    n, lead = x.shape[-1], len(x.shape) - 1
+    rest = strided_slice(x, [slice(None)] * lead + [slice(0, n - steps)])
+    return constant_pad(rest, ((0, 0),) * lead + ((steps, 0),), 1.0)
+
+
+def running_product(x: Any) -> Any:
+    """Return the products of x up to each place of its last axis, by doubling.
+
+    Written in ops so that the gradient is right where x is zero, too.
+    """
+    steps = 1
+    while steps < x.shape[-1]:
+        x = multiply(x, _one_before(x, steps))
+        steps *= 2
+    return x
+
+
+def _prod_grad(g, y, x, axis, keepdims):
+    # The product of all the others: from the left times from the right.
+    last = move_last(x, axis)
+    n = 1
+    for a in axis:
+        n *= x.shape[a]
+    if 0 in x.shape:
+        return (multiply(x, 0),)
+    flat = reshape(last, (*last.shape[: len(last.shape) - len(axis)], n))
+    left = _one_before(running_product(flat), 1)
+    end = (len(flat.shape) - 1,)
+    right = flip_axes(_one_before(running_product(flip_axes(flat, end)), 1), end)
+    others = reshape(multiply(left, right), last.shape)
+    order = [*[i for i in range(len(x.shape)) if i not in axis], *axis]
+    back = transpose(others, tuple(order.index(i) for i in range(len(order))))
+    return (multiply(back, expand_axes_of(g, x, axis, keepdims)),)
+
+
+@op(
+    "reduce",
+    _summed,
+    _prod_grad,
+    canonical=_canonical,
+    examples=[*REDUCTIONS, (((0, 2),), {"axis": 0})],
+    reduction="prod",
+)
+def reduce_prod(xp, x, *, axis=None, keepdims=False):
+    """The product over `axis` (None: all)."""
+    name = sum_dtype(dtypes.name_of(x.dtype))
+    total = xp.prod(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
+    return total.astype(dtypes.array_dtype(name), copy=False)
+
+
+LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
+
+
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all")
+def reduce_all(xp, x, *, axis=None, keepdims=False):
+    """Whether every element over `axis` is true."""
+    return xp.all(x, axis=axis, keepdims=keepdims)
+
+
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any")
+def reduce_any(xp, x, *, axis=None, keepdims=False):
+    """Whether some element over `axis` is true."""
+    return xp.any(x, axis=axis, keepdims=keepdims)
+
+
+# --- positions ------------------------------------------------------------------------------
+
+
+def _arg_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    axis = attrs["axis"]
+    axis = None if axis is None else normalize_axis(axis, len(shapes[0]), "argmax")
+    return {"axis": axis, "keepdims": bool(attrs["keepdims"])}
+
+
+def _arg_shape(x: Spec, axis: int | None, keepdims: bool) -> Spec:
+    axes = tuple(range(len(x.shape))) if axis is None else (axis,)
+    if 0 in [x.shape[a] for a in axes]:
+        raise ShapeError(f"argmax and argmin of no elements: shape {x.shape}, axis {axis}.")
+    return Spec(reduced_shape(x.shape, axes, keepdims), "int32")
+
+
+ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "keepdims": True})]
+
+
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax")
+def argmax(xp, x, *, axis=None, keepdims=False):
+    """The first position of the largest element (axis None: in the flattened x), int32."""
+    return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
+
+
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin")
+def argmin(xp, x, *, axis=None, keepdims=False):
+    """The first position of the smallest element (axis None: in the flattened x), int32."""
+    return xp.argmin(x, axis=axis, keepdims=keepdims).astype(xp.int32)
+
+
+def _order_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    return attrs if attrs["axis"] is None else _along_canonical(shapes, attrs)
+
+
+def _order_shape(x: Spec, axis: int | None) -> Spec:
+    if axis is not None:
+        return Spec(x.shape, "int32")
+    return Spec((None if None in x.shape else math.prod(x.shape),), "int32")
+
+
+def _along_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
+    return {"axis": normalize_axis(attrs["axis"], len(shapes[0]), "axis")}
+
+
+ALONG = [(((2, 3),), {}), (((3, 2),), {"axis": 0}), (((1,),), {}), (((2, 0),), {})]
+
+
+@op(
+    "reduce",
+    _order_shape,
+    None,
+    canonical=_order_canonical,
+    examples=[*ALONG, (((2, 3),), {"axis": None})],
+)
+def argsort(xp, x, *, axis=-1):
+    """The positions that sort x along `axis`, equal elements in their order, int32.
+
+    None: the positions in the flattened x.
+    """
+    if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not know where its NaN belongs
+        x = x.astype(xp.float32)
+    return xp.argsort(x, axis=axis, kind="stable").astype(xp.int32)
+
+
+def _cumsum_grad(g, y, x, axis):
+    return (flip_axes(running_sum(flip_axes(g, (axis,)), axis), (axis,)),)
+
+
+@op(
+    "reduce",
+    lambda x, axis: Spec(x.shape, "int32" if x.dtype == "bool" else x.dtype),
+    _cumsum_grad,
+    canonical=_along_canonical,
+    examples=ALONG,
+)
+def running_sum(xp, x, *, axis=-1):
+    """The sums of x up to each place along `axis`."""
+    name = "int32" if x.dtype == bool else dtypes.name_of(x.dtype)
+    total = xp.cumsum(x, axis=axis, dtype=dtypes.adding_dtype(name))
+    return total.astype(dtypes.array_dtype(name), copy=False)

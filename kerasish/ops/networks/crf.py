@@ -1,0 +1,178 @@
+"""Linear-chain conditional random fields: scores of whole sequences of tags.
+
+The score of tags y is Σ_t potentials[t, y_t] + Σ_t transitions[y_(t-1), y_t] + start[y_first] +
+end[y_last], over the steps that the mask lets count; a step that does not count is as if it were
+not there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops.basic.activation import as_float
+from kerasish.ops.basic.array import expand_dims, get_item, logsumexp, ndim, take_along_axis
+from kerasish.ops.basic.control import scan
+from kerasish.ops.basic.creation import arange, full, zeros
+from kerasish.ops.basic.elementwise import add, as_tensor, cast, logical_or, select, subtract
+from kerasish.ops.basic.indexing import take_rows
+from kerasish.ops.basic.movement import broadcast_to, reshape, transpose
+from kerasish.ops.basic.reduce import argmax, reduce_max
+from kerasish.ops.op import function
+
+
+def _ready(
+    potentials: Any, transitions: Any, mask: Any, start: Any, end: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Return (potentials (steps, n, k), transitions, mask (steps, n), start (k,), end (k,))."""
+    x, between = as_float(potentials), as_float(transitions)
+    if ndim(x) != 3 or between.shape != (x.shape[2], x.shape[2]):
+        raise ShapeError(
+            "crf: expected potentials (n, steps, tags) and transitions (tags, tags), got "
+            f"{x.shape} and {between.shape}."
+        )
+    count = full(x.shape[:2], True, "bool") if mask is None else cast(as_tensor(mask), "bool")
+    if count.shape != x.shape[:2]:
+        raise ShapeError(f"crf: the mask must have the shape {x.shape[:2]}, got {count.shape}.")
+    first, last = (
+        zeros((x.shape[2],), x.dtype) if e is None else cast(as_float(e), x.dtype)
+        for e in (start, end)
+    )
+    return transpose(x, (1, 0, 2)), cast(between, x.dtype), transpose(count), first, last
+
+
+def _wide(x: Any) -> Any:
+    return expand_dims(x, -1)
+
+
+@function
+def crf_log_norm(
+    potentials: Any, transitions: Any, mask: Any = None, start: Any = None, end: Any = None
+) -> Any:
+    """Return log Σ exp(score) over all sequences of tags, by the forward algorithm.
+
+    Args:
+        potentials: scores of the tags at each step.
+        transitions: scores of tag i followed by tag j.
+        mask: True where a step counts; None: all do.
+        start: scores of the first tag; None: zeros. Likewise `end` of the last one.
+
+    Shape: (n, steps, tags), (tags, tags) -> (n,). Rows without a step that counts give 0.
+
+    Example:
+        >>> round(crf_log_norm([[[0.0, 0.0], [0.0, 0.0]]], [[0.0, 0.0], [0.0, 0.0]]).item(), 4)
+        1.3863
+    """
+    x, between, count, first, last = _ready(potentials, transitions, mask, start, end)
+    table = expand_dims(between, 0)
+
+    def advance(carry: Any, now: Any) -> Any:
+        reached, begun = carry
+        unary, counts = now
+        moved = logsumexp(add(_wide(reached), table), 1)
+        here = add(select(_wide(begun), moved, first), unary)
+        reached = select(_wide(counts), here, reached)
+        return (reached, logical_or(begun, counts)), None
+
+    nothing = (zeros(x.shape[1:], x.dtype), full((x.shape[1],), False, "bool"))
+    (reached, begun), _ = scan(advance, nothing, (x, count))
+    return select(begun, logsumexp(add(reached, last), -1), 0)
+
+
+@function
+def crf_score(
+    potentials: Any,
+    tags: Any,
+    transitions: Any,
+    mask: Any = None,
+    start: Any = None,
+    end: Any = None,
+) -> Any:
+    """Return the score of one sequence of tags a row; see `crf_log_norm`.
+
+    Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
+    """
+    x, between, count, first, last = _ready(potentials, transitions, mask, start, end)
+    path = cast(as_tensor(tags), "int32")
+    if path.shape != (x.shape[1], x.shape[0]):
+        raise ShapeError(
+            f"crf: the tags must have the shape {(x.shape[1], x.shape[0])}, got {path.shape}."
+        )
+    kinds = x.shape[2]
+    flat = reshape(between, (kinds * kinds,))
+
+    def advance(carry: Any, now: Any) -> Any:
+        total, before, begun = carry
+        unary, tag, counts = now
+        here = get_item(take_along_axis(unary, _wide(tag), 1), (slice(None), 0))
+        step = select(begun, take_rows(flat, add(before * kinds, tag)), take_rows(first, tag))
+        total = add(total, select(counts, add(here, step), 0))
+        return (total, select(counts, tag, before), logical_or(begun, counts)), None
+
+    rows = (x.shape[1],)
+    nothing = (zeros(rows, x.dtype), zeros(rows, "int32"), full(rows, False, "bool"))
+    (total, tag, begun), _ = scan(advance, nothing, (x, transpose(path), count))
+    return add(total, select(begun, take_rows(last, tag), 0))
+
+
+@function
+def crf_log_likelihood(
+    potentials: Any,
+    tags: Any,
+    transitions: Any,
+    mask: Any = None,
+    start: Any = None,
+    end: Any = None,
+) -> Any:
+    """Return log p(tags) = score(tags) - log Σ exp(score), one number a row.
+
+    Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
+
+    Source: Lafferty, McCallum & Pereira, ICML 2001.
+    """
+    rest = (transitions, mask, start, end)
+    return subtract(crf_score(potentials, tags, *rest), crf_log_norm(potentials, *rest))
+
+
+@function
+def crf_decode(
+    potentials: Any, transitions: Any, mask: Any = None, start: Any = None, end: Any = None
+) -> tuple[Any, Any]:
+    """Return (the best sequences of tags, int32, 0 where no step counts; their scores).
+
+    Shape: (n, steps, tags), (tags, tags) -> (n, steps), (n,)
+
+    Source: Viterbi, IEEE Trans. Information Theory 13 (1967).
+
+    Example:
+        >>> tags, score = crf_decode([[[1.0, 0.0], [0.0, 0.5]]], [[0.0, -1.0], [0.0, 0.0]])
+        >>> tags.tolist(), score.tolist()
+        ([[0, 0]], [1.0])
+    """
+    x, between, count, first, last = _ready(potentials, transitions, mask, start, end)
+    table, (_, rows, kinds) = expand_dims(between, 0), x.shape
+    stay = broadcast_to(arange(kinds, dtype="int32"), (rows, kinds))
+
+    def advance(carry: Any, now: Any) -> Any:
+        reached, begun = carry
+        unary, counts = now
+        ways = add(_wide(reached), table)
+        here = add(select(_wide(begun), reduce_max(ways, 1), first), unary)
+        came = cast(argmax(ways, 1), "int32")
+        # Where a step does not count, or is the first, the tag before is the tag itself.
+        came = select(_wide(counts), select(_wide(begun), came, stay), stay)
+        reached = select(_wide(counts), here, reached)
+        return (reached, logical_or(begun, counts)), came
+
+    nothing = (zeros((rows, kinds), x.dtype), full((rows,), False, "bool"))
+    (reached, begun), came = scan(advance, nothing, (x, count))
+    final = add(reached, last)
+    best = cast(argmax(final, -1), "int32")
+
+    def back(tag: Any, came: Any) -> Any:
+        before = get_item(take_along_axis(came, _wide(tag), 1), (slice(None), 0))
+        return before, tag
+
+    _, tags = scan(back, best, came, reverse=True)
+    tags = select(count, tags, 0)
+    return transpose(tags), select(begun, reduce_max(final, -1), 0)

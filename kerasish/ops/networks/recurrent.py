@@ -1,0 +1,448 @@
+"""Whole sequences of recurrent cells: lstm, gru, simple_rnn, and their gradients as ops.
+
+Time is the first axis, so that a step is one block of memory. What a step takes of its input
+comes ready (x W + b, one product for all steps); the ops add what it takes of the state before.
+A mask (steps, n), where given, tells which steps count (not 0): the others keep the state.
+
+Each function is written once, for arrays and for tensors alike (`Maths` holds what differs): on
+arrays it is the reference kernel, on tensors the composition by which a gradient of a gradient is
+found. Results that are kept for the gradient (gates) are results like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kerasish.errors import ShapeError
+from kerasish.ops.arrays.core import derivatives
+from kerasish.ops.basic.array import stack, where
+from kerasish.ops.basic.conv import accumulation_dtype
+from kerasish.ops.basic.creation import zeros
+from kerasish.ops.basic.elementwise import not_equal, tanh
+from kerasish.ops.basic.movement import concatenate, transpose
+from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.op import Spec, agree, op
+
+
+class Maths(NamedTuple):
+    """What the cells need beside operators and slices."""
+
+    tanh: Callable[..., Any]
+    where: Callable[..., Any]
+    differs: Callable[..., Any]
+    stack: Callable[..., Any]
+    join: Callable[..., Any]
+    turn: Callable[..., Any]
+    total: Callable[..., Any]
+
+
+TENSORS = Maths(
+    tanh, where, not_equal, stack, lambda parts: concatenate(parts, axis=-1), transpose, reduce_sum
+)
+
+
+def _of_arrays(xp: Any) -> Maths:
+    return Maths(
+        xp.tanh, xp.where, xp.not_equal, xp.stack, lambda parts: xp.concatenate(parts, axis=-1),
+        xp.transpose, xp.sum,
+    )  # fmt: skip
+
+
+def _sigmoid(m: Maths, x: Any) -> Any:
+    return m.tanh(x * 0.5) * 0.5 + 0.5
+
+
+def _cut(x: Any, count: int) -> list[Any]:
+    """Return x in `count` equal parts along the last axis."""
+    width = x.shape[-1] // count
+    return [x[..., k * width : (k + 1) * width] for k in range(count)]
+
+
+def _counts(m: Maths, mask: Any, t: int) -> Any:
+    """Return (n, 1): whether step t counts; None where all do."""
+    return None if mask is None else m.differs(mask[t], 0)[:, None]
+
+
+def _choose(m: Maths, counts: Any, new: Any, old: Any) -> Any:
+    return new if counts is None else m.where(counts, new, old)
+
+
+def _by_steps(x: Any) -> Any:
+    """Return (steps, n, k) as (steps * n, k)."""
+    return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
+
+
+def _before(m: Maths, first: Any, states: Any) -> Any:
+    """Return the states before each step."""
+    return m.stack([first, *(states[t] for t in range(states.shape[0] - 1))])
+
+
+def _weights(m: Maths, first: Any, states: Any, dz: Any) -> Any:
+    """Return the gradient by the recurrent kernel: one product over all steps."""
+    return m.turn(_by_steps(_before(m, first, states))) @ _by_steps(dz)
+
+
+def _kernel_of(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the reference kernel of a function written for both: 16 bits are computed in 32."""
+
+    def kernel(xp: Any, *arrays: Any) -> Any:
+        dtype = accumulation_dtype(xp, arrays[0].dtype)
+        found = body(_of_arrays(xp), *(a.astype(dtype) for a in arrays))
+        many = found if isinstance(found, tuple) else (found,)
+        made = tuple(r.astype(arrays[0].dtype) for r in many)
+        return made if isinstance(found, tuple) else made[0]
+
+    return kernel
+
+
+def _through_definition(body: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
+    """Return the gradients of `body` on tensors, by differentiating its composition."""
+    found = derivatives["vjp"](lambda *xs: body(TENSORS, *xs), inputs, g)
+    return list(found)
+
+
+def _full(g: Any, like: Any) -> Any:
+    return zeros(like.shape, like.dtype) if g is None else g
+
+
+def _fit(what: str, x: Spec, recurrent: Spec, states: tuple[Spec, ...], gates: int) -> int | None:
+    """Return the number of units, or raise where the shapes do not fit each other."""
+    units = recurrent.shape[0]
+    fits = len(x.shape) == 3 and len(recurrent.shape) == 2
+    known = fits and None not in (units, recurrent.shape[1])
+    if fits and known:
+        fits = agree(recurrent.shape[1], gates * units) and agree(x.shape[2], gates * units)
+    if not fits or any(len(s.shape) != 2 for s in states):
+        raise ShapeError(
+            f"{what}: expected x (steps, n, {gates} * units), recurrent (units, {gates} * units) "
+            f"and states (n, units), got shapes {x.shape}, {recurrent.shape} and "
+            f"{[s.shape for s in states]}."
+        )
+    for s in states:
+        if not all(map(agree, s.shape, (x.shape[1], units))):
+            raise ShapeError(
+                f"{what}: x of shape {x.shape} and recurrent {recurrent.shape} need states of "
+                f"shape {(x.shape[1], units)}, got {s.shape}."
+            )
+    return units
+
+
+def _mask_of(*shape: int) -> Callable[..., Any]:
+    return lambda rng: (rng.random(shape) < 0.6) + 0.0
+
+
+# --- simple_rnn -------------------------------------------------------------------------------
+
+
+def _simple(m: Maths, x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
+    states = []
+    for t in range(x.shape[0]):
+        h = _choose(m, _counts(m, mask, t), m.tanh(x[t] + h @ recurrent), h)
+        states.append(h)
+    return m.stack(states)
+
+
+def _simple_back(
+    m: Maths, g: Any, recurrent: Any, first: Any, states: Any, mask: Any = None
+) -> Any:
+    turned, dh, dx = m.turn(recurrent), 0.0 * first, []
+    for t in reversed(range(states.shape[0])):
+        counts = _counts(m, mask, t)
+        dh = dh + g[t]
+        dz = _choose(m, counts, dh * (1.0 - states[t] * states[t]), 0.0 * dh)
+        dh = _choose(m, counts, dz @ turned, dh)
+        dx.append(dz)
+    dz = m.stack(dx[::-1])
+    return dz, _weights(m, first, states, dz), dh
+
+
+def _simple_shape(x: Spec, recurrent: Spec, h: Spec, mask: Spec | None = None) -> Spec:
+    _fit("simple_rnn", x, recurrent, (h,), 1)
+    return Spec(x.shape, x.dtype)
+
+
+def _simple_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, *mask: Any) -> Any:
+    dx, weights, dh = simple_rnn_gradient(g, recurrent, h, y, *mask)
+    return dx, weights, dh, None
+
+
+def _flops(inputs: Any, results: Any) -> int:
+    """Return the FLOPs of all steps; what the inputs take part in is a product before it."""
+    steps = math.prod(inputs[0][:-1])
+    return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
+
+
+@op(
+    "recurrent",
+    _simple_shape,
+    _simple_rule,
+    "float",
+    examples=[
+        (((3, 2, 4), (4, 4), (2, 4)), {}),
+        (((4, 3, 2), (2, 2), (3, 2), _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)
+def simple_rnn(xp, x, recurrent, h, mask=None):
+    """h[t] = tanh(x[t] + h[t-1] @ recurrent), for all steps t.
+
+    Args:
+        h: the state before the first step.
+        mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1].
+
+    Shape: (steps, n, units), (units, units), (n, units)[, (steps, n)] -> (steps, n, units).
+    Source: Elman, Finding structure in time, 1990.
+    """
+    return _kernel_of(_simple)(xp, x, recurrent, h, *(() if mask is None else (mask,)))
+
+
+@op(
+    "recurrent",
+    lambda g, recurrent, h, states, mask=None: (
+        Spec(g.shape, g.dtype), Spec(recurrent.shape, g.dtype), Spec(h.shape, g.dtype),
+    ),
+    lambda g, y, *inputs: _through_definition(_simple_back, inputs, g),
+    "float",
+    outputs=3,
+    examples=[
+        (((3, 2, 4), (4, 4), (2, 4), (3, 2, 4)), {}),
+        (((4, 3, 2), (2, 2), (3, 2), (4, 3, 2), _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)  # fmt: skip
+def simple_rnn_gradient(xp, g, recurrent, h, states, mask=None):
+    """The gradients (dx, drecurrent, dh) of `simple_rnn`, g arriving at its result `states`."""
+    given = (g, recurrent, h, states)
+    return _kernel_of(_simple_back)(xp, *given, *(() if mask is None else (mask,)))
+
+
+# --- lstm -------------------------------------------------------------------------------------
+
+
+def _lstm(m: Maths, x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
+    states, cells, gates = [], [], []
+    for t in range(x.shape[0]):
+        zi, zf, zc, zo = _cut(x[t] + h @ recurrent, 4)
+        i, f, g, o = _sigmoid(m, zi), _sigmoid(m, zf), m.tanh(zc), _sigmoid(m, zo)
+        new_c = f * c + i * g
+        counts = _counts(m, mask, t)
+        h = _choose(m, counts, o * m.tanh(new_c), h)
+        c = _choose(m, counts, new_c, c)
+        states.append(h)
+        cells.append(c)
+        gates.append(m.join([i, f, g, o]))
+    return m.stack(states), m.stack(cells), m.stack(gates)
+
+
+def _lstm_back(
+    m: Maths, g_states: Any, g_cells: Any, recurrent: Any, first: Any, first_c: Any, states: Any,
+    cells: Any, gates: Any, mask: Any = None,
+) -> Any:  # fmt: skip
+    turned, dh, dc, dx = m.turn(recurrent), 0.0 * first, 0.0 * first_c, []
+    for t in reversed(range(states.shape[0])):
+        counts = _counts(m, mask, t)
+        i, f, g, o = _cut(gates[t], 4)
+        c = cells[t - 1] if t else first_c
+        reached = m.tanh(cells[t])
+        dh, dc = dh + g_states[t], dc + g_cells[t]
+        through = dc + dh * o * (1.0 - reached * reached)
+        parts = [
+            through * g * i * (1.0 - i),
+            through * c * f * (1.0 - f),
+            through * i * (1.0 - g * g),
+            dh * reached * o * (1.0 - o),
+        ]
+        dz = _choose(m, counts, m.join(parts), 0.0 * gates[t])
+        dh = _choose(m, counts, dz @ turned, dh)
+        dc = _choose(m, counts, through * f, dc)
+        dx.append(dz)
+    dz = m.stack(dx[::-1])
+    return dz, _weights(m, first, states, dz), dh, dc
+
+
+def _lstm_shape(x: Spec, recurrent: Spec, h: Spec, c: Spec, mask: Spec | None = None) -> Any:
+    units = _fit("lstm", x, recurrent, (h, c), 4)
+    states = Spec((*x.shape[:2], units), x.dtype)
+    return states, states, Spec(x.shape, x.dtype)
+
+
+def _lstm_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, c: Any, *mask: Any) -> Any:
+    if g[2] is not None:  # a gradient of a gradient
+        arriving = [_full(a, b) for a, b in zip(g, y)]
+        return _through_definition(_lstm, (x, recurrent, h, c, *mask), arriving)
+    arriving = [_full(a, b) for a, b in zip(g[:2], y)]
+    return (*lstm_gradient(*arriving, recurrent, h, c, *y, *mask), None)
+
+
+@op(
+    "recurrent",
+    _lstm_shape,
+    _lstm_rule,
+    "float",
+    outputs=3,
+    examples=[
+        (((3, 2, 8), (2, 8), (2, 2), (2, 2)), {}),
+        (((4, 3, 4), (1, 4), (3, 1), (3, 1), _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)
+def lstm(xp, x, recurrent, h, c, mask=None):
+    """c[t] = f c[t-1] + i g, h[t] = o tanh(c[t]) with gates of z = x[t] + h[t-1] @ recurrent.
+
+    z lies as (i, f, g, o); i, f, o are sigmoids of their parts, g is a tanh.
+
+    Args:
+        h, c: the states before the first step.
+        mask: (steps, n), not 0 where a step counts; elsewhere both states stay.
+
+    Shape: (steps, n, 4 units), (units, 4 units), (n, units), (n, units)[, (steps, n)] ->
+    states h (steps, n, units), c (steps, n, units), gates (steps, n, 4 units).
+    Source: Hochreiter and Schmidhuber, Neural Computation 1997; Gers et al. 2000.
+    """
+    return _kernel_of(_lstm)(xp, x, recurrent, h, c, *(() if mask is None else (mask,)))
+
+
+@op(
+    "recurrent",
+    lambda g_states, g_cells, recurrent, h, c, states, cells, gates, mask=None: (
+        Spec(gates.shape, gates.dtype), Spec(recurrent.shape, gates.dtype),
+        Spec(h.shape, gates.dtype), Spec(c.shape, gates.dtype),
+    ),
+    lambda g, y, *inputs: _through_definition(_lstm_back, inputs, g),
+    "float",
+    outputs=4,
+    examples=[
+        (((3, 2, 2), (3, 2, 2), (2, 8), (2, 2), (2, 2), (3, 2, 2), (3, 2, 2), (3, 2, 8)), {}),
+        (((4, 3, 1), (4, 3, 1), (1, 4), (3, 1), (3, 1), (4, 3, 1), (4, 3, 1), (4, 3, 4),
+          _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)  # fmt: skip
+def lstm_gradient(xp, g_states, g_cells, recurrent, h, c, states, cells, gates, mask=None):
+    """The gradients (dx, drecurrent, dh, dc) of `lstm`.
+
+    Args:
+        g_states, g_cells: what arrives at the states h and c of all steps.
+        states, cells, gates: what `lstm` gave.
+
+    Source: back-propagation through time, Werbos 1990.
+    """
+    given = (g_states, g_cells, recurrent, h, c, states, cells, gates)
+    return _kernel_of(_lstm_back)(xp, *given, *(() if mask is None else (mask,)))
+
+
+# --- gru --------------------------------------------------------------------------------------
+
+
+def _gru(m: Maths, x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
+    states, gates = [], []
+    for t in range(x.shape[0]):
+        xz, xr, xn = _cut(x[t], 3)
+        hz, hr, hn = _cut(h @ recurrent + bias, 3)
+        z, r = _sigmoid(m, xz + hz), _sigmoid(m, xr + hr)
+        n = m.tanh(xn + r * hn)
+        h = _choose(m, _counts(m, mask, t), z * h + (1.0 - z) * n, h)
+        states.append(h)
+        gates.append(m.join([z, r, n, hn]))
+    return m.stack(states), m.stack(gates)
+
+
+def _gru_back(
+    m: Maths, g: Any, recurrent: Any, first: Any, states: Any, gates: Any, mask: Any = None
+) -> Any:
+    turned, dh, dx, ds = m.turn(recurrent), 0.0 * first, [], []
+    for t in reversed(range(states.shape[0])):
+        counts = _counts(m, mask, t)
+        z, r, n, hn = _cut(gates[t], 4)
+        h = states[t - 1] if t else first
+        dh = dh + g[t]
+        dn = dh * (1.0 - z) * (1.0 - n * n)
+        dz, dr = dh * (h - n) * z * (1.0 - z), dn * hn * r * (1.0 - r)
+        none = 0.0 * gates[t][..., h.shape[-1] :]
+        of_x = _choose(m, counts, m.join([dz, dr, dn]), none)
+        of_h = _choose(m, counts, m.join([dz, dr, dn * r]), none)
+        dh = _choose(m, counts, dh * z, dh) + of_h @ turned
+        dx.append(of_x)
+        ds.append(of_h)
+    of_h = m.stack(ds[::-1])
+    bias = m.total(_by_steps(of_h), 0)
+    return m.stack(dx[::-1]), _weights(m, first, states, of_h), bias, dh
+
+
+def _gru_shape(x: Spec, recurrent: Spec, bias: Spec, h: Spec, mask: Spec | None = None) -> Any:
+    units = _fit("gru", x, recurrent, (h,), 3)
+    width = None if units is None else 4 * units
+    return Spec((*x.shape[:2], units), x.dtype), Spec((*x.shape[:2], width), x.dtype)
+
+
+def _gru_rule(g: Any, y: Any, x: Any, recurrent: Any, bias: Any, h: Any, *mask: Any) -> Any:
+    arriving = _full(g[0], y[0])
+    if g[1] is not None:  # a gradient of a gradient
+        return _through_definition(_gru, (x, recurrent, bias, h, *mask), (arriving, g[1]))
+    return (*gru_gradient(arriving, recurrent, h, *y, *mask), None)
+
+
+@op(
+    "recurrent",
+    _gru_shape,
+    _gru_rule,
+    "float",
+    outputs=2,
+    examples=[
+        (((3, 2, 6), (2, 6), (6,), (2, 2)), {}),
+        (((4, 3, 3), (1, 3), (3,), (3, 1), _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)
+def gru(xp, x, recurrent, bias, h, mask=None):
+    """h[t] = z h[t-1] + (1 - z) n with n = tanh(x_n + r s_n), s = h[t-1] @ recurrent + bias.
+
+    x[t] and s lie as (z, r, n); z = sigmoid(x_z + s_z), r = sigmoid(x_r + s_r). The reset comes
+    after the product (Keras's reset_after=True).
+
+    Args:
+        h: the state before the first step.
+        mask: (steps, n), not 0 where a step counts; elsewhere the state stays.
+
+    Shape: (steps, n, 3 units), (units, 3 units), (3 units,), (n, units)[, (steps, n)] ->
+    states (steps, n, units), and z, r, n, s_n as (steps, n, 4 units).
+    Source: Cho et al., EMNLP 2014, in cuDNN's variant.
+    """
+    return _kernel_of(_gru)(xp, x, recurrent, bias, h, *(() if mask is None else (mask,)))
+
+
+@op(
+    "recurrent",
+    lambda g, recurrent, h, states, gates, mask=None: (
+        Spec((*g.shape[:2], recurrent.shape[1]), g.dtype), Spec(recurrent.shape, g.dtype),
+        Spec((recurrent.shape[1],), g.dtype), Spec(h.shape, g.dtype),
+    ),
+    lambda g, y, *inputs: _through_definition(_gru_back, inputs, g),
+    "float",
+    outputs=4,
+    examples=[
+        (((3, 2, 2), (2, 6), (2, 2), (3, 2, 2), (3, 2, 8)), {}),
+        (((4, 3, 1), (1, 3), (3, 1), (4, 3, 1), (4, 3, 4), _mask_of(4, 3)), {}),
+    ],
+    flops=_flops,
+)  # fmt: skip
+def gru_gradient(xp, g, recurrent, h, states, gates, mask=None):
+    """The gradients (dx, drecurrent, dbias, dh) of `gru`, g arriving at its states.
+
+    Args:
+        states, gates: what `gru` gave.
+    """
+    given = (g, recurrent, h, states, gates)
+    return _kernel_of(_gru_back)(xp, *given, *(() if mask is None else (mask,)))
+
+
+for _op in (lstm, gru):
+    # Their rules want to know which gradients are missing: nobody asks for the gates' but a
+    # gradient of a gradient.
+    _op.sparse_gradients = True
+
+__all__ = [
+    "gru", "gru_gradient", "lstm", "lstm_gradient", "simple_rnn", "simple_rnn_gradient",
+]  # fmt: skip

@@ -1,0 +1,79 @@
+"""Tapers (window functions): weights that fade a stretch of samples in and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.ops.basic.bessel import i0
+from kerasish.ops.basic.creation import arange, ones
+from kerasish.ops.basic.elementwise import (
+    absolute,
+    add,
+    cos,
+    divide,
+    multiply,
+    sqrt,
+    square,
+    subtract,
+)
+
+
+def _count(x: Any) -> int:
+    return int(x)
+
+
+def _phases(x: Any) -> Any:
+    """Return the angles from 0 to 2 pi of x samples."""
+    count = _count(x)
+    return multiply(arange(count, dtype=float), 2 * math.pi / max(count - 1, 1))
+
+
+def _cosines(x: Any, first: float, *others: float) -> Any:
+    if _count(x) == 1:
+        return ones((1,))
+    phases, y = _phases(x), first
+    for order, weight in enumerate(others, 1):
+        y = add(multiply(cos(multiply(phases, order)), weight), y)
+    return y
+
+
+def hanning(x: Any) -> Any:
+    """Return the Hann window of x samples: 0.5 - 0.5 cos(2 pi n / (x - 1)).
+
+    Example:
+        >>> hanning(3).shape
+        (3,)
+    """
+    return _cosines(x, 0.5, -0.5)
+
+
+def hamming(x: Any) -> Any:
+    """Return the Hamming window of x samples: 0.54 - 0.46 cos(2 pi n / (x - 1))."""
+    return _cosines(x, 0.54, -0.46)
+
+
+def blackman(x: Any) -> Any:
+    """Return the Blackman window of x samples: 0.42 - 0.5 cos(t) + 0.08 cos(2 t)."""
+    return _cosines(x, 0.42, -0.5, 0.08)
+
+
+def bartlett(x: Any) -> Any:
+    """Return the triangular window of x samples, 0 at both ends."""
+    count = _count(x)
+    if count == 1:
+        return ones((1,))
+    half = (count - 1) / 2
+    return subtract(1, absolute(subtract(divide(arange(count, dtype=float), half), 1)))
+
+
+def kaiser(x: Any, beta: Any) -> Any:
+    """Return the Kaiser window of x samples: i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1."""
+    count = _count(x)
+    if count == 1:
+        return ones((1,))
+    half = (count - 1) / 2
+    t = subtract(divide(arange(count, dtype=float), half), 1)
+    # Rounding may leave |t| a hair above 1.
+    rest = absolute(subtract(1, square(t)))
+    return divide(i0(multiply(sqrt(rest), beta)), i0(multiply(ones(()), beta)))

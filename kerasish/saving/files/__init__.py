@@ -1,0 +1,1 @@
+"""Files on disk: atomic replacement, locks, checksums, and the sources and sinks of arrays."""

@@ -1,0 +1,221 @@
+"""What users call: save and load whole models and weights, whichever the format."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from kerasish import registry
+from kerasish.errors import MissingFileError
+from kerasish.saving.files.atomic import replacing
+from kerasish.saving.formats import legacy
+from kerasish.saving.formats.archive import (
+    Archive,
+    load_archive,
+    load_into,
+    save_archive,
+    save_folder,
+)
+from kerasish.saving.formats.assets import warn_of_assets
+from kerasish.saving.formats.json_text import described, read_json, restore, write_json
+from kerasish.saving.formats.shards import ENDING, index_path, opened_shards, save_shards
+from kerasish.saving.formats.tensors import load_tensors, save_tensors
+from kerasish.saving.formats.weights import file_path, may_write, put_weights, write_weights
+from kerasish.saving.hdf5 import file as hdf5
+
+_LEGACY = (".h5", ".hdf5")
+
+
+def save_model(
+    model: Any, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
+) -> None:
+    """Save a model: architecture, weights, optimizer and compile settings.
+
+    The file is complete or not there at all: a failure leaves what was there before.
+
+    Args:
+        model: the model.
+        filepath: "NAME.keras"; "NAME.h5" for Keras's older format.
+        overwrite: whether a file that exists is replaced; False asks, or raises.
+        zipped: False writes a folder instead of one file; None: by the name.
+
+    Raises:
+        ValueError: the name ends in something else.
+        OSError: the file could not be written.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.keras")
+        ...     save_model(model, path)
+        ...     load_model(path).count_params()
+        8
+    """
+    path = file_path(filepath)
+    include_optimizer = kwargs.pop("include_optimizer", True)
+    save_format = kwargs.pop("save_format", None)
+    if kwargs:
+        raise ValueError(f"save_model: unexpected argument(s) {sorted(kwargs)}.")
+    if save_format not in (None, "keras", "h5"):
+        raise ValueError(f'save_model: save_format is "keras" or "h5", got {save_format!r}.')
+    if path.endswith(".weights.h5"):
+        raise ValueError(
+            f"save_model: {path!r} names a file of weights alone; use model.save_weights, or a "
+            "name that ends in .keras."
+        )
+    if not path.endswith((".keras", *_LEGACY)) and zipped is not False:
+        raise ValueError(
+            f"save_model: the name must end in .keras (or .h5, the older format), got {path!r}. "
+            "zipped=False writes a folder of any name; model.export writes a file for serving."
+        )
+    if not may_write(path, overwrite):
+        return
+    if path.endswith(_LEGACY):
+        legacy.save_legacy(model, path, include_optimizer)
+        warn_of_assets(model, path)
+    elif zipped is False:
+        save_folder(model, path)
+    else:
+        save_archive(model, path)
+
+
+def load_model(
+    filepath: Any, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True
+) -> Any:
+    """Return the model that a file holds; no code from the file is run.
+
+    Args:
+        filepath: a `.keras` file or folder, or a legacy `.h5` file, of kerasish or of Keras.
+        custom_objects: name -> class or function that the file may name.
+        compile: whether to compile the model as it was, its optimizer where it stopped.
+        safe_mode: whether functions in the file must be registered.
+
+    Raises:
+        ValueError: the file is damaged, or names something unknown.
+        OSError: it cannot be read.
+    """
+    path = file_path(filepath)
+    if path.endswith(".weights.h5"):
+        raise ValueError(
+            f"load_model: {path!r} holds weights alone; make the model, then model.load_weights."
+        )
+    if not os.path.exists(path):
+        raise MissingFileError(f"load_model: there is no file {path!r}.")
+    if path.endswith(_LEGACY):
+        return legacy.load_legacy(path, custom_objects, compile, safe_mode)
+    if path.endswith(".keras") or os.path.isdir(path):
+        return load_archive(path, custom_objects, compile, safe_mode)
+    raise ValueError(f"load_model: the name must end in .keras or .h5, got {path!r}.")
+
+
+def save_weights(
+    model: Any, filepath: Any, overwrite: bool = True, max_shard_size: Any = None, **kwargs: Any
+) -> None:
+    """Save a model's weights, and its optimizer's variables, to a `.weights.h5` file.
+
+    Args:
+        model: the model or layer.
+        filepath: "NAME.weights.h5", or "NAME.safetensors"; "NAME.weights.json" with
+            max_shard_size.
+        overwrite: whether a file that exists is replaced.
+        max_shard_size: write several files of at most so many GiB, and an index of them.
+
+    Raises:
+        ValueError: another ending, or the model has no weights yet.
+        OSError: the file could not be written; what was there before is unchanged.
+    """
+    path = file_path(filepath)
+    if kwargs:
+        raise ValueError(f"save_weights: unexpected argument(s) {sorted(kwargs)}.")
+    if max_shard_size is not None and not path.endswith(".safetensors"):
+        path = index_path(path)
+        _need_built(model, "save_weights")
+        if may_write(path, overwrite):
+            save_shards(model, path, max_shard_size)
+        return
+    if not path.endswith((".weights.h5", ".safetensors")):
+        raise ValueError(
+            f"save_weights: the name must end in .weights.h5 (or .safetensors), got {path!r}."
+        )
+    _need_built(model, "save_weights")
+    if not may_write(path, overwrite):
+        return
+    if path.endswith(".safetensors"):
+        save_tensors(model, path)
+        return
+    with replacing(path) as temporary:
+        write_weights(model, temporary)
+
+
+def load_weights(
+    model: Any,
+    filepath: Any,
+    skip_mismatch: bool = False,
+    *,
+    by: str | None = None,
+    by_name: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Put the weights of a file into a model: all of them, or, after an error, none.
+
+    Args:
+        model: the model, built.
+        filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, or a `.weights.json` with its
+            shards, of kerasish or of Keras; or a `.safetensors` file.
+        skip_mismatch: load what fits and warn about the rest, instead of an error.
+        by: None: by position, and layers whose names stand in another order are an error;
+            "position": names do not matter; "name": by the layers' names alone.
+        by_name: the same as by="name", for legacy files.
+
+    Raises:
+        ValueError: a table of what is missing, extra, moved or of another shape; or the file is
+            damaged.
+    """
+    path = file_path(filepath)
+    if kwargs:
+        raise ValueError(f"load_weights: unexpected argument(s) {sorted(kwargs)}.")
+    by = "name" if by_name else by
+    if by not in (None, "position", "name"):
+        raise ValueError(f'load_weights: by is None, "position" or "name", got {by!r}.')
+    if not os.path.exists(path):
+        raise MissingFileError(f"load_weights: there is no file {path!r}.")
+    _need_built(model, "load_weights")
+    if path.endswith(".keras") or os.path.isdir(path):
+        with Archive(path) as archive:
+            load_into(model, archive, skip_mismatch, by)
+    elif path.endswith(".weights.h5"):
+        with hdf5.opened(path, path) as file:
+            put_weights(model, hdf5.read_groups(file, path), path, skip_mismatch, by)
+    elif path.endswith(ENDING):
+        with opened_shards(path) as groups:
+            put_weights(model, groups, path, skip_mismatch, by)
+    elif path.endswith(".safetensors"):
+        load_tensors(model, path, skip_mismatch, by)
+    elif path.endswith(_LEGACY):
+        legacy.load_legacy_weights(model, path, skip_mismatch, by)
+    else:
+        raise ValueError(
+            f"load_weights: the name must end in .weights.h5, .keras or .h5, got {path!r}."
+        )
+
+
+def _need_built(model: Any, who: str) -> None:
+    if not model.built:
+        raise ValueError(
+            f"{who}: {model._who()} has no weights yet: call it on data, or "
+            "build(input_shape), first."
+        )
+
+
+def model_to_json(model: Any, **kwargs: Any) -> str:
+    """Return a model's architecture as JSON."""
+    return write_json(described(model))
+
+
+def model_from_json(json_string: Any, custom_objects: Any = None) -> Any:
+    """Return the model whose architecture `to_json` gave; its weights are new."""
+    config = read_json(json_string, "model_from_json")
+    return restore(
+        lambda: registry.deserialize_keras_object(config, custom_objects), "model_from_json"
+    )

@@ -1,0 +1,1 @@
+"""HDF5: a bounded reader of our own for untrusted files, and a writer that cannot fail halfway."""

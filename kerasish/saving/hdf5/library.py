@@ -1,0 +1,102 @@
+"""HDF5 files of newer layouts (superblock 2 and 3), read through the HDF5 library.
+
+Such files keep checksums over their descriptions, so that chance damage is seen before it is
+followed. Objects here have the form of those in `hdf5_input`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kerasish.saving.hdf5.reader import Link
+
+_MOST = 1_000_000
+
+
+@contextmanager
+def opened(raw: Any) -> Iterator[Group]:
+    """Yield the root of an open binary file."""
+    import h5py
+
+    with h5py.File(raw, "r") as file:
+        yield Group(file)
+
+
+class Group:
+    """A group: names that lead to groups and arrays."""
+
+    def __init__(self, found: Any) -> None:
+        import h5py
+
+        self._found, self.name = found, found.name
+        self.address = h5py.h5o.get_info(found.id).addr
+
+    _known: dict[str, Link] | None = None
+
+    def links(self) -> dict[str, Link]:
+        """Return where each name leads."""
+        if self._known is None:
+            self._known = self._read_links()
+        return self._known
+
+    def _read_links(self) -> dict[str, Link]:
+        import h5py
+
+        kinds = {h5py.HardLink: "hard", h5py.SoftLink: "soft", h5py.ExternalLink: "external"}
+        every = {name: self._found.get(name, getlink=True) for name in self._found}
+        return {name: Link(kinds.get(type(link), "unknown"), 0) for name, link in every.items()}
+
+    def child(self, name: str, address: int) -> Any:
+        """Return what a name leads to."""
+        import h5py
+
+        found = self._found[name]
+        if isinstance(found, h5py.Group):
+            return Group(found)
+        if isinstance(found, h5py.Dataset):
+            return Dataset(found)
+        raise ValueError(f"{found.name!r} is neither a group nor an array")
+
+    def attribute(self, key: str) -> Any:
+        """Return an attribute: a text, a number or an array; None if none is so."""
+        return _attribute(self._found, key)
+
+
+class Dataset:
+    """An array: its shape and dtype are known, its numbers are read when asked for."""
+
+    def __init__(self, found: Any) -> None:
+        self._found, self.name = found, found.name
+        self.shape, self.dtype = found.shape, found.dtype
+        self.elsewhere = found.external is not None or found.is_virtual
+        self.packed = found.chunks is not None
+
+    def stored(self) -> int:
+        """Return how many bytes the file has for the numbers."""
+        return int(self._found.id.get_storage_size())
+
+    def read(self, summed: bool = False) -> tuple[Any, int | None]:
+        """Return the numbers; no CRC-32 of their bytes is at hand here."""
+        return np.asarray(self._found[()]), None
+
+    def attribute(self, key: str) -> Any:
+        """Return an attribute: a text, a number or an array; None if none is so."""
+        return _attribute(self._found, key)
+
+
+def _attribute(found: Any, key: str) -> Any:
+    """Other types than texts and numbers are refused unread: the library crashes on some."""
+    import h5py
+
+    if key not in found.attrs:
+        return None
+    held = found.attrs.get_id(key)
+    plain = (h5py.h5t.TypeStringID, h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID)
+    if not isinstance(held.get_type(), plain) or math.prod(held.shape) > _MOST:
+        raise ValueError(f"the attribute {key!r} of {found.name!r} is damaged")
+    return found.attrs[key]

@@ -1,0 +1,134 @@
+"""What Keras has and kerasish leaves out, and what to use instead: one table for all rooms."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_QUANTISE = (
+    "kerasish does not quantise; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
+    "models, or quantise in Keras: save('model.keras') is read there"
+)
+_FRAMEWORK = (
+    "it holds code of another framework, which kerasish does not load; write the layer with "
+    "kerasish.ops, and bring its weights over with set_weights()"
+)
+_MESH = (
+    "kerasish trains on one device, and knows no meshes; for several models at once use processes "
+    "(joblib, scikit-learn's n_jobs)"
+)
+_JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
+_LORA = (
+    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch beside "
+    "it"
+)
+
+# module ("" for the root) -> name -> what to use instead
+UNSUPPORTED: dict[str, dict[str, str]] = {
+    "": {
+        "Quantizer": _QUANTISE,
+        "quantizers": _QUANTISE,
+        "applications": (
+            "kerasish ships no trained networks; load_model() reads those that Keras saved as "
+            "'.keras'"
+        ),
+        "distribution": _MESH,
+        "distillation": (
+            "train the student by a train_step of its own that adds the teacher's loss, or save "
+            "the models and distil in Keras"
+        ),
+        "SymbolicScope": (
+            "shapes without numbers come from Input(), layer.compute_output_spec() and "
+            "layer.compute_output_shape()"
+        ),
+    },
+    "layers": {
+        "TFSMLayer": _FRAMEWORK,
+        "JaxLayer": _FRAMEWORK,
+        "FlaxLayer": _FRAMEWORK,
+        "TorchModuleWrapper": _FRAMEWORK,
+    },
+    "callbacks": {
+        "OrbaxCheckpoint": (
+            "Orbax writes JAX's checkpoints; use BackupAndRestore to go on after a crash, "
+            "ModelCheckpoint to keep the best model"
+        )
+    },
+    "dtype_policies": dict.fromkeys(
+        (
+            "AWQDTypePolicy", "GPTQDTypePolicy", "Int4DTypePolicy", "QuantizedDTypePolicy",
+            "QuantizedFloat8DTypePolicy",
+        ),
+        _QUANTISE,
+    ),
+    "distribution": dict.fromkeys(
+        (
+            "DataParallel", "DeviceMesh", "LayoutMap", "ModelParallel", "TensorLayout",
+            "distribute_tensor", "distribution", "get_device_count", "initialize", "list_devices",
+            "set_distribution",
+        ),
+        _MESH,
+    ),
+}  # fmt: skip
+
+# Methods of layers, models and operations.
+METHODS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "quantize", "quantized_build", "quantized_call", "variable_serialization_spec",
+            "get_quantization_layer_structure",
+        ),
+        _QUANTISE,
+    ),
+    **dict.fromkeys(
+        ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
+    ),
+    "enable_lora": _LORA,
+}  # fmt: skip
+
+
+class UnsupportedError(AttributeError):
+    """A name of Keras that kerasish leaves out; the message says what to use instead."""
+
+
+class LeftOutImportError(ImportError):
+    """The same, where the name stands in `from ... import`."""
+
+
+def explain(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: it says what to use instead of names left out.
+
+    Example:
+        >>> explain("kerasish.layers")("TFSMLayer")
+        Traceback (most recent call last):
+        ...
+        kerasish.unsupported.UnsupportedError: kerasish.layers.TFSMLayer is left out: ...
+    """
+    table = UNSUPPORTED.get(module.partition(".")[2], {})
+
+    def look_up(name: str) -> Any:
+        if name not in table:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        text = f"{module}.{name} is left out: {table[name]}."
+        # Python turns an AttributeError inside `from ... import` into a text of its own.
+        if _stands_in_import(sys._getframe(1)):
+            raise LeftOutImportError(text)
+        raise UnsupportedError(text)
+
+    return look_up
+
+
+def refuse_method(owner: Any, name: str) -> None:
+    """Raise UnsupportedError where `name` is a method of Keras's that is left out."""
+    if name in METHODS:
+        raise UnsupportedError(f"{type(owner).__name__}.{name} is left out: {METHODS[name]}.")
+
+
+def _stands_in_import(frame: Any) -> bool:
+    if frame.f_code.co_name == "__getattr__":
+        frame = frame.f_back
+    place = frame.f_lasti
+    code = frame.f_code.co_code
+    return 0 <= place < len(code) and dis.opname[code[place]] == "IMPORT_FROM"
