@@ -168,27 +168,20 @@ _reverse.append(backward)
 
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
-    """Return the derivatives of the one-number `target` by each variable (None: no way there).
-
-    A variable on which only a branch depends that was not taken has the derivative zero, as in a
-    trace, which holds all branches.
-    """
+    """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
     found = _differentiate([target], None, (), False)
-    unread = recording.not_taken - found.keys()
-    return [
-        ops.zeros(v.shape, v.dtype) if v._key in unread else found.get(v._key) for v in variables
-    ]
+    return [found.get(v._key) for v in variables]
 
 
-def leaves_of(results: Iterable[Tensor]) -> set[Key]:
-    """Return the names of the leaves that tensors depend on."""
-    found: set[Key] = set()
+def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
+    """Return the leaves that tensors depend on, by name."""
+    found: dict[Key, Tensor] = {}
     seen: set[Record] = set()
     waiting = [t for t in results if t.tracked]
     while waiting:
         t = waiting.pop()
         if t.maker is None:
-            found.add(t.key)
+            found[t.key] = t
         elif t.maker not in seen:
             seen.add(t.maker)
             waiting.extend(i for i in t.maker.inputs if i.tracked)

@@ -47,7 +47,6 @@ class Key:
 class _Recording(threading.local):
     on = True  # whether makers are kept
     depth = 0  # how many derivatives are being taken: a reverse pass inside one is recorded
-    not_taken: frozenset[Key] = frozenset()  # what branches that were not taken depend on
 
 
 recording = _Recording()

@@ -15,6 +15,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
+from kerasish.saving.formats.archive import Archive, load_into
 from kerasish.saving.files.lock import holding
 
 NAMES = ["a.keras", "folder", "a.weights.h5", "a.h5", "a.safetensors", "a.weights.json"]
@@ -138,3 +139,13 @@ def test_a_lock_lets_one_in_at_a_time(tmp_path: Path) -> None:
 
     run_all([enter] * 4)
     assert os.listdir(tmp_path) == []
+
+
+def test_an_open_archive_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.keras"
+    save(make(1.0), path)
+    model = make(0.0)
+    with Archive(str(path)) as archive:
+        save(make(2.0), path)
+        load_into(model, archive)
+    assert {float(x) for v in model.weights for x in v.numpy().reshape(-1)} == {1.0}

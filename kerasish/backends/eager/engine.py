@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.backend import Backend, CompiledStep
-from kerasish.backends.eager.branches import note_branches
+from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
 from kerasish.devices import Device, _State, current, place_of
@@ -99,9 +99,9 @@ class Eager(Backend):
         return self.on(place)
 
     def control(self, kind: str, **parts: Any) -> Any:
-        """Leave control flow to Python; inside a step, note what the other branches depend on."""
+        """Leave control flow to Python; in a step, the other branches have zero gradients."""
         if recording.on and current_scope() is not None and kind in ("cond", "switch"):
-            note_branches(kind, **parts)
+            return run_branch(kind, **parts)
         return NotImplemented
 
     def on(self, device: Device) -> Eager:

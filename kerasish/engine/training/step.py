@@ -12,7 +12,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
-from kerasish.tensor import no_gradient, recording
+from kerasish.tensor import no_gradient
 from kerasish.watched import is_collecting, note_use
 
 
@@ -46,7 +46,6 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
     _note_uses(model)
-    recording.not_taken = frozenset()
     predictions = model(x, training=True)
     loss = _loss_of(model, x, y, predictions, sample_weight, True)
     track_loss(model, loss, x)

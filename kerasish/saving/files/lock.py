@@ -40,8 +40,10 @@ def holding(path: str) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(place)  # while it is held: who waits for this file sees that it is gone
+            # Removed while it is held: a saver that waits for this file sees that it is gone. If
+            # it cannot be removed, it stays: the next saver locks it again.
+            with suppress(OSError):
+                os.remove(place)
             os.close(number)
 
 

@@ -13,7 +13,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from kerasish import registry
@@ -114,16 +114,26 @@ class Archive:
         self.path = path
         self._zip: zipfile.ZipFile | None = None
         self._members: dict[str, zipfile.ZipInfo] = {}
+        # The file is opened once: another saver may replace what is at the path.
+        self._raw: Any = None
         if not os.path.isdir(path):
-            self._zip = _open_zip(path)
-            self._members = _checked_members(self._zip, path)
+            self._raw, self._zip = _open_zip(path)
+            try:
+                self._members = _checked_members(self._zip, path)
+            except BaseException:
+                self._close()
+                raise
 
     def __enter__(self) -> Archive:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._zip is not None:
             self._zip.close()
+            self._raw.close()
 
     def has(self, name: str) -> bool:
         """Return whether there is a member called `name`."""
@@ -184,10 +194,9 @@ class Archive:
         if info.compress_type == zipfile.ZIP_STORED:
             if not self._is_ours():  # in ours each array has a checksum of its own
                 self._check_bytes(info, where)
-            with open(self.path, "rb") as raw:
-                window = Window(raw, _data_offset(raw, info, where), info.file_size)
-                with hdf5.opened(window, where) as file:
-                    yield file
+            start = _data_offset(self._raw, info, where)
+            with hdf5.opened(Window(self._raw, start, info.file_size), where) as file:
+                yield file
             return
         with tempfile.TemporaryFile() as copy:
             with _zip_errors(where), self._zip.open(info) as member:
@@ -244,11 +253,16 @@ class Window(io.RawIOBase):
         return int(got)
 
 
-def _open_zip(path: str) -> zipfile.ZipFile:
+def _open_zip(path: str) -> tuple[Any, zipfile.ZipFile]:
+    """Return the open file, and the archive in it."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no file {path!r}.")
     try:
-        return zipfile.ZipFile(path, "r")
+        with ExitStack() as stack:
+            raw = stack.enter_context(open(path, "rb"))
+            archive = zipfile.ZipFile(raw, "r")
+            stack.pop_all()
+            return raw, archive
     except OSError as error:
         raise OSError(error.errno, f"{path}: cannot be read ({error}).") from error
     except (zipfile.BadZipFile, ValueError, NotImplementedError, zlib.error, OverflowError) as e:

@@ -55,11 +55,12 @@ def save_shards(model: Any, path: str, max_shard_size: float) -> None:
     limit = float(max_shard_size) * 2**30
     if not limit > 0:
         raise ValueError(f"save_weights: max_shard_size must be positive, got {max_shard_size!r}.")
-    try:
-        with holding(path):  # the shards of two savers would be called the same
-            _save_held(model, path, limit)
-    except FileNotFoundError as error:
-        raise save_error(path, error) from error
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(holding(path))  # the shards of two savers have the same names
+        except OSError as error:
+            raise save_error(path, error) from error
+        _save_held(model, path, limit)
 
 
 def _save_held(model: Any, path: str, limit: float) -> None:
