@@ -108,6 +108,8 @@ def elementwise():
     for x in (F, H, I, B, U, ODD):
         chosen = unary.replace("sign", "") if x.dtype == bool else unary
         case(chosen, x)
+    for x in (F, H, I, B, U):  # Keras on JAX gives i0(inf) = NaN
+        case("i0", x)
     for x in (F, I, B, U):
         case("tril triu diag diagonal trace fliplr flipud prod median average unique nonzero", x)
     case("ptp", I)
