@@ -170,7 +170,7 @@ _reverse.append(backward)
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
     """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
     found = _differentiate([target], None, (), False)
-    return [found.get(v._key) for v in variables]
+    return [found.get(v.key) for v in variables]
 
 
 def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
@@ -189,7 +189,7 @@ def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
 
 
 def _leaf(source: Any) -> Any:
-    return source._key if isinstance(source, Variable) else _name(source)
+    return source.key if isinstance(source, Variable) else _name(source)
 
 
 class GradientTape:
@@ -241,7 +241,7 @@ class GradientTape:
         """Let `gradient` differentiate by `tensor` (or by each one of a structure of them)."""
         for t in tree.flatten(tensor):
             if isinstance(t, Variable):
-                self._watched.append(t._key)
+                self._watched.append(t.key)
             elif isinstance(t, Tensor):
                 if not t.tracked:
                     t.require_grad()
@@ -404,7 +404,7 @@ def value_and_grad(
 
 def _of_variables(found: dict[Any, Tensor], variables: Any) -> Any:
     if variables is not None:
-        return tree.map_structure(lambda v: found.get(v._key), variables)
+        return tree.map_structure(lambda v: found.get(v.key), variables)
     owners = ((key.owner(), g) for key, g in found.items())
     return {owner: g for owner, g in owners if isinstance(owner, Variable)}
 

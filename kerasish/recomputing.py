@@ -122,7 +122,7 @@ def _kept(t: Tensor) -> Tensor:
 
 
 def _marked(new: Tensor, old: Tensor) -> Tensor:
-    for name in ("_keras_mask", "_lost_mask"):
+    for name in ("_keras_mask", "dropped_mask"):
         mark = getattr(old, name, None)
         if mark is not None:
             setattr(new, name, mark)

@@ -201,10 +201,10 @@ def _serialize_instance(obj: Any) -> dict[str, Any]:
         name = registered = cls.__name__
         _recall(name, cls)
     made = {
-        "module": getattr(cls, "_keras_module", module),
+        "module": getattr(cls, "keras_module", module),
         "class_name": name,
         "config": serialize_config(obj),
-        "registered_name": getattr(cls, "_keras_registered_name", registered),
+        "registered_name": getattr(cls, "keras_registered_name", registered),
     }
     if hasattr(obj, "get_build_config"):
         build = obj.get_build_config()

@@ -147,23 +147,22 @@ class NaNAutopsy(Callback):
 
     def _release(self) -> None:
         if self.model is not None:
-            steps = self.model._compiled_functions
-            for key, run in list(steps.items()):
-                if isinstance(run, _WatchedStep):
-                    steps[key] = run.inner
+            self.model.training_program.replace_step("train", _unwatched)
         self._state, self._batches = None, []
 
     def _put_in(self) -> None:
         """Stand between the loop and the training step: so the batches are known, at no cost."""
-        run = self.model._function("train")
+        program = self.model.training_program
+        run = program.step("train")
         if not isinstance(run, _WatchedStep):
-            steps = self.model._compiled_functions
-            key = next(k for k, v in steps.items() if v is run)
-            steps[key] = _WatchedStep(run, self)
+            watched = _WatchedStep(run, self)
+            program.replace_step("train", lambda step: watched if step is run else step)
 
     def _watched(self) -> _WatchedStep | None:
-        steps = self.model._compiled_functions.values() if self.model is not None else ()
-        return next((s for s in steps if isinstance(s, _WatchedStep)), None)
+        if self.model is None:
+            return None
+        steps = self.model.training_program.compiled_steps("train")
+        return next((s for _, s in steps if isinstance(s, _WatchedStep)), None)
 
     def get_state(self) -> dict[str, Any]:
         """Return the epoch, and the batches of it that are done."""
@@ -215,8 +214,8 @@ class NaNAutopsy(Callback):
     # --- when it is not ---------------------------------------------------------------------------
 
     def _autopsy(self) -> None:
-        model, step = self.model, self.model._function("train")
-        run = step.inner if isinstance(step, _WatchedStep) else step
+        model, program = self.model, self.model.training_program
+        run = _unwatched(program.step("train"))
         batches = [(*one, many.epoch) for many in self._batches for one in many]
         if not batches or self._state is None:
             return
@@ -225,7 +224,7 @@ class NaNAutopsy(Callback):
         for batch, *_ in batches[:place]:
             run(*batch)
         batch, number, rows, epoch = batches[place]
-        birth = find_birth(model, model._step_function("train"), batch)
+        birth = find_birth(model, program.step_function("train"), batch)
         data_rows = () if birth is None or rows is None else tuple(int(rows[r]) for r in birth.rows)
         updates = int(np.asarray(model.optimizer.iterations))
         self.finding = Finding(birth, epoch, number, updates, data_rows, self.filepath)
@@ -262,7 +261,8 @@ class NaNAutopsy(Callback):
             arrays = {name: file[name] for name in file.files}
         head = json.loads(str(arrays["head"]))
         batch = tuple(_filled(part, arrays) for part in head["batch"])
-        model._prepare("train", *batch)
+        program = model.training_program
+        program.prepare("train", *batch)
         variables = _variables(model)
         shapes = [[list(v.shape), v.dtype] for v in variables]
         if shapes != head["variables"]:
@@ -272,7 +272,12 @@ class NaNAutopsy(Callback):
             )
         for i, v in enumerate(variables):
             v.assign(arrays[f"variable/{i}"])
-        return find_birth(model, model._step_function("train"), batch)
+        return find_birth(model, program.step_function("train"), batch)
+
+
+def _unwatched(step: Any) -> Any:
+    """Return the step that a watched step runs; other steps as they are."""
+    return step.inner if isinstance(step, _WatchedStep) else step
 
 
 class _Batches:
@@ -437,7 +442,7 @@ def _finite_loss(model: Any, own_logs: Any) -> bool:
     """Whether the epoch's running loss is finite so far; a NaN stays in it."""
     if isinstance(own_logs, dict):
         return _finite_losses(own_logs)
-    tracker = model._loss_tracker
+    tracker = model.training_program.loss_tracker
     return tracker is None or _finite(tracker.total.numpy())
 
 

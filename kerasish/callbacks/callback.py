@@ -154,7 +154,7 @@ class Callback:
         """Whether a thread of this callback still does what the state already speaks of."""
         return False
 
-    def _settle(self) -> None:
+    def flush_state(self) -> None:
         """Wait for such a thread; raise what went wrong in it."""
 
     def _release(self) -> None:

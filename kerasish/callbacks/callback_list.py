@@ -117,9 +117,9 @@ class CallbackList(Callback):
     def _is_working(self) -> bool:
         return any(callback._is_working() for callback in self.callbacks)
 
-    def _settle(self) -> None:
+    def flush_state(self) -> None:
         for callback in self.callbacks:
-            callback._settle()
+            callback.flush_state()
 
     def _keyed(self) -> dict[str, Callback]:
         found: dict[str, Callback] = {}

@@ -124,7 +124,7 @@ class ModelCheckpoint(Monitor):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         super().on_train_begin(logs)
         if self._has_fields():  # else the next save clears the one name there is
-            self.model._clear_cut_off(self.filepath)
+            self.model.remove_partial_saves(self.filepath)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch, self._last_batch = epoch, -1
@@ -193,7 +193,7 @@ class ModelCheckpoint(Monitor):
     def _is_working(self) -> bool:
         return self._thread.busy
 
-    def _settle(self) -> None:
+    def flush_state(self) -> None:
         self._thread.wait()
 
     def _release(self) -> None:

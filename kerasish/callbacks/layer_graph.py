@@ -36,7 +36,7 @@ def list_nodes(model: Any) -> list[LayerNode]:
         [('m/x', ()), ('m/y', ('m/x',))]
     """
     found: dict[str, LayerNode] = {}
-    graph = getattr(model, "_graph", None)
+    graph = getattr(model, "layer_graph", None)
     if graph is None:
         _add_parts(found, model, model.name)
     else:
@@ -84,7 +84,7 @@ def _add_graph(
             continue  # the call of an input layer
         inputs = [maker[id(t)] for t in node.inputs if id(t) in maker]
         name = f"{prefix}/{node.operation.name}"
-        inner = getattr(node.operation, "_graph", None)
+        inner = getattr(node.operation, "layer_graph", None)
         if inner is not None and len(inner.inputs) == len(inputs):
             names = _add_graph(found, inner, name, inputs)
         else:

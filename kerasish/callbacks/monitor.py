@@ -144,7 +144,7 @@ def by_metric(name: str, metrics: Any) -> Callable[[Any, Any], Any] | None:
     exact = [m for m in every if getattr(m, "name", None) == name]
     ending = [m for m in every if name.endswith(f"_{getattr(m, 'name', None)}")]
     for metric in exact + ending:
-        direction = getattr(metric, "_direction", None)
+        direction = getattr(metric, "direction", None)
         if direction in ("up", "down"):
             return operator.gt if direction == "up" else operator.lt
     return None

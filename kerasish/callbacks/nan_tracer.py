@@ -68,7 +68,7 @@ class OpWatch(Engine):
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Birth] = []
         # The arrays are kept: an id belongs to one only while that one lives.
-        held = [(v, v._leaf.value) for v in model.variables]
+        held = [(v, v.latest.value) for v in model.variables]
         self._weights = {id(array): (v, array) for v, array in held}
         self._weight_shapes = {tuple(v.shape) for v in model.variables}
         self._rows = 0
@@ -198,7 +198,7 @@ class OpWatch(Engine):
 
 
 def _is_part(owner: Any) -> bool:
-    return isinstance(owner, (Loss, Metric, Optimizer)) or hasattr(type(owner), "_flatten_layers")
+    return isinstance(owner, (Loss, Metric, Optimizer)) or hasattr(type(owner), "flatten_layers")
 
 
 def _name(owner: Any) -> str:

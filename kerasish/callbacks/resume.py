@@ -135,7 +135,7 @@ class Resume(Callback):
             FolderInUseError: another training has it.
         """
         self._start_run()
-        self._folder = folder = model._state_folder(self.directory)
+        self._folder = folder = model.state_folder(self.directory)
         folder.lock.take()
         self._random = random_state()
         try:
@@ -214,7 +214,7 @@ class Resume(Callback):
     def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks after their on_train_begin; return the (epoch, batch) to begin at."""
         self._calls, self._variables, self._begun = calls, state_variables(self.model), True
-        past, engine = self._past, self.model._engine_facts()
+        past, engine = self._past, self.model.training_program.engine_facts()
         if past is None:
             self._kept.update(version=_VERSION, first=epoch, seed=seed, engine=engine)
             if data.in_memory:
@@ -340,7 +340,7 @@ class Resume(Callback):
 
     def save(self, epoch: int, batch: int, logs: Any = None) -> None:
         """Save the state; `epoch` and `batch` are what comes next."""
-        self._calls._settle()
+        self._calls.flush_state()
         began = time.perf_counter()
         state = {
             **self._kept,

@@ -203,7 +203,7 @@ class TensorBoard(Callback):
 
     def _embeddings(self) -> dict[str, Any]:
         """Return layer name -> table of the embedding layers."""
-        layers = self.model._flatten_layers()
+        layers = self.model.flatten_layers()
         return {la.name: la.embeddings for la in layers if hasattr(la, "embeddings")}
 
     def _metadata_of(self, name: str) -> str | None:

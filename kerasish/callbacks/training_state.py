@@ -26,7 +26,7 @@ def state_variables(model: Any) -> list[Variable]:
 
 def capture(variables: list[Variable]) -> dict[str, np.ndarray]:
     """Return name -> value now of each variable; later steps leave these arrays alone."""
-    return {f"{i}:{v.path}": np.asarray(to_numpy(v._leaf)) for i, v in enumerate(variables)}
+    return {f"{i}:{v.path}": np.asarray(to_numpy(v.latest)) for i, v in enumerate(variables)}
 
 
 def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -> None:
@@ -52,7 +52,7 @@ def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list
     for i in range(max(len(variables), len(kept))):
         mine = theirs = "nothing"
         if i < len(variables):
-            mine = f"{variables[i].path} {tuple(variables[i].shape)} {variables[i]._leaf.dtype}"
+            mine = f"{variables[i].path} {tuple(variables[i].shape)} {variables[i].latest.dtype}"
         if i < len(kept):
             name, value = list(kept.items())[i]
             theirs = f"{name.partition(':')[2]} {value.shape} {value.dtype.name}"

@@ -53,9 +53,11 @@ class ReLU(Layer):
         for name, value in (("max_value", max_value), ("negative_slope", negative_slope),
                             ("threshold", threshold)):  # fmt: skip
             if value is not None and value < 0:
-                raise ValueError(f"{self._who()}: {name} must be >= 0, got {value}.")
+                raise ValueError(f"{self.display_name()}: {name} must be >= 0, got {value}.")
         if negative_slope is None or threshold is None:
-            raise ValueError(f"{self._who()}: negative_slope and threshold must be numbers.")
+            raise ValueError(
+                f"{self.display_name()}: negative_slope and threshold must be numbers."
+            )
         self.max_value, self.negative_slope = max_value, negative_slope
         self.threshold = threshold
         self.supports_masking = True
@@ -83,7 +85,9 @@ class LeakyReLU(Layer):
             negative_slope = kwargs.pop("alpha")
         super().__init__(**kwargs)
         if negative_slope is None or negative_slope < 0:
-            raise ValueError(f"{self._who()}: negative_slope must be >= 0, got {negative_slope}.")
+            raise ValueError(
+                f"{self.display_name()}: negative_slope must be >= 0, got {negative_slope}."
+            )
         self.negative_slope = negative_slope
         self.supports_masking = True
 
@@ -182,8 +186,8 @@ class Softmax(Layer):
             for m, s in zip(reversed(mask.shape), reversed(inputs.shape))
         ):
             raise ShapeError(
-                f"{self._who()}: a mask of shape {tuple(mask.shape)} cannot be broadcast to "
-                f"inputs of shape {tuple(inputs.shape)}."
+                f"{self.display_name()}: a mask of shape {tuple(mask.shape)} cannot be broadcast "
+                f"to inputs of shape {tuple(inputs.shape)}."
             )
         kept = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
         low = -3e4 if inputs.dtype == "float16" else -1e9

@@ -63,9 +63,9 @@ class MultiHeadAttention(Layer):
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         self.supports_masking = True
-        _check_flash(self._who(), flash_attention, dropout)
+        _check_flash(self.display_name(), flash_attention, dropout)
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
-        _check_sizes(self._who(), sizes, sliding_window, output_shape)
+        _check_sizes(self.display_name(), sizes, sliding_window, output_shape)
         self.num_heads, self.key_dim = int(num_heads), int(key_dim)
         self.value_dim = int(value_dim or key_dim)
         self.dropout, self.use_bias, self.seed = dropout, use_bias, seed
@@ -92,7 +92,7 @@ class MultiHeadAttention(Layer):
         rank = len(query_shape)
         if len(value_shape) != rank or len(key_shape) != rank:
             raise ShapeError(
-                f"{self._who()}: query, value and key must have one rank, got shapes "
+                f"{self.display_name()}: query, value and key must have one rank, got shapes "
                 f"{tuple(query_shape)}, {tuple(value_shape)} and {tuple(key_shape)}."
             )
         self._axes = tuple(a % rank for a in self.attention_axes or range(1, rank - 1))
@@ -160,7 +160,7 @@ class MultiHeadAttention(Layer):
         """Attend."""
         if return_attention_scores and self.flash_attention:
             raise ValueError(
-                f"{self._who()}: flash attention does not hold the scores: give "
+                f"{self.display_name()}: flash attention does not hold the scores: give "
                 "return_attention_scores=False or flash_attention=None."
             )
         key = value if key is None else key
@@ -310,8 +310,8 @@ class GroupQueryAttention(MultiHeadAttention):
         )  # fmt: skip
         if num_query_heads % num_key_value_heads:
             raise ValueError(
-                f"{self._who()}: num_query_heads must be a multiple of num_key_value_heads, got "
-                f"{num_query_heads} and {num_key_value_heads}."
+                f"{self.display_name()}: num_query_heads must be a multiple of "
+                f"num_key_value_heads, got {num_query_heads} and {num_key_value_heads}."
             )
         self.head_dim, self.num_query_heads = int(head_dim), int(num_query_heads)
         self.num_key_value_heads = int(num_key_value_heads)

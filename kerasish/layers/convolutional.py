@@ -55,7 +55,7 @@ class ConvolutionLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
-        who = self._who()
+        who = self.display_name()
         self.rank = rank
         self.kernel_size = as_sizes(kernel_size, rank, "kernel_size", who)
         self.strides = as_sizes(strides, rank, "strides", who)
@@ -83,13 +83,13 @@ class ConvolutionLayer(Layer):
         rank = self.rank + 2
         if len(input_shape) != rank:
             raise ShapeError(
-                f"{self._who()}: expected an input with {rank} axes, got shape {input_shape}. "
-                "For data without an axis of channels use x[..., None]."
+                f"{self.display_name()}: expected an input with {rank} axes, got shape "
+                f"{input_shape}. For data without an axis of channels use x[..., None]."
             )
         channels = input_shape[self._channel_axis]
         if channels is None:
             raise ShapeError(
-                f"{self._who()}: the number of channels (axis {self._channel_axis}, "
+                f"{self.display_name()}: the number of channels (axis {self._channel_axis}, "
                 f"{self.data_format}) must be known, got shape {input_shape}."
             )
         self.input_spec = InputSpec(ndim=rank, axes={self._channel_axis: channels})
@@ -135,16 +135,18 @@ class ConvolutionLayer(Layer):
     def _spatial(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the spatial sizes of the result."""
         settings = (self.kernel_size, self.strides)
-        padding = resolve_padding(self.padding, sizes, *settings, self.dilation_rate, self._who())
-        return window_counts(sizes, *settings, padding, self.dilation_rate, self._who())
+        padding = resolve_padding(
+            self.padding, sizes, *settings, self.dilation_rate, self.display_name()
+        )
+        return window_counts(sizes, *settings, padding, self.dilation_rate, self.display_name())
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         """Return the result's shape."""
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
             raise ShapeError(
-                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}. "
-                "For data without an axis of channels use x[..., None]."
+                f"{self.display_name()}: expected an input with {self.rank + 2} axes, got shape "
+                f"{shape}. For data without an axis of channels use x[..., None]."
             )
         first = self.data_format == "channels_first"
         channels, sizes = (shape[1], shape[2:]) if first else (shape[-1], shape[1:-1])
@@ -182,11 +184,12 @@ class BaseConv(ConvolutionLayer):
             rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
         )  # fmt: skip
-        self.filters = as_sizes(filters, 1, "filters", self._who())[0]
-        self.groups = as_sizes(groups, 1, "groups", self._who())[0]
+        self.filters = as_sizes(filters, 1, "filters", self.display_name())[0]
+        self.groups = as_sizes(groups, 1, "groups", self.display_name())[0]
         if self.filters % self.groups:
             raise ValueError(
-                f"{self._who()}: filters ({filters}) must be a multiple of groups ({groups})."
+                f"{self.display_name()}: filters ({filters}) must be a multiple of groups "
+                f"({groups})."
             )
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
@@ -197,7 +200,7 @@ class BaseConv(ConvolutionLayer):
         channels = self._channels(input_shape)
         if channels % self.groups:
             raise ShapeError(
-                f"{self._who()}: the input's channels must be a multiple of groups="
+                f"{self.display_name()}: the input's channels must be a multiple of groups="
                 f"{self.groups}, got shape {input_shape}."
             )
         self.compute_output_shape(input_shape)  # raises where no window fits

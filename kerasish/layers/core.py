@@ -51,9 +51,9 @@ class Dense(Layer):
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
-            raise ValueError(f"{self._who()}: units is a number >= 1, got {units!r}.")
+            raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)
@@ -70,7 +70,7 @@ class Dense(Layer):
         size = input_shape[-1]
         if size is None:
             raise ShapeError(
-                f"{self._who()}: the input's last size must be known, got {input_shape}."
+                f"{self.display_name()}: the input's last size must be known, got {input_shape}."
             )
         self.kernel = self.add_weight(
             name="kernel",
@@ -145,10 +145,12 @@ class Embedding(Layer):
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-                raise ValueError(f"{self._who()}: {what} is a whole number >= 1, got {size!r}.")
+                raise ValueError(
+                    f"{self.display_name()}: {what} is a whole number >= 1, got {size!r}."
+                )
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)

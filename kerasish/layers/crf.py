@@ -74,8 +74,8 @@ class CRF(Layer):
         size = input_shape[-1]
         if not self.use_kernel and size != self.units:
             raise ValueError(
-                f"{self._who()}: without a kernel the inputs' last size must be {self.units}, the "
-                f"number of tags, got shape {tuple(input_shape)}."
+                f"{self.display_name()}: without a kernel the inputs' last size must be "
+                f"{self.units}, the number of tags, got shape {tuple(input_shape)}."
             )
         self.input_spec = InputSpec(ndim=3, axes={-1: size})
         if self.use_kernel:
@@ -134,7 +134,9 @@ class CRF(Layer):
 
     def _options(self, potentials: Any, mask: Any) -> dict[str, Any]:
         if not self.built:
-            raise ValueError(f"{self._who()}: call it first, its transitions are not made yet.")
+            raise ValueError(
+                f"{self.display_name()}: call it first, its transitions are not made yet."
+            )
         mask = getattr(potentials, "_keras_mask", None) if mask is None else mask
         return {"mask": mask, "start": self.start, "end": self.end}
 
@@ -172,7 +174,7 @@ class CRFLoss(Loss):
 
     def bind(self, model: Any) -> None:
         """Take the layer that has the name which a file gave."""
-        found = [la for la in model._flatten_layers() if la.name == self._layer]
+        found = [la for la in model.flatten_layers() if la.name == self._layer]
         if len(found) == 1:
             self._layer = found[0]
 

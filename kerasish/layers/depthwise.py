@@ -37,7 +37,9 @@ class BaseDepthwiseConv(ConvolutionLayer):
             rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
         )  # fmt: skip
-        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", self._who())[0]
+        self.depth_multiplier = as_sizes(
+            depth_multiplier, 1, "depth_multiplier", self.display_name()
+        )[0]
         self.depthwise_initializer = initializers.get(depthwise_initializer)
         self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
         self.depthwise_constraint = constraints.get(depthwise_constraint)
@@ -175,8 +177,10 @@ class BaseSeparableConv(ConvolutionLayer):
             rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
         )  # fmt: skip
-        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", self._who())[0]
-        self.filters = as_sizes(filters, 1, "filters", self._who())[0]
+        self.depth_multiplier = as_sizes(
+            depth_multiplier, 1, "depth_multiplier", self.display_name()
+        )[0]
+        self.filters = as_sizes(filters, 1, "filters", self.display_name())[0]
         self.depthwise_initializer = initializers.get(depthwise_initializer)
         self.pointwise_initializer = initializers.get(pointwise_initializer)
         self.depthwise_regularizer = regularizers.get(depthwise_regularizer)

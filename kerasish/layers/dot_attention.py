@@ -41,7 +41,9 @@ class Attention(Layer):
     ) -> None:
         super().__init__(**kwargs)
         if score_mode not in ("dot", "concat"):
-            raise ValueError(f"{self._who()}: score_mode is 'dot' or 'concat', got {score_mode!r}.")
+            raise ValueError(
+                f"{self.display_name()}: score_mode is 'dot' or 'concat', got {score_mode!r}."
+            )
         self.use_scale, self.score_mode = use_scale, score_mode
         self.dropout, self.seed = dropout, seed
         self.supports_masking = True
@@ -66,7 +68,7 @@ class Attention(Layer):
         )
         if not many or len(shapes) not in (2, 3):
             raise ShapeError(
-                f"{self._who()}: takes [query, value] or [query, value, key], got {shapes}."
+                f"{self.display_name()}: takes [query, value] or [query, value, key], got {shapes}."
             )
 
     def _scores(self, query: Any, key: Any) -> Any:
@@ -92,8 +94,8 @@ class Attention(Layer):
         masks = [None, None] if mask is None else mask
         if not isinstance(masks, (list, tuple)) or len(masks) not in (2, 3):
             raise ValueError(
-                f"{self._who()}: takes the masks [query, value] or [query, value, key] (None for "
-                f"none), got {mask}."
+                f"{self.display_name()}: takes the masks [query, value] or [query, value, key] "
+                f"(None for none), got {mask}."
             )
         scores = self._scores(query, key)
         real = self._real(scores, masks[1], use_causal_mask)

@@ -46,7 +46,7 @@ class EinsumDense(Layer):
     ) -> None:
         super().__init__(**kwargs)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self._who()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
         self.equation = equation
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes
@@ -89,7 +89,8 @@ class EinsumDense(Layer):
             first, second = left.split(",")
         except ValueError:
             raise ValueError(
-                f"{self._who()}: equation must read like 'ab,bc->ac', got {self.equation!r}."
+                f"{self.display_name()}: equation must read like 'ab,bc->ac', got "
+                f"{self.equation!r}."
             ) from None
         size: dict[str, Any] = {}
         letters = first.replace("...", "")
@@ -98,7 +99,7 @@ class EinsumDense(Layer):
             shape = tuple(input_shape)[: len(letters)]
         if "..." not in first and len(letters) != len(input_shape):
             raise ShapeError(
-                f"{self._who()}: {first!r} names {len(letters)} axes, the input has shape "
+                f"{self.display_name()}: {first!r} names {len(letters)} axes, the input has shape "
                 f"{tuple(input_shape)}."
             )
         size.update(zip(letters, shape))
@@ -111,15 +112,16 @@ class EinsumDense(Layer):
         missing = [c for c in second if size.get(c) is None]
         if missing:
             raise ShapeError(
-                f"{self._who()}: the size of {missing} in {self.equation!r} is not known from "
-                f"input {tuple(input_shape)} and output_shape {given}."
+                f"{self.display_name()}: the size of {missing} in {self.equation!r} is not known "
+                f"from input {tuple(input_shape)} and output_shape {given}."
             )
         bias = None
         if self.bias_axes:
             unknown = [c for c in self.bias_axes if c not in out]
             if unknown:
                 raise ValueError(
-                    f"{self._who()}: bias_axes {self.bias_axes!r} are not all in {result!r}."
+                    f"{self.display_name()}: bias_axes {self.bias_axes!r} are not all in "
+                    f"{result!r}."
                 )
             first_bias = min(result.index(c) for c in self.bias_axes)
             unnamed = "." * (len(input_shape) - len(letters))  # what '...' stands for

@@ -145,7 +145,7 @@ class BaseAdaptivePooling(Layer):
 
     def __init__(self, output_size: Any, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.output_size = as_sizes(output_size, self.rank, "output_size", self._who())
+        self.output_size = as_sizes(output_size, self.rank, "output_size", self.display_name())
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 

@@ -26,15 +26,18 @@ class _Merge(Layer):
         if not isinstance(input_shape, (list, tuple)) or not all(
             isinstance(s, (list, tuple)) for s in input_shape
         ):
-            raise ValueError(f"{self._who()}: give a list of inputs, got shape {input_shape}.")
+            raise ValueError(
+                f"{self.display_name()}: give a list of inputs, got shape {input_shape}."
+            )
         if len(input_shape) < 1:
-            raise ValueError(f"{self._who()}: expected at least one input, got none.")
+            raise ValueError(f"{self.display_name()}: expected at least one input, got none.")
         if not self._broadcasts:
             return
         for shape in input_shape[1:]:
             if len(shape) == len(input_shape[0]) and not broadcasts(input_shape[0][1:], shape[1:]):
                 raise ShapeError(
-                    f"{self._who()}: inputs of shapes {tuple(input_shape[0])} and {tuple(shape)} "
+                    f"{self.display_name()}: inputs of shapes {tuple(input_shape[0])} and "
+                    f"{tuple(shape)} "
                     "do not fit number by number; give them one shape (a Dense layer on one of "
                     "them), or use Concatenate."
                 )
@@ -42,7 +45,7 @@ class _Merge(Layer):
     def call(self, inputs: Any, mask: Any = None) -> Any:
         """Merge."""
         if not isinstance(inputs, (list, tuple)):
-            raise ValueError(f"{self._who()}: give a list of inputs.")
+            raise ValueError(f"{self.display_name()}: give a list of inputs.")
         rank = max(len(x.shape) for x in inputs)
         aligned = [self._align(x, rank) for x in inputs]
         if mask is None or not self._minds_masks:
@@ -62,8 +65,8 @@ class _Merge(Layer):
         listed = isinstance(mask, (list, tuple)) and isinstance(inputs, (list, tuple))
         if not listed or len(mask) != len(inputs):
             raise ValueError(
-                f"{self._who()}: give a list of inputs, and a list of as many masks (None for "
-                f"none), got {inputs} and {mask}."
+                f"{self.display_name()}: give a list of inputs, and a list of as many masks (None "
+                f"for none), got {inputs} and {mask}."
             )
 
     _minds_masks = False  # whether what a mask leaves out must not count
@@ -121,7 +124,7 @@ class Subtract(_Merge):
         """Check that there are two inputs."""
         super().build(input_shape)
         if len(input_shape) != 2:
-            raise ValueError(f"{self._who()}: takes two inputs, got {len(input_shape)}.")
+            raise ValueError(f"{self.display_name()}: takes two inputs, got {len(input_shape)}.")
 
     def _merge(self, inputs: list[Any]) -> Any:
         return ops.subtract(inputs[0], inputs[1])
@@ -197,7 +200,7 @@ class Concatenate(_Merge):
                 a != b and None not in (a, b) for a, b in zip(first, other)
             ):
                 raise ShapeError(
-                    f"{self._who()}: shapes may differ along axis {self.axis} only, got "
+                    f"{self.display_name()}: shapes may differ along axis {self.axis} only, got "
                     f"{[tuple(s) for s in input_shape]}."
                 )
 
@@ -246,13 +249,13 @@ class Dot(_Merge):
         """Check that the axes have one size."""
         super().build(input_shape)
         if len(input_shape) != 2:
-            raise ValueError(f"{self._who()}: takes two inputs, got {len(input_shape)}.")
+            raise ValueError(f"{self.display_name()}: takes two inputs, got {len(input_shape)}.")
         x, y = input_shape
         a, b = self._pair(x, y)
         if x[a] != y[b]:
             raise ShapeError(
-                f"{self._who()}: axis {a} of {tuple(x)} and axis {b} of {tuple(y)} must have one "
-                "size."
+                f"{self.display_name()}: axis {a} of {tuple(x)} and axis {b} of {tuple(y)} must "
+                "have one size."
             )
 
     def call(self, inputs: Any) -> Any:

@@ -54,11 +54,13 @@ class BatchNormalization(Layer):
         super().__init__(**kwargs)
         axis = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
         if not isinstance(axis, int):
-            raise ValueError(f"{self._who()}: axis is one number, got {axis!r}.")
+            raise ValueError(f"{self.display_name()}: axis is one number, got {axis!r}.")
         self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
         self.center, self.scale, self.synchronized = center, scale, synchronized
         self.renorm, self.renorm_momentum = renorm, float(renorm_momentum)
-        self.renorm_clipping = check_clipping(renorm_clipping, self._who()) if renorm else None
+        self.renorm_clipping = (
+            check_clipping(renorm_clipping, self.display_name()) if renorm else None
+        )
         self.beta_initializer = initializers.get(beta_initializer)
         self.gamma_initializer = initializers.get(gamma_initializer)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
@@ -202,7 +204,9 @@ class LayerNormalization(Layer):
         self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
         super().__init__(**kwargs)
         if not isinstance(axis, (int, list, tuple)):
-            raise TypeError(f"{self._who()}: axis is a number or a list of them, got {axis!r}.")
+            raise TypeError(
+                f"{self.display_name()}: axis is a number or a list of them, got {axis!r}."
+            )
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.epsilon, self.center, self.scale = float(epsilon), center, scale
         self.beta_initializer = initializers.get(beta_initializer)
@@ -217,7 +221,7 @@ class LayerNormalization(Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make gamma and beta, of the sizes of the axes."""
-        axes = normalize_axes(self.axis, len(input_shape), self._who())
+        axes = normalize_axes(self.axis, len(input_shape), self.display_name())
         shape = tuple(input_shape[a] for a in axes)
         if self.scale:
             self.gamma = self.add_weight(
@@ -235,7 +239,7 @@ class LayerNormalization(Layer):
     def call(self, inputs: Any) -> Any:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
-        axes = normalize_axes(self.axis, len(x.shape), self._who())
+        axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         if self.rms_scaling:
             y = ops.layer_normalization(x, self.gamma, None, axes, self.epsilon, rms_scaling=True)
         else:
@@ -275,8 +279,8 @@ class GroupNormalization(Layer):
         super().__init__(**kwargs)
         if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1 and groups != -1:
             raise ValueError(
-                f"{self._who()}: groups is a whole number >= 1, or -1 for a group of each feature; "
-                f"got {groups!r}."
+                f"{self.display_name()}: groups is a whole number >= 1, or -1 for a group of each "
+                f"feature; got {groups!r}."
             )
         self.groups, self.axis, self.epsilon = groups, axis, float(epsilon)
         self.center, self.scale = center, scale
@@ -296,12 +300,13 @@ class GroupNormalization(Layer):
         size = input_shape[self.axis]
         if size is None:
             raise ShapeError(
-                f"{self._who()}: the size of axis {self.axis} must be known, got {input_shape}."
+                f"{self.display_name()}: the size of axis {self.axis} must be known, got "
+                f"{input_shape}."
             )
         self.groups = size if self.groups == -1 else self.groups
         if size % self.groups:
             raise ShapeError(
-                f"{self._who()}: {self.groups} groups do not divide {size} features, axis "
+                f"{self.display_name()}: {self.groups} groups do not divide {size} features, axis "
                 f"{self.axis} of {tuple(input_shape)}."
             )
         if self.scale:
@@ -338,13 +343,15 @@ class UnitNormalization(Layer):
     def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(axis, (int, list, tuple)):
-            raise TypeError(f"{self._who()}: axis is a number or a list of them, got {axis!r}.")
+            raise TypeError(
+                f"{self.display_name()}: axis is a number or a list of them, got {axis!r}."
+            )
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True
 
     def call(self, inputs: Any) -> Any:
         """Normalise."""
-        axes = normalize_axes(self.axis, len(inputs.shape), self._who())
+        axes = normalize_axes(self.axis, len(inputs.shape), self.display_name())
         square = ops.sum(ops.square(inputs), axes, keepdims=True)
         # float16 knows no number as small as 1e-12.
         least = 1e-7 if inputs.dtype == "float16" else 1e-12
@@ -371,7 +378,7 @@ class RMSNormalization(Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make scale, of the sizes of the axes."""
-        axes = normalize_axes(self.axis, len(input_shape), self._who())
+        axes = normalize_axes(self.axis, len(input_shape), self.display_name())
         self.scale = self.add_weight(
             name="scale", shape=tuple(input_shape[a] for a in axes), initializer="ones",
             autocast=False,
@@ -380,6 +387,6 @@ class RMSNormalization(Layer):
     def call(self, inputs: Any) -> Any:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
-        axes = normalize_axes(self.axis, len(x.shape), self._who())
+        axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         y = ops.rms_normalization(x, self.scale, axes, self.epsilon)
         return ops.cast(y, inputs.dtype)

@@ -36,12 +36,14 @@ class BasePooling(Layer):
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.rank = rank
-        self.pool_size = as_sizes(pool_size, rank, "pool_size", self._who())
+        self.pool_size = as_sizes(pool_size, rank, "pool_size", self.display_name())
         given = self.pool_size if strides is None else strides
-        self.strides = as_sizes(given, rank, "strides", self._who())
+        self.strides = as_sizes(given, rank, "strides", self.display_name())
         self.padding = padding.lower() if isinstance(padding, str) else padding
         if self.padding not in ("valid", "same"):
-            raise ValueError(f"{self._who()}: padding is 'valid' or 'same', got {padding!r}.")
+            raise ValueError(
+                f"{self.display_name()}: padding is 'valid' or 'same', got {padding!r}."
+            )
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=rank + 2)
 
@@ -58,16 +60,18 @@ class BasePooling(Layer):
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
             raise ShapeError(
-                f"{self._who()}: expected an input with {self.rank + 2} axes, got shape {shape}. "
-                "For data without an axis of channels use x[..., None]."
+                f"{self.display_name()}: expected an input with {self.rank + 2} axes, got shape "
+                f"{shape}. For data without an axis of channels use x[..., None]."
             )
         first = self.data_format == "channels_first"
         sizes = shape[2:] if first else shape[1:-1]
         ones = (1,) * self.rank
         padding = resolve_padding(
-            self.padding, sizes, self.pool_size, self.strides, ones, self._who()
+            self.padding, sizes, self.pool_size, self.strides, ones, self.display_name()
         )
-        made = window_counts(sizes, self.pool_size, self.strides, padding, ones, self._who())
+        made = window_counts(
+            sizes, self.pool_size, self.strides, padding, ones, self.display_name()
+        )
         return (*shape[:2], *made) if first else (shape[0], *made, shape[-1])
 
 

@@ -42,7 +42,8 @@ class Dropout(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.rate, self.seed, self.noise_shape = (
-            _share(rate, self._who()), seed, _as_noise_shape(noise_shape, self._who()),
+            _share(rate, self.display_name()), seed,
+            _as_noise_shape(noise_shape, self.display_name()),
         )  # fmt: skip
         self.supports_masking = True
         if rate > 0:
@@ -144,7 +145,7 @@ class GaussianNoise(Layer):
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if stddev < 0:
-            raise ValueError(f"{self._who()}: stddev must be >= 0, got {stddev}.")
+            raise ValueError(f"{self.display_name()}: stddev must be >= 0, got {stddev}.")
         self.stddev, self.seed = stddev, seed
         self.supports_masking = True
         if stddev > 0:
@@ -173,7 +174,7 @@ class GaussianDropout(Layer):
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed = _share(rate, self._who()), seed
+        self.rate, self.seed = _share(rate, self.display_name()), seed
         self.supports_masking = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
@@ -208,7 +209,11 @@ class AlphaDropout(Layer):
         self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed, self.noise_shape = _share(rate, self._who()), seed, noise_shape
+        self.rate, self.seed, self.noise_shape = (
+            _share(rate, self.display_name()),
+            seed,
+            noise_shape,
+        )
         self.supports_masking = True
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)

@@ -50,7 +50,7 @@ class _Spatial(Layer):
 class _Pad(_Spatial):
     def __init__(self, padding: Any, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
-        found = pairs(padding, self.rank, self._who())
+        found = pairs(padding, self.rank, self.display_name())
         self.padding: Any = found[0] if self.rank == 1 else found
 
     def call(self, inputs: Any) -> Any:
@@ -98,7 +98,7 @@ class ZeroPadding3D(_Pad):
 class _Crop(_Spatial):
     def __init__(self, cropping: Any, data_format: str | None = None, **kwargs: Any) -> None:
         super().__init__(data_format, **kwargs)
-        found = pairs(cropping, self.rank, self._who())
+        found = pairs(cropping, self.rank, self.display_name())
         self.cropping: Any = found[0] if self.rank == 1 else found
 
     def call(self, inputs: Any) -> Any:
@@ -109,7 +109,8 @@ class _Crop(_Spatial):
             size = inputs.shape[i]
             if before + after >= size:
                 raise ShapeError(
-                    f"{self._who()}: cropping {own} leaves nothing of shape {tuple(inputs.shape)}."
+                    f"{self.display_name()}: cropping {own} leaves nothing of shape "
+                    f"{tuple(inputs.shape)}."
                 )
             key[i] = slice(before, size - after)
         return inputs[tuple(key)]
@@ -158,9 +159,9 @@ class UpSampling1D(Layer):
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(size, int) or isinstance(size, bool):
-            raise TypeError(f"{self._who()}: size is a whole number, got {size!r}.")
+            raise TypeError(f"{self.display_name()}: size is a whole number, got {size!r}.")
         if size < 1:
-            raise ValueError(f"{self._who()}: size is a whole number >= 1, got {size}.")
+            raise ValueError(f"{self.display_name()}: size is a whole number >= 1, got {size}.")
         self.size = size
         self.input_spec = InputSpec(ndim=3)
 
@@ -185,11 +186,11 @@ class UpSampling2D(_Spatial):
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(data_format, **kwargs)
-        self.size = as_sizes(size, 2, "size", self._who())
+        self.size = as_sizes(size, 2, "size", self.display_name())
         self.interpolation = interpolation.lower()
         known = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
         if self.interpolation not in known:
-            raise ValueError(f"{self._who()}: interpolation is one of {known}, got "
+            raise ValueError(f"{self.display_name()}: interpolation is one of {known}, got "
                              f"{interpolation!r}.")  # fmt: skip
 
     def call(self, inputs: Any) -> Any:
@@ -214,7 +215,7 @@ class UpSampling3D(_Spatial):
         self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
-        self.size = as_sizes(size, 3, "size", self._who())
+        self.size = as_sizes(size, 3, "size", self.display_name())
 
     def call(self, inputs: Any) -> Any:
         """Repeat."""

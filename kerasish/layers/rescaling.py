@@ -61,7 +61,7 @@ class Normalization(Layer):
         super().__init__(**kwargs)
         self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
         if (mean is None) != (variance is None):
-            raise ValueError(f"{self._who()}: give mean and variance both, or neither.")
+            raise ValueError(f"{self.display_name()}: give mean and variance both, or neither.")
         self.input_mean, self.input_variance, self.invert = mean, variance, invert
         self.supports_masking = True
         self.mean: Any = None
@@ -73,7 +73,7 @@ class Normalization(Layer):
         self._kept = tuple(sorted(a % rank for a in self.axis))
         unknown = [a for a in self._kept if input_shape[a] is None]
         if unknown:
-            raise ValueError(f"{self._who()}: the sizes of axes {unknown} must be known.")
+            raise ValueError(f"{self.display_name()}: the sizes of axes {unknown} must be known.")
         self._shape = tuple(input_shape[a] if a in self._kept else 1 for a in range(rank))
         size = tuple(input_shape[a] for a in self._kept)
         if self.input_mean is None:
@@ -108,11 +108,13 @@ class Normalization(Layer):
             sample variances (1979).
         """
         if self.input_mean is not None:
-            raise ValueError(f"{self._who()}: the moments were given; there is nothing to adapt.")
+            raise ValueError(
+                f"{self.display_name()}: the moments were given; there is nothing to adapt."
+            )
         mean: Any = 0.0
         spread: Any = 0.0  # the sum of squared distances from the mean
         count = 0
-        for batch in batches_of(data, None, self._who()):
+        for batch in batches_of(data, None, self.display_name()):
             x = np.asarray(to_numpy(batch), "float64")
             if not self.built:
                 self.build(x.shape)
@@ -127,7 +129,7 @@ class Normalization(Layer):
             mean = mean + step * (rows / (count + rows))
             count += rows
         if not count:
-            raise ValueError(f"{self._who()}: adapt() got no data.")
+            raise ValueError(f"{self.display_name()}: adapt() got no data.")
         self.adapt_mean.assign(mean)
         self.adapt_variance.assign(spread / count)
         self.count.assign(count)

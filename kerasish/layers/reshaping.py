@@ -54,8 +54,8 @@ class Reshape(Layer):
         self.target_shape = tuple(int(s) for s in many)
         if min(self.target_shape, default=0) < -1 or self.target_shape.count(-1) > 1:
             raise ValueError(
-                f"{self._who()}: target_shape is made of sizes >= 0, one of which may be -1; got "
-                f"{self.target_shape}."
+                f"{self.display_name()}: target_shape is made of sizes >= 0, one of which may be "
+                f"-1; got {self.target_shape}."
             )
 
     def compute_output_spec(self, inputs: Any) -> Any:
@@ -72,8 +72,8 @@ class Reshape(Layer):
         fits = rest and size % rest == 0 if -1 in self.target_shape else rest == size
         if not fits:
             raise ShapeError(
-                f"{self._who()}: {size} elements of shape {tuple(inputs.shape[1:])} do not fit "
-                f"into {self.target_shape}."
+                f"{self.display_name()}: {size} elements of shape {tuple(inputs.shape[1:])} do not "
+                f"fit into {self.target_shape}."
             )
         shape = tuple(size // rest if s == -1 else s for s in self.target_shape)
         return ops.reshape(inputs, (inputs.shape[0], *shape))
@@ -94,7 +94,7 @@ class Permute(Layer):
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
-            raise ValueError(f"{self._who()}: dims must be an order of 1..n, got {dims}.")
+            raise ValueError(f"{self.display_name()}: dims must be an order of 1..n, got {dims}.")
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
 
     def call(self, inputs: Any) -> Any:
@@ -116,9 +116,9 @@ class RepeatVector(Layer):
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(n, int):
-            raise TypeError(f"{self._who()}: n is a whole number, got {n!r}.")
+            raise TypeError(f"{self.display_name()}: n is a whole number, got {n!r}.")
         if n < 1:
-            raise ValueError(f"{self._who()}: n is a whole number >= 1, got {n}.")
+            raise ValueError(f"{self.display_name()}: n is a whole number >= 1, got {n}.")
         self.n = n
         self.input_spec = InputSpec(ndim=2)
 

@@ -26,7 +26,8 @@ class SpectralNormalization(Wrapper):
         super().__init__(layer, **kwargs)
         if power_iterations <= 0:
             raise ValueError(
-                f"{self._who()}: power_iterations must be at least 1, got {power_iterations}."
+                f"{self.display_name()}: power_iterations must be at least 1, got "
+                f"{power_iterations}."
             )
         self.power_iterations = power_iterations
 
@@ -37,7 +38,9 @@ class SpectralNormalization(Wrapper):
         found = getattr(self.layer, "kernel", None)
         self.kernel: Any = getattr(self.layer, "embeddings", None) if found is None else found
         if self.kernel is None:
-            raise ValueError(f"{self._who()}: {self.layer!r} has no kernel and no embeddings.")
+            raise ValueError(
+                f"{self.display_name()}: {self.layer!r} has no kernel and no embeddings."
+            )
         self.vector_u = self.add_weight(
             name="vector_u", shape=(1, self.kernel.shape[-1]),
             initializer=initializers.TruncatedNormal(stddev=0.02), trainable=False,

@@ -42,7 +42,7 @@ class BaseConvTranspose(ConvolutionLayer):
             rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
         )  # fmt: skip
-        who = self._who()
+        who = self.display_name()
         self.filters = as_sizes(filters, 1, "filters", who)[0]
         self.output_padding = output_padding
         if output_padding is not None:

@@ -20,7 +20,7 @@ class Wrapper(Layer):
     def __init__(self, layer: Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
-            raise ValueError(f"{self._who()}: expected a layer, got {layer!r}.")
+            raise ValueError(f"{self.display_name()}: expected a layer, got {layer!r}.")
         self.layer = layer
 
     def build(self, input_shape: Any = None) -> None:
@@ -54,14 +54,14 @@ class TimeDistributed(Wrapper):
         n, steps = inputs.shape[:2]
         if mask is not None and tuple(mask.shape[:2]) != (n, steps):
             raise ShapeError(
-                f"{self._who()}: the mask has shape {tuple(mask.shape)}, the inputs "
+                f"{self.display_name()}: the mask has shape {tuple(mask.shape)}, the inputs "
                 f"{tuple(inputs.shape)}: it needs a value for each of {n} x {steps} steps."
             )
         x = ops.reshape(inputs, (n * steps, *inputs.shape[2:]))
         options: dict[str, Any] = {}
-        if self.layer._parts_of_call.training:
+        if self.layer.call_parts.training:
             options["training"] = training
-        if "mask" in self.layer._parts_of_call.masks and mask is not None:
+        if "mask" in self.layer.call_parts.masks and mask is not None:
             options["mask"] = ops.reshape(mask, (n * steps, *mask.shape[2:]))
         y = self.layer(x, **options)
         return ops.reshape(y, (n, steps, *y.shape[1:]))

@@ -1,4 +1,4 @@
-"""Loss: how far predictions are from targets, as one number to minimise."""
+"""Loss: how far predictions are from targets, as one number to minimize."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ class LossFunction(Loss):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        self.fn, self._fn_kwargs = fn, kwargs
+        self.fn, self.fn_kwargs = fn, kwargs
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Return the loss of each sample."""
         if type(y_true) is Tensor and type(y_pred) is Tensor:
             y_true, y_pred = align(y_true, y_pred)
-        return self.fn(y_true, y_pred, **self._fn_kwargs)
+        return self.fn(y_true, y_pred, **self.fn_kwargs)
 
     def _target(self, y_true: Any) -> Any:
         if getattr(self.fn, "takes_classes", False):
@@ -142,7 +142,7 @@ class LossFunction(Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        config = {**super().get_config(), **self._fn_kwargs}
+        config = {**super().get_config(), **self.fn_kwargs}
         if type(self) is LossFunction:
             config["fn"] = registry.serialize_keras_object(self.fn)
         return config
@@ -155,7 +155,7 @@ class LossFunction(Loss):
         return cls(**config)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} name={self.name} {self._fn_kwargs}>"
+        return f"<{type(self).__name__} name={self.name} {self.fn_kwargs}>"
 
 
 def _function_of(fn: Any) -> Any:

@@ -159,7 +159,7 @@ class Accuracy(MeanMetricWrapper):
         0.5
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
         super().__init__(accuracy, name, dtype)
@@ -176,7 +176,7 @@ class BinaryAccuracy(MeanMetricWrapper):
         0.5
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class CategoricalAccuracy(MeanMetricWrapper):
         0.5
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(categorical_accuracy, name, dtype)
@@ -209,7 +209,7 @@ class SparseCategoricalAccuracy(MeanMetricWrapper):
         0.5
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
         super().__init__(sparse_categorical_accuracy, name, dtype)
@@ -226,7 +226,7 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
         1.0
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None
@@ -246,7 +246,7 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
         1.0
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,

@@ -246,7 +246,7 @@ class FalseNegatives(_Confusion):
 class _Ratio(_Counting):
     """true positives / (true positives + one other count)."""
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class PearsonCorrelation(MeanMetricWrapper):
         1.0
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self, name: str | None = "pearson_correlation", dtype: Any = None, axis: Any = -1
@@ -76,7 +76,7 @@ class ConcordanceCorrelation(MeanMetricWrapper):
         0.5714
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self, name: str | None = "concordance_correlation", dtype: Any = None, axis: Any = -1

@@ -18,7 +18,7 @@ _METHODS = ("interpolation", "majoring", "minoring")
 class _Curve(Metric):
     """A metric that keeps all four counts at many thresholds."""
 
-    _direction = "up"
+    direction = "up"
     true_positives: Any
 
     def _keep(self, shape: tuple[int, ...]) -> None:

@@ -30,7 +30,7 @@ class FBetaScore(Metric):
         0.6667
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from kerasish.ops import dtypes
 class _Overlap(Metric):
     """A metric that keeps the confusion matrix: rows are true classes, columns predicted ones."""
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ class Hinge(MeanMetricWrapper):
         0.75
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class SquaredHinge(MeanMetricWrapper):
         2.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CategoricalHinge(MeanMetricWrapper):
         0.75
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,

@@ -122,7 +122,7 @@ class Metric(Watched):
         own = self.variables
         if len(values) != len(own):
             raise ValueError(f"{self.name}: has {len(own)} variables, got {len(values)} values.")
-        before = [v._leaf for v in own]
+        before = [v.latest for v in own]
         try:
             for v, value in zip(own, values):
                 v.assign(value)
@@ -130,7 +130,7 @@ class Metric(Watched):
             return result, [v.value for v in own]
         finally:
             for v, leaf in zip(own, before):
-                v._leaf = leaf
+                v.latest = leaf
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

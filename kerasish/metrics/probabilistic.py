@@ -22,7 +22,7 @@ class KLDivergence(MeanMetricWrapper):
         0.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Poisson(MeanMetricWrapper):
         2.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class BinaryCrossentropy(MeanMetricWrapper):
         0.6931471824645996
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class CategoricalCrossentropy(MeanMetricWrapper):
         0.6931471824645996
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
         0.6931471824645996
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,

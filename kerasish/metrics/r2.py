@@ -32,7 +32,7 @@ class R2Score(Metric):
         0.5
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,

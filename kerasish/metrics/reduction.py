@@ -117,7 +117,7 @@ class MeanMetricWrapper(Mean):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self._fn, self._fn_kwargs = fn, kwargs
+        self._fn, self.fn_kwargs = fn, kwargs
         if type(self) is not MeanMetricWrapper:
             # The arguments of the kinds that come along are attributes too.
             for key, value in kwargs.items():
@@ -128,14 +128,14 @@ class MeanMetricWrapper(Mean):
     ) -> None:
         """Take in targets and predictions of a batch."""
         mask = getattr(y_pred, "_keras_mask", None)
-        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        values = self._fn(y_true, y_pred, **self.fn_kwargs)
         if mask is not None:
             sample_weight = masked_weights(sample_weight, mask, self._dtype, "sum")
         super().update_state(values, sample_weight)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        config = {**super().get_config(), **self._fn_kwargs}
+        config = {**super().get_config(), **self.fn_kwargs}
         if type(self) is MeanMetricWrapper:
             config["fn"] = registry.serialize_keras_object(self._fn)
         return config

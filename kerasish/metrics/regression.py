@@ -38,7 +38,7 @@ class MeanSquaredError(MeanMetricWrapper):
         2.5
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MeanAbsoluteError(MeanMetricWrapper):
         1.5
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
         25.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
         0.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class LogCoshError(MeanMetricWrapper):
         0.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class CosineSimilarity(MeanMetricWrapper):
         1.0
     """
 
-    _direction = "up"
+    direction = "up"
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class RootMeanSquaredError(Mean):
         2.0
     """
 
-    _direction = "down"
+    direction = "down"
 
     def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)

@@ -56,7 +56,7 @@ class SklearnScorer(Metric):
         self._score: Callable[..., float] | None = _find(scorer)  # a wrong name is said here
         self._rows: list[tuple[Any, Any, Any]] = []
         lower = any(word in self.name for word in ("error", "loss", "deviance", "distance"))
-        self._direction = "down" if lower and not self.name.startswith("neg_") else "up"
+        self.direction = "down" if lower and not self.name.startswith("neg_") else "up"
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Keep the rows of a batch."""

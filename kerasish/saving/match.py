@@ -80,7 +80,7 @@ class Plan:
         try:
             owner.load_own_variables(group)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            text = f"{self.where}: {_who(owner)} could not load its variables: {error!r}"
+            text = f"{self.where}: {_named(owner)} could not load its variables: {error!r}"
             if not skip_mismatch:
                 raise ValueError(text) from error
             warnings.warn(f"{text}; skipped", stacklevel=6)
@@ -100,7 +100,7 @@ def table(misfits: list[Misfit]) -> str:
     return "\n".join(lines)
 
 
-def _who(owner: Any) -> str:
+def _named(owner: Any) -> str:
     return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
 
 
@@ -114,7 +114,7 @@ def variables_of(owner: Any) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
         return owner.variables
-    return owner._own_variables()  # type: ignore[no-any-return]
+    return owner.own_variables()  # type: ignore[no-any-return]
 
 
 def match(parts: list[Place], groups: Groups, where: str, by: str | None = None) -> Plan:
@@ -248,7 +248,7 @@ def _match_optimizer(plan: Plan, place: Place, group: Group | None) -> None:
     if len(own) != len(group.entries):
         plan.notes.append(
             f"{plan.where}: holds {len(group.entries)} variables of the optimizer, "
-            f"{_who(optimizer)} has {len(own)}"
+            f"{_named(optimizer)} has {len(own)}"
             + ("" if optimizer.built else " (it is not built yet)")
             + "; it stays as it is."
         )

@@ -19,9 +19,9 @@ from kerasish.random import SeedGenerator
 SEEDS = "seed_generators"  # the group of a layer's random states
 # Attributes in which Keras looks for nothing, or that Keras does not have.
 _SKIPPED = {
-    "_graph", "_graph_layers", "_stack", "_functional", "_inputs_struct", "_outputs_struct",
-    "_inbound_nodes", "_arguments", "_losses", "_weights", "_compile_arguments", "_policy",
-    "_compiled_loss", "_compiled_metrics", "_compiled_functions", "_build_shapes", "input_spec",
+    "layer_graph", "graph_layers", "_stack", "_functional", "inputs_structure", "outputs_structure",
+    "inbound_nodes", "_arguments", "_losses", "_weights", "_policy",
+    "_build_shapes", "input_spec",
     "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
 }  # fmt: skip
 # Public name -> name of the class, which paths and .h5 files speak of; the one that differs.
@@ -132,7 +132,8 @@ def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
     others = _OTHER_ATTRIBUTES.get(type(owner).__name__, {})
     held = {others.get(k, k): v for k, v in held.items()}
     if isinstance(owner, Model):
-        if owner._graph is not None or getattr(owner, "_is_sequential", False):
+        held["optimizer"] = owner.optimizer
+        if owner.layer_graph is not None or getattr(owner, "is_sequential", False):
             yield "layers", owner.layers
         else:
             held["layers"] = owner.layers

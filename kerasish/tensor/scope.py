@@ -50,7 +50,7 @@ class VariableScope(Scope):
             try:
                 for variable, value in self.written.items():
                     if self.outer is None:
-                        variable.set_latest(value)
+                        variable.latest = value
                     else:
                         self.outer.write(variable, value)
                 self.written = {}

@@ -80,7 +80,7 @@ class Tensor(BitOperators):
 
     __slots__ = (
         "value", "maker", "index", "tracked", "key", "grad", "borrowed", "_keras_mask",
-        "_lost_mask", "__weakref__",
+        "dropped_mask", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:

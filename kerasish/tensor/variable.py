@@ -71,70 +71,65 @@ class Variable(Holder):
         self.autocast, self.aggregation = bool(autocast), aggregation
         self.synchronization = synchronization
         self._layout = layout
-        self._trainable = self._starts_trainable = bool(trainable)
-        self._home: Any = None
+        self._trainable = self.initially_trainable = bool(trainable)
+        self.buffer: Any = None
         self.constraint: Any = None
         self.regularizer: Any = None
         self.overwrite_with_gradient = False
-        self._key = Key(self)
+        self.key = Key(self)
         with using_scope(None), no_gradient(), using_engine(None):
             self._set(_own(_first_value(initializer, shape, dtype), self.name))
 
     def leaf_of(self, value: Any) -> Tensor:
         """Return a tensor of `value`, an array or a value of a trace, for derivatives by this."""
         leaf = wrap(value)
-        leaf.key = self._key
+        leaf.key = self.key
         leaf.tracked = self._trainable and dtypes.is_inexact(leaf.dtype)
         return leaf
 
     def _set(self, tensor: Tensor) -> None:
-        self._leaf = self.leaf_of(tensor.value)
+        self.latest = self.leaf_of(tensor.value)
+
+    # A compiled step keeps the value in a buffer at a fixed address and writes there. Tensors
+    # given to callers are snapshots, taken on request.
 
     @property
     def latest(self) -> Tensor:
-        """The value outside of all scopes: what was assigned last, by a step or by hand."""
-        return self._leaf
+        """The value outside of all scopes, assigned last by a step or by the user.
 
-    def set_latest(self, leaf: Tensor) -> None:
-        """Let `leaf` (see `leaf_of`) be the value outside of all scopes."""
-        self._leaf = leaf
-
-    # A compiled step keeps the value at a fixed address, its home, and writes there. Tensors
-    # handed out are snapshots, taken when somebody asks.
-
-    @property
-    def _leaf(self) -> Tensor:
+        It may be set to a tensor made by `leaf_of`.
+        """
         leaf = self._current
         if leaf is None:
-            leaf = self._current = self.leaf_of(self._home.array.copy())
+            leaf = self._current = self.leaf_of(self.buffer.array.copy())
         return leaf
 
-    @_leaf.setter
-    def _leaf(self, leaf: Tensor) -> None:
+    @latest.setter
+    def latest(self, leaf: Tensor) -> None:
         self._current = leaf
-        self._at_home = False
+        self.in_buffer = False
 
-    def _settle(self, make_home: Any) -> None:
-        """Give the variable a home if it has none."""
-        if self._home is None:
-            self._home = make_home(self)
-            self._at_home = False
+    def use_buffer(self, make: Any) -> None:
+        """Give the variable a buffer, made by `make(variable)`, if it has none."""
+        if self.buffer is None:
+            self.buffer = make(self)
+            self.in_buffer = False
 
-    def _go_home(self) -> None:
-        """Copy the present value into the home."""
-        np.copyto(self._home.array, to_numpy(self._leaf))
-        self._at_home = True
+    def sync_to_buffer(self) -> None:
+        """Copy the current value into the buffer."""
+        np.copyto(self.buffer.array, to_numpy(self.latest))
+        self.in_buffer = True
 
-    def _moved(self) -> None:
-        """Note that a compiled step has written into the home."""
+    def written_in_buffer(self) -> None:
+        """Note that a compiled step has written into the buffer."""
         self._current = None  # type: ignore[assignment]
-        self._at_home = True
+        self.in_buffer = True
 
     @property
     def value(self) -> Any:
         """The present value, a tensor."""
         scope = _scopes.top
-        value = self._leaf if scope is None else scope.read(self)
+        value = self.latest if scope is None else scope.read(self)
         dtype = _autocast.dtype
         if dtype is not None and self.autocast and dtype != value.dtype:
             return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
@@ -143,19 +138,19 @@ class Variable(Holder):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes; fixed for life."""
-        return self._leaf.shape
+        return self.latest.shape
 
     @property
     def dtype(self) -> str:
         """The dtype's name; fixed for life. Inside an autocast block, what is read there."""
-        dtype = self._leaf.dtype
+        dtype = self.latest.dtype
         cast = _autocast.dtype
         return cast if cast and self.autocast and dtypes.is_float(dtype) else dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self._leaf.shape)
+        return len(self.latest.shape)
 
     @property
     def trainable(self) -> bool:
@@ -165,7 +160,7 @@ class Variable(Holder):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        self._leaf.tracked = self._trainable and dtypes.is_inexact(self._leaf.dtype)
+        self.latest.tracked = self._trainable and dtypes.is_inexact(self.latest.dtype)
 
     @property
     def grad(self) -> Tensor | None:
@@ -178,7 +173,7 @@ class Variable(Holder):
 
     def assign(self, value: Any) -> Any:
         """Set the value; its shape must be the variable's. Return the new value."""
-        own = self._leaf
+        own = self.latest
         if not isinstance(value, (Tensor, Variable)):
             # The user's array stays the user's: later changes to it must not reach us.
             value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
@@ -222,7 +217,7 @@ class Variable(Holder):
     def __repr__(self) -> str:
         return (
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
-            f"value={self._leaf.numpy() if self._leaf.size < 20 else '...'}>"
+            f"value={self.latest.numpy() if self.latest.size < 20 else '...'}>"
         )
 
     def __hash__(self) -> int:
@@ -236,18 +231,18 @@ class Variable(Holder):
         memo[id(self)] = new
         state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
         new.__dict__.update(state)
-        new._key, new._home = Key(new), None
-        new._set(self._leaf)
+        new.key, new.buffer = Key(new), None
+        new._set(self.latest)
         return new
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
-        return {**state, "_array": np.array(self._leaf.numpy())}
+        return {**state, "_array": np.array(self.latest.numpy())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         array = state.pop("_array")
         self.__dict__.update(state)
-        self._key, self._home = Key(self), None
+        self.key, self.buffer = Key(self), None
         self._set(wrap(array))
 
     def __getattr__(self, name: str) -> Any:
@@ -257,7 +252,7 @@ class Variable(Holder):
         return getattr(self.value, name)
 
 
-_OWN_STATE = {"_current", "_home", "_at_home", "_key", "_grad"}  # not copied, not pickled
+_OWN_STATE = {"_current", "buffer", "in_buffer", "key", "_grad"}  # not copied, not pickled
 _TENSOR_METHODS = {
     "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
     "sum", "mean", "max", "min", "requires_grad",

@@ -321,7 +321,7 @@ def _arrows(model: Any) -> list[tuple[Any, Any]]:
     inside = {id(part) for part in _parts(model)}
     found: dict[tuple[int, int], tuple[Any, Any]] = {}
     for part in _parts(model):
-        for node in part._inbound_nodes:
+        for node in part.inbound_nodes:
             for t in tree.flatten((node.args, node.kwargs)):
                 if not isinstance(t, KerasTensor) or t._keras_history is None:
                     continue
@@ -360,9 +360,9 @@ def _texts(part: Any, options: dict[str, Any]) -> list[str]:
 
 def _described(part: Any, side: str, what: str) -> str:
     """Return the shapes or dtypes on one side of a layer, those of its first call."""
-    if not part._inbound_nodes:
+    if not part.inbound_nodes:
         return "?"
-    node = part._inbound_nodes[0]
+    node = part.inbound_nodes[0]
     given = node.outputs if side == "output" else (node.args, node.kwargs)
     tensors = [t for t in tree.flatten(given) if isinstance(t, KerasTensor)]
     return ", ".join(str(getattr(t, what)) for t in tensors) or "-"

@@ -61,11 +61,11 @@ class FeatureSpace(HostLayer):
         super().__init__(name=name)
         if not features:
             raise ValueError(
-                f"{self._who()}: features is a dict of at least one, got {features!r}."
+                f"{self.display_name()}: features is a dict of at least one, got {features!r}."
             )
         if output_mode not in ("concat", "dict"):
             raise UnknownNameError.of(
-                f"{self._who()}: output_mode", output_mode, ("concat", "dict")
+                f"{self.display_name()}: output_mode", output_mode, ("concat", "dict")
             )
         self.crossing_dim, self.hashing_dim = crossing_dim, hashing_dim
         self.num_discretization_bins, self.output_mode = num_discretization_bins, output_mode
@@ -177,7 +177,9 @@ class FeatureSpace(HostLayer):
             "string_hashed": {"num_bins": self.hashing_dim},
         }  # fmt: skip
         if not isinstance(spec, str) or spec not in defaults:
-            raise UnknownNameError.of(f"{self._who()}: kind of feature {name!r}", spec, defaults)
+            raise UnknownNameError.of(
+                f"{self.display_name()}: kind of feature {name!r}", spec, defaults
+            )
         return getattr(self, spec)(name=name, **defaults[spec])  # type: ignore[no-any-return]
 
     def _cross(self, spec: Any) -> Cross:
@@ -188,7 +190,7 @@ class FeatureSpace(HostLayer):
         unknown = [n for n in spec.feature_names if n not in self.features]
         if unknown:
             raise UnknownNameError.of(
-                f"{self._who()}: feature of a cross", unknown[0], list(self.features)
+                f"{self.display_name()}: feature of a cross", unknown[0], list(self.features)
             )
         return spec
 
@@ -220,13 +222,13 @@ class FeatureSpace(HostLayer):
         """
         columns: dict[str, list[Any]] = {n: [] for n in self._adaptable()}
         count = 0
-        for batch in tables_of(dataset, self._who()):
+        for batch in tables_of(dataset, self.display_name()):
             count += 1
             self._check_columns(batch, columns)
             for name, found in columns.items():
                 found.append(as_column(batch[name]))
         if not count:
-            raise ValueError(f"{self._who()}: adapt() got no data.")
+            raise ValueError(f"{self.display_name()}: adapt() got no data.")
         for name, found in columns.items():
             self.preprocessors[name].adapt(np.concatenate(found))
         self._adapted = True
@@ -236,19 +238,19 @@ class FeatureSpace(HostLayer):
     def _need_adapted(self) -> None:
         if not self._adapted:
             raise ValueError(
-                f"{self._who()}: call adapt(data) first; these features learn from data: "
+                f"{self.display_name()}: call adapt(data) first; these features learn from data: "
                 f"{self._adaptable()}."
             )
 
     def _check_columns(self, data: Any, names: Iterable[str]) -> None:
         if not isinstance(data, Mapping):
             raise ValueError(
-                f"{self._who()}: expected a dict of columns, got {type(data).__name__}."
+                f"{self.display_name()}: expected a dict of columns, got {type(data).__name__}."
             )
         missing = [n for n in names if n not in data]
         if missing:
             raise ValueError(
-                f"{self._who()}: the columns {missing} are missing; got {sorted(data)}."
+                f"{self.display_name()}: the columns {missing} are missing; got {sorted(data)}."
             )
 
     # --- encoding -------------------------------------------------------------------------------
@@ -300,8 +302,8 @@ class FeatureSpace(HostLayer):
         for name, value in found.items():
             if not value.dtype.startswith(("float", "bfloat")):
                 raise ValueError(
-                    f"{self._who()}: the feature {name!r} gives {value.dtype}, which is not "
-                    "joined to numbers; encode it (output_mode='one_hot'), or use "
+                    f"{self.display_name()}: the feature {name!r} gives {value.dtype}, which is "
+                    "not joined to numbers; encode it (output_mode='one_hot'), or use "
                     "FeatureSpace(output_mode='dict')."
                 )
         parts = list(found.values())
@@ -312,7 +314,7 @@ class FeatureSpace(HostLayer):
             return value
         if not value.dtype.startswith(("int", "uint")):
             raise ValueError(
-                f"{self._who()}: the feature {name!r} has output_mode='one_hot', but its "
+                f"{self.display_name()}: the feature {name!r} has output_mode='one_hot', but its "
                 f"preprocessor gives {value.dtype}, no integers."
             )
         if name not in self.one_hot_encoders:

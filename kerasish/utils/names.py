@@ -61,7 +61,7 @@ def get_source_inputs(tensor: Any) -> list[Any]:
             continue
         seen.add(id(one))
         operation, index, _ = history
-        node = operation._inbound_nodes[index]
+        node = operation.inbound_nodes[index]
         parents = [t for t in tree.flatten((node.args, node.kwargs)) if isinstance(t, KerasTensor)]
         if not parents:
             found[id(one)] = one

@@ -11,7 +11,7 @@ from kerasish import config
 
 def float_of(model: Any) -> str:
     """Return the dtype of the numbers that a model takes."""
-    graph = getattr(model, "_graph", None)
+    graph = getattr(model, "layer_graph", None)
     dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
     return "float64" if dtype == "float64" else config.floatx()
 
@@ -35,7 +35,7 @@ def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 
 def output_width(model: Any, X: Any) -> Any:
     """Return the size of the last axis of the model's output, a list where it has several."""
-    if getattr(model, "_graph", None) is None:
+    if getattr(model, "layer_graph", None) is None:
         first = [x[:1] for x in X] if isinstance(X, (list, tuple)) else X[:1]
         shape = model(first, training=False)
         shapes = [tuple(t.shape) for t in shape] if isinstance(shape, (list, tuple)) else shape

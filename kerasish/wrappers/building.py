@@ -164,9 +164,9 @@ def free_steps(model: Any) -> None:
     collector; its programs and their memory, the bulk of it, need not wait. Should somebody still
     hold the model, it compiles anew.
     """
-    functions = getattr(model, "_compiled_functions", None)
-    if functions:
-        functions.clear()
+    program = getattr(model, "training_program", None)
+    if program is not None:
+        program.drop_steps()
 
 
 def _is_collection(value: Any) -> bool:

@@ -180,7 +180,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return kind(from_logits=self._own_model(), dtype=dtype)
 
     def _widths(self, model: Any) -> Any:
-        if getattr(model, "_graph", None) is not None:
+        if getattr(model, "layer_graph", None) is not None:
             return output_width(model, None)
         return self.n_outputs_expected_
 

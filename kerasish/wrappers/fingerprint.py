@@ -87,7 +87,7 @@ def _describe_class(kind: type, seen: tuple[int, ...]) -> Any:
 
 
 def _describe_model(model: Any, seen: tuple[int, ...]) -> Any:
-    settings = model._copy_compile_arguments() if model.compiled else None
+    settings = model.training_program.copy_arguments() if model.compiled else None
     config = model.get_config()
     return "model", _describe((config, settings, model.get_weights()), seen)
 

@@ -87,7 +87,7 @@ def test_rare_functions_keep_a_training_in_one_call(kind):
     function = REGISTRY[kind]
     model = model_of(layers.Dense(4), layers.Lambda(lambda x: function(x)))
     assert told(model) == []
-    executable = model._function("train").executables()[0]
+    executable = model.training_program.step("train").executables()[0]
     assert executable.is_native and len(executable.parts) == 1
 
 
@@ -170,4 +170,4 @@ def test_a_batch_normalization_of_the_first_axis_is_native():
     ])  # fmt: skip
     model.compile("sgd", "mse")
     model.train_on_batch(np.ones((8, 3, 4, 4), "float32"), np.ones((8, 2), "float32"))
-    assert model._function("train").executables()[0].is_native
+    assert model.training_program.step("train").executables()[0].is_native

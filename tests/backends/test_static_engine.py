@@ -52,7 +52,7 @@ def test_levels_give_equal_numbers(level, monkeypatch):
     losses = model.fit(x, np.arange(40) % 3, batch_size=16, epochs=2, verbose=0).history["loss"]
     _seen.setdefault("losses", losses)
     np.testing.assert_allclose(losses, _seen["losses"], rtol=1e-5)
-    fused = [n for _, g in model._function("train").graphs()[1:] for n in g.nodes]
+    fused = [n for _, g in model.training_program.step("train").graphs()[1:] for n in g.nodes]
     assert ("fused" in {n.op.name for n in fused}) == (level == "fast_run")
 
 

@@ -48,7 +48,7 @@ class FakeModel:
     def load_weights(self, filepath: str) -> None:
         self.weight = np.array(float(Path(filepath).read_text()))
 
-    def _clear_cut_off(self, pattern: str) -> None:
+    def remove_partial_saves(self, pattern: str) -> None:
         """Nothing is ever cut off here."""
 
 

@@ -247,7 +247,7 @@ def test_a_healthy_training_is_left_alone(path, eager, more):
     for one, other in zip(plain.get_weights(), watched.get_weights()):
         np.testing.assert_array_equal(one, other)
     assert autopsy.finding is None and not path.exists()
-    names = {type(f).__name__ for f in watched._compiled_functions.values()}
+    names = {type(f).__name__ for f in (s for _, s in watched.training_program.compiled_steps())}
     assert "_WatchedStep" not in names, "nothing stays behind"
 
 

@@ -30,12 +30,12 @@ def direction(monitor, metrics=(), make_model=None, logs=None):
         ("out_auc", (), "max"),
         ("val_f1_score", (), "max"),
         ("mae", (), "min"),
-        ("val_kappa", (Metric(name="kappa", _direction="up"),), "max"),
-        ("out_kappa", (Metric(name="kappa", _direction="up"),), "max"),
-        ("kappa", (Metric(name="kappa", _direction="down"),), "min"),
-        ("kappa", (Metric(metrics=[Metric(name="kappa", _direction="up")]),), "max"),
+        ("val_kappa", (Metric(name="kappa", direction="up"),), "max"),
+        ("out_kappa", (Metric(name="kappa", direction="up"),), "max"),
+        ("kappa", (Metric(name="kappa", direction="down"),), "min"),
+        ("kappa", (Metric(metrics=[Metric(name="kappa", direction="up")]),), "max"),
         # The metric knows better than its name.
-        ("accuracy", (Metric(name="accuracy", _direction="down"),), "min"),
+        ("accuracy", (Metric(name="accuracy", direction="down"),), "min"),
     ],
 )
 def test_auto(monitor, metrics, mode, make_model):

@@ -88,8 +88,8 @@ def test_nested_layers_are_named_once_the_innermost():
     with pytest.raises(RuntimeError) as caught:
         model(X)
     assert "scale=2.0" in shown(caught.value)
-    check(caught.value, error, caught.value._kerasish_layer)
-    assert caught.value._kerasish_layer.endswith("bad")
+    check(caught.value, error, caught.value.failing_layer)
+    assert caught.value.failing_layer.endswith("bad")
 
 
 def test_fit_names_the_layer():

@@ -10,7 +10,7 @@ import pytest
 
 import kerasish
 from kerasish import layers
-from kerasish.engine.functional.host_stage import Prepared, front_of
+from kerasish.engine.functional.host_stage import HostInputs, host_stage_of
 from kerasish.errors import TraceError
 
 WORDS = ["red green", "blue", "green blue red", "", "red red unknown"] * 8
@@ -96,7 +96,7 @@ def test_rows_of_unequal_length_are_prepared_batch_by_batch():
          layers.GlobalAveragePooling1D(), layers.Dense(1)]
     )  # fmt: skip
     compiled(model).fit(np.array(WORDS), LABELS, batch_size=8, verbose=0)
-    assert front_of(model._graph).row_bytes() == float("inf")
+    assert host_stage_of(model.layer_graph).row_bytes() == float("inf")
     assert model.predict(np.array(WORDS), verbose=0).shape == (40, 1)
 
 
@@ -125,12 +125,12 @@ def columns_model():
 
 def test_only_what_must_runs_on_the_host():
     model = columns_model()
-    front = front_of(model._graph)
+    front = host_stage_of(model.layer_graph)
     assert [o.name.split("_")[0] for o in front.operations] == ["identity", "hashing"]
     assert not front.needs_eager
     x = {"words": np.array(WORDS)[:, None], "size": np.ones((40, 2), "float32")}
     prepared = model._prepare_inputs(x)
-    assert type(prepared) is Prepared
+    assert type(prepared) is HostInputs
     assert sorted(v.shape for v in prepared.values) == [(40, 2), (40, 8)]
     compiled(model).fit(x, LABELS, epochs=2, verbose=0)
     found = model.predict(x, verbose=0)
@@ -141,7 +141,7 @@ def test_only_what_must_runs_on_the_host():
 
 def test_models_without_such_layers_have_no_front():
     model = kerasish.Sequential([layers.Input((2,)), layers.Dense(1)])
-    assert front_of(model._graph) is None
+    assert host_stage_of(model.layer_graph) is None
     x = np.ones((3, 2), "float32")
     assert model._prepare_inputs(x) is x
 
@@ -175,7 +175,7 @@ def test_strings_that_nobody_needs():
     model = compiled(kerasish.Model([words, size], layers.Dense(1)(size)))
     x = [np.array(WORDS)[:, None], np.ones((40, 1), "float32")]
     model.fit(x, LABELS, verbose=0)
-    assert not front_of(model._graph).needs_eager
+    assert not host_stage_of(model.layer_graph).needs_eager
 
 
 def test_strings_given_to_a_compiled_function_are_constants():

@@ -65,7 +65,7 @@ def test_without_a_loss_there_is_none(method):
     model = kerasish.Sequential([layers.Input((3,)), layers.Dense(2)])
     model.compile("sgd", loss=None, metrics=["mae"])
     options = {"verbose": 0} if method in ("fit", "evaluate") else {}
-    with pytest.raises(ValueError, match="no loss to minimise"):
+    with pytest.raises(ValueError, match="no loss to minimize"):
         getattr(model, method)(np.ones((8, 3)), np.ones((8, 2)), **options)
 
 

@@ -229,7 +229,7 @@ def test_models_from_files_work_as_they_were_trained(tmp_path: Any) -> None:
     x = keras.Input((5,))
     lost = dropping()(embedding()(x))
     reader = layers.LSTM(2)
-    reader._accepts_lost_mask = True  # as if Keras had made it
+    reader.accepts_dropped_mask = True  # as if Keras had made it
     model = keras.Model(x, reader(lost))
     expected = model.predict(WORDS, verbose=0)
     for name in ("model.keras", "model.h5"):

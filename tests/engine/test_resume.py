@@ -498,7 +498,7 @@ def test_an_autopsy_after_a_resume(tmp_path, engine):
 
 
 def test_data_that_goes_through_the_host(tmp_path, eager):
-    """Layers that run on the host (Hashing) stand before the step: `FrontData`."""
+    """Layers that run on the host (Hashing) stand before the step: `HostStageData`."""
 
     def made():
         keras.utils.set_random_seed(3)

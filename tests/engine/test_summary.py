@@ -26,7 +26,7 @@ def test_bytes_and_flops_of_a_batch():
             layers.Dense(10),  # 36 inputs
         ]
     )
-    conv, pool, flat, dense = (work_of(x, model._graph, 5) for x in model.layers)
+    conv, pool, flat, dense = (work_of(x, model.layer_graph, 5) for x in model.layers)
     assert conv == (5 * 36 * 4 * 37, 5 * 36 * 4)
     assert pool == (5 * 36 * 4, 5 * 9 * 4)
     assert flat == (0, 5 * 36)
@@ -44,17 +44,17 @@ def test_recurrent_layers_and_ops_count():
     y = layers.LSTM(7)(x)
     model = kerasish.Model(x, ops.exp(y))
     lstm = next(o for o in model.operations if o.name.startswith("lstm"))
-    flops, values = work_of(lstm, model._graph, 2)
+    flops, values = work_of(lstm, model.layer_graph, 2)
     products = 2 * 5 * (2 * 4 * 28 + 2 * 7 * 28)
     assert products <= flops <= products * 1.3 and values == 14
-    assert work_of(model.operations[-1], model._graph, 2) == (14, 14)
+    assert work_of(model.operations[-1], model.layer_graph, 2) == (14, 14)
 
 
 def test_a_layer_called_twice_counts_twice():
     x = kerasish.Input((4,))
     layer = layers.Dense(4, use_bias=False)
     model = kerasish.Model(x, layer(layer(x)))
-    assert work_of(layer, model._graph, 3) == (2 * 3 * 4 * 4 * 2, 2 * 12)
+    assert work_of(layer, model.layer_graph, 3) == (2 * 3 * 4 * 4 * 2, 2 * 12)
 
 
 def test_what_is_not_known_is_said():

@@ -11,7 +11,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import config
-from kerasish.engine.training.busy import BusyModelError, Turn
+from kerasish.engine.training.busy import BusyModelError, ExclusiveUse
 
 X, Y = np.ones((32, 2), "float32"), np.ones((32, 1), "float32")
 
@@ -136,7 +136,7 @@ def test_an_error_gives_the_turn_back():
 
 
 def test_copies_have_turns_of_their_own():
-    turn = Turn()
+    turn = ExclusiveUse()
     with turn.take("fit", long=True):
         for other in (copy.deepcopy(turn), pickle.loads(pickle.dumps(turn))):
             assert in_threads(lambda other=other: other.take("fit", long=True).__enter__()) == [

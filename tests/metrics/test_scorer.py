@@ -122,4 +122,4 @@ def test_names_come_back_from_a_config_and_unknown_ones_do_not_pass():
     with pytest.raises(UnknownNameError, match="f1_macro"):
         SklearnScorer("f1_makro")
     assert np.isnan(SklearnScorer("accuracy").result())
-    assert SklearnScorer(sk.mean_squared_error)._direction == "down"
+    assert SklearnScorer(sk.mean_squared_error).direction == "down"

@@ -44,7 +44,7 @@ def shapes_of_nesting() -> Any:
 
 def test_walks_find_every_weight() -> None:
     for model in shapes_of_nesting():
-        owned = [v for place in places(model) for v in place.owner._own_variables()]
+        owned = [v for place in places(model) for v in place.owner.own_variables()]
         assert {id(v) for v in owned} == {id(v) for v in model.weights}
         assert len(owned) == len(model.weights)
 

@@ -35,8 +35,8 @@ def test_ops_and_masks_between_layers(ending: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         found.predict(data, verbose=0), model.predict(data, verbose=0)
     )  # fmt: skip
-    kinds = [type(o).__name__ for o in found._graph.operations]
-    assert kinds == [type(o).__name__ for o in model._graph.operations]
+    kinds = [type(o).__name__ for o in found.layer_graph.operations]
+    assert kinds == [type(o).__name__ for o in model.layer_graph.operations]
 
 
 @pytest.mark.parametrize("ending", [*ENDINGS, "weights.h5"])

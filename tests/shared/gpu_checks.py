@@ -198,7 +198,7 @@ def check_losses(engine: Any, name: str) -> None:
     expected, _ = train(name, "cpu", 20)
     found, model = train(name, engine.device, 20)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-    assert all(devices.place_of(v._leaf.value) == engine.device for v in model.trainable_variables)
+    assert all(devices.place_of(v.latest.value) == engine.device for v in model.trainable_variables)
 
 
 def check_determinism(engine: Any, name: str) -> None:

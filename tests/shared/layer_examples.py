@@ -92,7 +92,7 @@ def expect_same(found: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-
 
 
 def takes_training(layer: Any) -> dict[str, Any]:
-    return {"training": True} if layer._parts_of_call.training else {}
+    return {"training": True} if layer.call_parts.training else {}
 
 
 def weighed(layer: Any, name: str, inputs: Any) -> Any:

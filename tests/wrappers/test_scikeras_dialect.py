@@ -103,7 +103,7 @@ def test_metrics_take_routed_parameters(iris, metrics, routed):
     fitted = KerasClassifier(stack, **given).fit(*iris)
     assert len(fitted.history_) == 1 + (len(metrics) if isinstance(metrics, list) else 1)
     if routed:
-        tracker = fitted.model_._compiled_metrics.metrics[0]
+        tracker = fitted.model_.training_program.scores.metrics[0]
         assert tracker.get_config()["k"] == 2 and tracker is not metrics
     with pytest.raises(UnknownNameError, match="metrics__k"):
         clone(fitted).set_params(

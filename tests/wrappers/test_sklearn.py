@@ -373,9 +373,9 @@ def test_models_of_another_width_are_told(digits):
 def test_models_outlive_their_estimators(digits):
     classifier = quick().fit(*digits)
     expected, model = classifier.predict_proba(digits[0]), classifier.model_
-    assert model._compiled_functions
+    assert model.training_program.compiled_steps()
     del classifier
-    assert not model._compiled_functions  # freed at once, not when the collector comes
+    assert not model.training_program.compiled_steps()  # freed at once
     found = np.exp(model.predict(digits[0], batch_size=1024, verbose=0))
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, rtol=1e-4)
 

@@ -177,7 +177,7 @@ class _MovingScope(VariableScope):
         if variable not in self.written:
             leaf = variable.latest
             if place_of(leaf.value) != self.engine.device:
-                variable.set_latest(self.engine._brought(leaf))
+                variable.latest = self.engine._brought(leaf)
         return super().read(variable)
 
 

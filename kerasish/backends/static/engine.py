@@ -40,13 +40,13 @@ from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
 from kerasish.watched import Guards, collecting_uses
 
 
-class Home:
-    """Where a variable lives while compiled steps use it: memory at a fixed address."""
+class VariableBuffer:
+    """The memory of a variable that compiled steps use: its address never changes."""
 
     __slots__ = ("array",)
 
     def __init__(self, variable: Variable) -> None:
-        value = np.asarray(to_numpy(variable._leaf))
+        value = np.asarray(to_numpy(variable.latest))
         self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
 
 
@@ -320,13 +320,13 @@ class CompiledCall:
         self.threads = native.get_threads()
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):
-            v._settle(Home)
+            v.use_buffer(VariableBuffer)
         plan = self._blueprint(eager, level, name)
         self.graph = graph = plan.graph
         self.results = graph.outputs[: len(graph.outputs) - len(traced.updated)]
-        homes = dict(zip(graph.inputs[traced.arguments :], traced.variables))
-        homes.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
-        arrays = {value: v._home.array for value, v in homes.items()}
+        buffers = dict(zip(graph.inputs[traced.arguments :], traced.variables))
+        buffers.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
+        arrays = {value: v.buffer.array for value, v in buffers.items()}
         self.executable: Executable | Interpreted
         if isinstance(plan, Blueprint):
             self.executable = Executable(plan, arrays)
@@ -373,7 +373,7 @@ class CompiledCall:
             variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)
         ]
         results = len(graph.outputs) - len(updated)
-        homes = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
+        buffers = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
             # Blueprints outlive their models: what they hold must not hold variables.
@@ -381,7 +381,7 @@ class CompiledCall:
             if self._training and level == "fast_run":
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
-            blueprint = Blueprint(graph, homes, updates, kernels(eager.kernel, inside))
+            blueprint = Blueprint(graph, buffers, updates, kernels(eager.kernel, inside))
             if report is not None:
                 report(blueprint.units)
             return blueprint
@@ -396,12 +396,12 @@ class CompiledCall:
         executable = self.executable
         with executable.lock:
             for v in self.variables:
-                if not v._at_home:
-                    v._go_home()
+                if not v.in_buffer:
+                    v.sync_to_buffer()
             self._enter(args)
             executable.run()
             for v in self.traced.updated:
-                v._moved()
+                v.written_in_buffer()
             found = [wrap(executable.output(v)) for v in self.results]
         if self._nothing:
             return None
@@ -428,15 +428,15 @@ class CompiledCall:
         self.executable.lock.acquire()
         try:
             for v in self.variables:
-                if not v._at_home:
-                    v._go_home()
+                if not v.in_buffer:
+                    v.sync_to_buffer()
         except BaseException:
             self.executable.lock.release()
             raise
 
     def _after(self) -> None:
         for v in self.traced.updated:
-            v._moved()
+            v.written_in_buffer()
         self.executable.lock.release()
 
     def _enter(self, args: Any) -> None:
@@ -458,4 +458,4 @@ def _leaves(structure: Any) -> list[Any]:
 
 
 def _unread(variable: Variable) -> Any:
-    return Value(tuple(variable.shape), dtypes.name_of(variable._home.array.dtype))
+    return Value(tuple(variable.shape), dtypes.name_of(variable.buffer.array.dtype))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from kerasish.engine.diagnostics.user_line import levels_to_user
 from kerasish.errors import AdviceWarning
+
+_given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # topics, by layer or model
 
 
 def advise(model: Any, text: str, topic: str = "") -> None:
@@ -15,8 +18,8 @@ def advise(model: Any, text: str, topic: str = "") -> None:
     Args:
         topic: of several lines on one topic only the first is said.
     """
-    said = model.__dict__.setdefault("_advised", set())
-    if (topic or text) in said:
+    given = _given.setdefault(model, set())
+    if (topic or text) in given:
         return
-    said.add(topic or text)
-    warnings.warn(f"{model._who()}: {text}", AdviceWarning, stacklevel=levels_to_user())
+    given.add(topic or text)
+    warnings.warn(f"{model.display_name()}: {text}", AdviceWarning, stacklevel=levels_to_user())

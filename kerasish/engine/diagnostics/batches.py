@@ -43,10 +43,10 @@ def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
     Args:
         model: compiled, and prepared: its losses are matched to its outputs.
     """
-    loss = model._compiled_loss
+    loss = model.training_program.objective
     parts = [] if loss is None else loss.parts or []
     sparse = any(kind_in_sparse(part.loss) for part in parts)
-    graph = model._graph
+    graph = model.layer_graph
     embeddings = {
         index: [layer for layer in first_layers(model, index) if class_of(layer) == "Embedding"]
         for index in range(len(graph.inputs) if graph is not None else 0)
@@ -60,7 +60,7 @@ def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
     def check(x: Any, y: Any, sample_weight: Any) -> None:
         quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
         if sparse and not quick:
-            for match in model._matches(y, sample_weight):
+            for match in model.training_program.matches(y, sample_weight):
                 _check_match(model, match)
         if embeddings:
             for name, index, array in inputs_of(model, x):
@@ -92,7 +92,7 @@ def _check_match(model: Any, match: Match) -> None:
     if target.dtype.kind not in "iuf" or within(target, count):
         return
     layer, activation = last_layer(model, match.index)
-    called = layer._who() if hasattr(layer, "_who") else "the last layer"
+    called = layer.display_name() if hasattr(layer, "display_name") else "the last layer"
     check_labels(model, match, called, activation)
 
 

@@ -33,7 +33,7 @@ def check_data(
     """
     for match, own in zip(matches, metrics):
         layer, activation = last_layer(model, match.index)
-        called = layer._who() if hasattr(layer, "_who") else "the last layer"
+        called = layer.display_name() if hasattr(layer, "display_name") else "the last layer"
         check_labels(model, match, called, activation)
         check_last_layer(model, match, called, activation)
         check_metrics(model, match, own, activation)

@@ -28,7 +28,7 @@ class Flags:
 
 def flags_of(model: Any) -> Flags:
     """Return which layers of a model are trainable now."""
-    return Flags(model._flatten_layers())
+    return Flags(model.flatten_layers())
 
 
 def check_frozen(model: Any, flags: Flags) -> None:
@@ -37,13 +37,13 @@ def check_frozen(model: Any, flags: Flags) -> None:
     Args:
         flags: what `flags_of` returned then.
     """
-    changed = flags.changed(model._flatten_layers())
+    changed = flags.changed(model.flatten_layers())
     if not changed:
         return
     layer = next((x for x in changed if x is not model), changed[0])
     others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
     advise(
         model,
-        f"trainable={layer.trainable} of {layer._who()}{others} was set after compile(), "
+        f"trainable={layer.trainable} of {layer.display_name()}{others} was set after compile(), "
         "which readies the optimizer for what is trained. Call compile() again after changing it.",
     )

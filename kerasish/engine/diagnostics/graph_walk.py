@@ -35,16 +35,16 @@ def last_layer(model: Any, index: int) -> tuple[Any, str]:
 
     Layers that only change shapes are looked through; "" where it cannot be known.
     """
-    if model._graph is None or index >= len(model.outputs):
+    if model.layer_graph is None or index >= len(model.outputs):
         return None, ""
     t = model.outputs[index]
     while True:
         operation, node, place = t._keras_history
-        inner = getattr(operation, "_graph", None)
+        inner = getattr(operation, "layer_graph", None)
         if inner is not None and place < len(inner.outputs):
             t = inner.outputs[place]
             continue
-        kind, inputs = class_of(operation), operation._inbound_nodes[node].inputs
+        kind, inputs = class_of(operation), operation.inbound_nodes[node].inputs
         own = _activation(operation, kind)
         passes = kind in _THROUGH or (kind == "Activation" and own == "linear")
         if not passes or len(inputs) != 1:
@@ -66,9 +66,9 @@ def _activation(operation: Any, kind: str) -> str:
 
 def first_layers(model: Any, index: int) -> list[Any]:
     """Return the layers that an input's numbers meet first, layers that change shapes aside."""
-    if model._graph is None or index >= len(model._graph.inputs):
+    if model.layer_graph is None or index >= len(model.layer_graph.inputs):
         return []
-    return _readers(model._graph, model._graph.inputs[index])
+    return _readers(model.layer_graph, model.layer_graph.inputs[index])
 
 
 def _readers(graph: Any, t: Any) -> list[Any]:
@@ -76,7 +76,7 @@ def _readers(graph: Any, t: Any) -> list[Any]:
     for node in graph.nodes:
         if not any(one is t for one in node.inputs):
             continue
-        inner = getattr(node.operation, "_graph", None)
+        inner = getattr(node.operation, "layer_graph", None)
         if inner is not None and len(inner.inputs) == 1:
             found.extend(_readers(inner, inner.inputs[0]))
         elif class_of(node.operation) in _THROUGH:

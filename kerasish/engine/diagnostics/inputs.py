@@ -33,7 +33,7 @@ def check_inputs(model: Any, x: Any) -> None:
 
 def inputs_of(model: Any, x: Any) -> list[tuple[str, int, Any]]:
     """Return (name, place among the model's inputs, array) of each array of x."""
-    graph = model._graph
+    graph = model.layer_graph
     if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
         return []
     if isinstance(x, dict):
@@ -60,13 +60,14 @@ def check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
             odd = values[values != np.floor(values)][0].item()
             advise(
                 model,
-                f"{name}: {layer._who()} looks rows up by whole numbers and cuts {number(odd)} to "
+                f"{name}: {layer.display_name()} looks rows up by whole numbers and cuts "
+                f"{number(odd)} to "
                 f"{number(np.trunc(odd))}. Give whole numbers, or use a Dense layer for measures.",
             )
     low, high = span(array)
     if low < 0 or high >= layer.input_dim:
         raise ValueError(
-            f"{name}: {layer._who()} has input_dim={layer.input_dim}, so indices 0 to "
+            f"{name}: {layer.display_name()} has input_dim={layer.input_dim}, so indices 0 to "
             f"{layer.input_dim - 1}, got {number(low)} to {number(high)}. Give it input_dim="
             f"{number(max(high, 0) + 1)}, or the larger indices one of their own ('unknown')."
         )
@@ -77,8 +78,8 @@ def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> 
     if not all_finite(values):
         advise(
             model,
-            f"{name} holds {first_odd(values)}, which {layer._who()} turns into NaN everywhere. "
-            "Drop such rows, or fill them in (np.nan_to_num).",
+            f"{name} holds {first_odd(values)}, which {layer.display_name()} turns into NaN "
+            "everywhere. Drop such rows, or fill them in (np.nan_to_num).",
             "finite",
         )
         return
@@ -87,21 +88,22 @@ def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> 
     if kind in CONV_2D and _stands_channels_first(array, layer):
         advise(
             model,
-            f"{name} of shape {array.shape} seems to have its channels first, but {layer._who()} "
+            f"{name} of shape {array.shape} seems to have its channels first, but "
+            f"{layer.display_name()} "
             f"takes data_format={layer.data_format!r}. Move them: x.transpose(0, 2, 3, 1).",
         )
     if _are_pixels(array, few, low, high) and kind != "BatchNormalization":
         advise(
             model,
             f"{name} holds pixels from {number(low)} to {number(high)} unscaled, and goes into "
-            f"{layer._who()}. Put layers.Rescaling(1 / 255) first, or divide by 255.",
+            f"{layer.display_name()}. Put layers.Rescaling(1 / 255) first, or divide by 255.",
         )
     elif kind in DENSE and max(-low, high) > _HUGE:
         advise(
             model,
             f"{name} reaches {number(max(low, high, key=abs))} unscaled, and goes into "
-            f"{layer._who()}. Put layers.Normalization() first, or scale the columns to mean 0 and "
-            "deviation 1.",
+            f"{layer.display_name()}. Put layers.Normalization() first, or scale the columns to "
+            "mean 0 and deviation 1.",
         )
 
 

@@ -64,7 +64,7 @@ def check_metrics(model: Any, match: Match, metrics: list[Any], activation: str)
         kind = type(metric).__name__
         if kind not in _ACCURACIES:
             continue
-        threshold = getattr(metric, "_fn_kwargs", {}).get("threshold", 0.5)
+        threshold = getattr(metric, "fn_kwargs", {}).get("threshold", 0.5)
         if match.kind in REGRESSION and _is_measure(match, activation):
             advise(
                 model,

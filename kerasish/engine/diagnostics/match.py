@@ -50,7 +50,7 @@ class Match(NamedTuple):
 
     def option(self, name: str, default: Any = None) -> Any:
         """Return an argument of the loss's function."""
-        return getattr(self.loss, "_fn_kwargs", {}).get(name, default)
+        return getattr(self.loss, "fn_kwargs", {}).get(name, default)
 
     def counting(self) -> Any:
         """Return the target's rows that count: those of weight 0 are nobody's mistake."""

@@ -25,7 +25,7 @@ def check_shapes(loss: Any, target: Any, prediction: Any, label: str = "") -> No
         cause = "" if _equal(true, pred) else _cause_by_number(kind, true, pred)
     elif kind in CATEGORICAL:
         cause = "" if len(true) == len(pred) and true == pred else _cause_one_hot(true, pred)
-    elif kind in SPARSE and loss._fn_kwargs.get("axis", -1) in (-1, len(pred) - 1):
+    elif kind in SPARSE and loss.fn_kwargs.get("axis", -1) in (-1, len(pred) - 1):
         fits = true == pred[:-1] or true == (*pred[:-1], 1)
         cause = "" if fits else _cause_sparse(true, pred)
     else:

@@ -47,27 +47,29 @@ class InputLayer(Layer):
     ) -> None:
         super().__init__(name=name or unique_name("input_layer"))
         if sparse or ragged:
-            raise ValueError(f"{self._who()}: sparse and ragged inputs are not supported.")
+            raise ValueError(f"{self.display_name()}: sparse and ragged inputs are not supported.")
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         if "input_shape" in kwargs:
             warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
             shape = kwargs.pop("input_shape")
         if kwargs:
-            raise TypeError(f"{self._who()}: unexpected argument(s) {sorted(kwargs)}.")
+            raise TypeError(f"{self.display_name()}: unexpected argument(s) {sorted(kwargs)}.")
         if batch_shape is not None and (shape is not None or batch_size is not None):
             raise ValueError(
-                f"{self._who()}: give shape and batch_size, or batch_shape, not both kinds."
+                f"{self.display_name()}: give shape and batch_size, or batch_shape, not both kinds."
             )
         if input_tensor is not None:
-            wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self._who()))
+            wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self.display_name()))
             wanted = wanted or batch_size and (batch_size, *input_tensor.shape[1:])
-            batch_shape = _shape_of_input(input_tensor, wanted, dtype, self._who())
+            batch_shape = _shape_of_input(input_tensor, wanted, dtype, self.display_name())
             dtype = input_tensor.dtype
         elif shape is not None:
-            batch_shape = (batch_size, *_as_shape(shape, self._who()))
+            batch_shape = (batch_size, *_as_shape(shape, self.display_name()))
         elif batch_shape is None:
-            raise ValueError(f"{self._who()}: give the shape of one example, e.g. Input((28, 28)).")
-        self.batch_shape = _as_shape(batch_shape, self._who())
+            raise ValueError(
+                f"{self.display_name()}: give the shape of one example, e.g. Input((28, 28))."
+            )
+        self.batch_shape = _as_shape(batch_shape, self.display_name())
         self._input_dtype = dtypes.name_of(dtype)
         self.sparse, self.ragged, self.optional = False, False, optional
         self.built = True
@@ -83,7 +85,7 @@ class InputLayer(Layer):
 
     def call(self, *args: Any) -> Any:
         """Nothing to compute."""
-        raise TypeError(f"{self._who()} stands for an input and is not called.")
+        raise TypeError(f"{self.display_name()} stands for an input and is not called.")
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -138,7 +140,7 @@ def Input(  # noqa: N802 (Keras's name)
     layer = InputLayer(
         shape, batch_size, dtype, sparse, ragged, batch_shape, tensor, optional, name
     )
-    return layer._inbound_nodes[0].outputs
+    return layer.inbound_nodes[0].outputs
 
 
 class Graph:
@@ -303,7 +305,7 @@ def _fill(structure: Any, values: dict[int, Any]) -> Any:
 
 def _node_of(t: KerasTensor) -> Node | None:
     history = t._keras_history
-    return None if history is None else history.operation._inbound_nodes[history.node_index]
+    return None if history is None else history.operation.inbound_nodes[history.node_index]
 
 
 class Function(Operation):
@@ -318,23 +320,23 @@ class Function(Operation):
         super().__init__(name)
         if not tree.flatten(outputs):
             raise ValueError("Function: at least one output was expected, got none.")
-        self._inputs_struct, self._outputs_struct = inputs, outputs
-        self._graph = Graph(inputs, outputs, self.name)
+        self.inputs_structure, self.outputs_structure = inputs, outputs
+        self.layer_graph = Graph(inputs, outputs, self.name)
 
     @property
     def inputs(self) -> list[Any]:
         """The symbolic inputs, flat."""
-        return self._graph.inputs
+        return self.layer_graph.inputs
 
     @property
     def outputs(self) -> list[Any]:
         """The symbolic outputs, flat."""
-        return self._graph.outputs
+        return self.layer_graph.outputs
 
     @property
     def operations(self) -> list[Any]:
         """The operations in between."""
-        return list(self._graph.operations)
+        return list(self.layer_graph.operations)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Return the shape(s) of the outputs for inputs of the given shape(s)."""
@@ -344,7 +346,7 @@ class Function(Operation):
 
     def __call__(self, inputs: Any) -> Any:
         wanted = [t.shape for t in self.inputs]
-        values = tree.flatten(inputs) if tree.is_nested(self._inputs_struct) else [inputs]
+        values = tree.flatten(inputs) if tree.is_nested(self.inputs_structure) else [inputs]
         got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
         if len(got) != len(wanted) or not all(map(_fits, got, wanted)):
             raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
@@ -352,8 +354,8 @@ class Function(Operation):
 
     def call(self, inputs: Any) -> Any:
         """Compute the outputs."""
-        results = self._graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
-        return tree.pack_sequence_as(self._outputs_struct, results)
+        results = self.layer_graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
+        return tree.pack_sequence_as(self.outputs_structure, results)
 
 
 def _fits(shape: Any, wanted: Any) -> bool:

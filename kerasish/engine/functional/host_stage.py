@@ -1,9 +1,9 @@
-"""The front of a model: what runs on the host, on strings or hashes, before each compiled step.
+"""Host preprocessing: the layers of a model that run on the host, before each compiled step.
 
 Some layers (lookups, hashing, text) work on Python's strings and tables: no engine can compile
-them. In a functional or sequential model they stand at the front, next to the inputs. `Front` cuts
-the model's graph behind them: the data goes through the first part on the host, batch by batch (or
-at once, where it fits into memory), and the compiled step gets what comes out: `Prepared` values.
+them. In a functional or sequential model they come first, next to the inputs. `HostStage` cuts the
+model's graph after them: the data goes through the first part on the host, batch by batch (or at
+once, where it fits into memory), and the compiled step gets the results: `HostInputs`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class HostLayer(Layer):
             return self._call_on_shapes(args)
         if unknown or isinstance(current_engine(), Tracer) and any(map(_is_text, args)):
             raise TraceError(
-                f"{self._who()} runs on the host, not in a compiled step. Put it first in a "
+                f"{self.display_name()} runs on the host, not in a compiled step. Put it first in "
+                "a "
                 "Sequential or functional model (its inputs are then prepared before each step), "
                 "map the data through it before fit(), or compile the model with "
                 "run_eagerly=True."
@@ -87,16 +88,16 @@ def runs_on_host(operation: Any) -> bool:
     """Return whether an operation, or a layer inside it, cannot be part of a compiled step."""
     if not isinstance(operation, Layer):
         return False
-    return any(getattr(layer, "runs_on_host", False) for layer in operation._flatten_layers())
+    return any(getattr(layer, "runs_on_host", False) for layer in operation.flatten_layers())
 
 
-class Prepared(NamedTuple):
-    """What the front has made of a batch's inputs: the values at the cut, in its order."""
+class HostInputs(NamedTuple):
+    """The results of a host stage for a batch: the values at the cut, in its order."""
 
     values: list[Any]
 
 
-class Front:
+class HostStage:
     """A model's graph in two: `graph` runs on the host, `rest` in the step.
 
     Args:
@@ -118,17 +119,17 @@ class Front:
         strings = any(t.dtype == "string" for t in self._cut)
         self.needs_eager = strings or len(host) == len(calls)
 
-    def __call__(self, values: list[Any]) -> Prepared:
+    def __call__(self, values: list[Any]) -> HostInputs:
         """Return what the step gets for the values of the model's inputs."""
         found = self.graph.run([_tensor(v) for v in values], call_operation)
-        return Prepared([v if _is_text(v) else to_numpy(v) for v in found])
+        return HostInputs([v if _is_text(v) else to_numpy(v) for v in found])
 
-    def finish(self, prepared: Prepared) -> list[Any]:
-        """Return the model's outputs, flat, for what the front has made."""
+    def finish(self, prepared: HostInputs) -> list[Any]:
+        """Return the model's outputs, flat, for the results of the host stage."""
         return self.rest.run([_tensor(v) for v in prepared.values], call_operation)
 
     def row_bytes(self) -> float:
-        """Return bytes a row of what the front makes; inf where rows differ in shape."""
+        """Return the bytes per row of the results; inf where rows differ in shape."""
         total = 0.0
         for t in self._cut:
             if not t.shape or None in t.shape[1:]:
@@ -152,17 +153,17 @@ def _tensor(value: Any) -> Any:
     return value if value is None or _is_text(value) else convert(value)
 
 
-def front_of(graph: Graph | None) -> Front | None:
-    """Return the front of a model's graph, None where all of it can be compiled."""
+def host_stage_of(graph: Graph | None) -> HostStage | None:
+    """Return the host stage of a model's graph, None where all of it can be compiled."""
     if graph is None:
         return None
-    found = graph.__dict__.get("_front", graph)
+    found = graph.__dict__.get("_host_stage", graph)
     if found is graph:
-        found = graph._front = _find_front(graph)
+        found = graph._host_stage = _find_host_stage(graph)
     return found  # type: ignore[no-any-return]
 
 
-def _find_front(graph: Graph) -> Front | None:
+def _find_host_stage(graph: Graph) -> HostStage | None:
     host: set[int] = set()
     wanted: set[int] = set()
     known: dict[int, bool] = {}
@@ -178,11 +179,11 @@ def _find_front(graph: Graph) -> Front | None:
             host.add(id(node))
             wanted.update(id(t) for t in node.inputs)
     strings = any(t.dtype == "string" for t in graph.inputs)
-    return Front(graph, host) if host or strings else None
+    return HostStage(graph, host) if host or strings else None
 
 
-class FrontData(Data):
-    """The batches of other data, each gone through a front."""
+class HostStageData(Data):
+    """The batches of other data, each processed by a host stage."""
 
     def __init__(self, data: Data, prepare: Any) -> None:
         super().__init__()
@@ -219,24 +220,25 @@ class FrontData(Data):
                 yield self._prepare(x), y, weights
 
 
-def prepare_data(model: Any, data: Data) -> Data:
-    """Return data whose x has gone through the model's front, if it has one."""
-    if model._graph is None and not model.built and model._waits_for_host_layers():
-        model._build_for((data.peek()[0],), {})
-    front = front_of(model._graph)
-    if front is None:
-        return data
+def stage_data(data: Data, stage: HostStage, prepare: Callable[[Any], HostInputs]) -> Data:
+    """Return data whose x has gone through a model's host stage.
+
+    Args:
+        data: what the user gave.
+        stage: the host stage.
+        prepare: returns what the step gets for an x.
+    """
     if isinstance(data, ArrayData) and data.in_memory:
         count = data.num_samples or 0
-        if front.row_bytes() * count <= _MOST_BYTES:
+        if stage.row_bytes() * count <= _MOST_BYTES:
             x = data.pack(data.arrays)[0]
-            return data.with_x(_in_parts(model._prepare_inputs, x, count))
-    return FrontData(data, model._prepare_inputs)
+            return data.with_x(_in_parts(prepare, x, count))
+    return HostStageData(data, prepare)
 
 
-def _in_parts(prepare: Any, x: Any, count: int) -> Prepared:
+def _in_parts(prepare: Any, x: Any, count: int) -> HostInputs:
     parts = []
     for start in range(0, count, _ROWS):
         rows = tree.map_structure(lambda a: a[start : start + _ROWS], x)  # noqa: B023 (used at once)
         parts.append(prepare(rows).values)
-    return Prepared([np.concatenate(column) for column in zip(*parts)])
+    return HostInputs([np.concatenate(column) for column in zip(*parts)])

@@ -21,7 +21,7 @@ def note_layer(
         layer: the layer.
         args, kwargs: what `call` was given.
     """
-    if getattr(error, "_kerasish_layer", None) is not None:
+    if getattr(error, "failing_layer", None) is not None:
         return
     name = f"{type(layer).__name__}.call()"
     lines = [f"{_BEGINNING}{name} of layer {layer.path!r}.", f"Arguments received by {name}:"]
@@ -29,7 +29,7 @@ def note_layer(
     lines += [f"  {key}={_shown(value)}" for key, value in given.items()]
     note = "\n".join(lines)
     try:
-        error._kerasish_layer = layer.path  # type: ignore[attr-defined]
+        error.failing_layer = layer.path  # type: ignore[attr-defined]
     except AttributeError:  # a class with slots
         if any(n.startswith(_BEGINNING) for n in getattr(error, "__notes__", ())):
             return
@@ -40,7 +40,7 @@ def note_layer(
 
 
 def _named(layer: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    names = layer._parts_of_call.names
+    names = layer.call_parts.names
     for place, value in enumerate(args):
         yield (names[place] if place < len(names) else f"argument {place}"), value
 

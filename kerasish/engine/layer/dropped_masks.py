@@ -30,7 +30,7 @@ def lost_mask_of(x: Any) -> LostMask | None:
         return _most_certain(map(lost_mask_of, x))
     if isinstance(x, dict):
         return _most_certain(map(lost_mask_of, x.values()))
-    return getattr(x, "_lost_mask", None)
+    return getattr(x, "dropped_mask", None)
 
 
 def _most_certain(found: Iterable[LostMask | None]) -> LostMask | None:
@@ -49,13 +49,13 @@ def pass_on(loss: LostMask, outputs: Any, steps: tuple[Any, ...] | None = None) 
         if len(shape) <= loss.ndim or getattr(t, "_keras_mask", None) is not None:
             continue
         if steps is None or tuple(shape[: loss.ndim]) == steps[: loss.ndim]:
-            t._lost_mask = loss
+            t.dropped_mask = loss
 
 
 def note_op(name: str, arguments: Any, outputs: Any) -> None:
     """Let an op's symbolic results say whose mask they do without: ops carry none."""
     for t in tree.flatten(arguments):
-        mask, loss = getattr(t, "_keras_mask", None), getattr(t, "_lost_mask", None)
+        mask, loss = getattr(t, "_keras_mask", None), getattr(t, "dropped_mask", None)
         if mask is not None:
             loss = LostMask(f"the op {name}", len(mask.shape), False)
         if loss is not None:

@@ -72,8 +72,7 @@ from kerasish.watched import note_use, set_calling
 
 # Attributes in which no parts of a layer are looked for.
 _NOT_PARTS = {
-    "_inbound_nodes", "_arguments", "_losses", "input_spec", "_weights", "_penalised", "_prepared",
-    "_compile_arguments", "_advised", "_flags", "_trained",
+    "inbound_nodes", "_arguments", "_losses", "input_spec", "_weights",
 }  # fmt: skip
 
 
@@ -130,7 +129,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
         (2, 3)
     """
 
-    _parts_of_call: CallParts
+    call_parts: CallParts
     _building = False
     _complete = False  # whether `build` is over: no weights come after it
     built = False
@@ -145,7 +144,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
         def __getattr__(self, name: str) -> Any:
             # Reached only where an attribute is missing.
-            if "_inbound_nodes" not in self.__dict__ and not name.startswith("__"):
+            if "inbound_nodes" not in self.__dict__ and not name.startswith("__"):
                 raise MissingInitError(
                     f"{type(self).__name__} has no {name!r} yet: its __init__ must begin with "
                     "super().__init__()."
@@ -161,7 +160,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
         if "build" in cls.__dict__ and not hasattr(cls.__dict__["build"], "_wrapped"):
             cls.build = _wrap_build(cls.__dict__["build"])  # type: ignore[method-assign]
         if "call" in cls.__dict__:
-            cls._parts_of_call = read_call(cls.__dict__["call"])
+            cls.call_parts = read_call(cls.__dict__["call"])
 
     def __init__(
         self,
@@ -174,12 +173,14 @@ class Layer(Masked, Penalised, Weighted, Operation):
         **kwargs: Any,
     ) -> None:
         self.name = name_for(self, name)
-        self._inbound_nodes: list[Node] = []
+        self.inbound_nodes: list[Node] = []
         self._weights: list[Variable] = []
         self._losses: list[Any] = []
         self._losses_of = 0
         if not isinstance(trainable, bool):
-            raise ValueError(f"{self._who()}: trainable is True or False, got {trainable!r}.")
+            raise ValueError(
+                f"{self.display_name()}: trainable is True or False, got {trainable!r}."
+            )
         self._trainable = trainable
         self.activity_regularizer = regularizers.get(activity_regularizer)
         self.autocast = autocast
@@ -250,7 +251,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
         """Return the layers among the parts, in the order of files and summaries."""
         return [p for p in parts if isinstance(p, Layer)]
 
-    def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
+    def flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
         found = [layer for layer, _ in self._every_part(recursive)]
         return found if include_self else found[1:]
 
@@ -270,17 +271,17 @@ class Layer(Masked, Penalised, Weighted, Operation):
                 waiting.extend(reversed(layer._inner(parts)))
         return found
 
-    def _own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
+    def own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
         parts = self._parts() if parts is None else parts
         own = [*self._weights, *[p for p in parts if isinstance(p, Variable)]]
         unique = list({id(v): v for v in own}.values())
-        first = [v for v in unique if v._starts_trainable]
-        return first + [v for v in unique if not v._starts_trainable]
+        first = [v for v in unique if v.initially_trainable]
+        return first + [v for v in unique if not v.initially_trainable]
 
     def _collect(self, extra: bool) -> list[Variable]:
         found: dict[int, Variable] = {}
         for layer, parts in self._every_part():
-            for v in layer._own_variables(parts):
+            for v in layer.own_variables(parts):
                 found.setdefault(id(v), v)
             if extra:
                 for part in parts:
@@ -343,8 +344,8 @@ class Layer(Masked, Penalised, Weighted, Operation):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        for v in self._own_variables():
-            if v._starts_trainable:
+        for v in self.own_variables():
+            if v.initially_trainable:
                 v.trainable = bool(value)
         for layer in self._layers:
             layer.trainable = value
@@ -363,7 +364,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
     def _build_for(self, args: Any, kwargs: Any) -> None:
         """Build from the arguments of the first call."""
-        names = self._parts_of_call.names
+        names = self.call_parts.names
         arguments = {**dict(zip(names, args)), **kwargs}
         if type(self).build is Layer.build:
             path = current_path()
@@ -385,8 +386,8 @@ class Layer(Masked, Penalised, Weighted, Operation):
                 shapes[name] = _shapes_of(arguments[source])
             elif len(wanted) > 1 and source not in names and name in needed:
                 raise ValueError(
-                    f"{self._who()}: build takes {name!r}, the shape of an argument {source!r}, "
-                    f"but call takes {list(names)}."
+                    f"{self.display_name()}: build takes {name!r}, the shape of an argument "
+                    f"{source!r}, but call takes {list(names)}."
                 )
         if len(wanted) == 1 or not shapes:
             first = next(iter(arguments.values()), None)
@@ -396,7 +397,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
     def _build_by_call(self, args: Any, kwargs: Any) -> None:
         """Build the parts by running `call` on shapes alone."""
-        unbuilt = [x for x in self._flatten_layers(include_self=False) if not x.built]
+        unbuilt = [x for x in self.flatten_layers(include_self=False) if not x.built]
         if not unbuilt:
             return
         with name_scope(self.name):
@@ -406,8 +407,8 @@ class Layer(Masked, Penalised, Weighted, Operation):
         infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
 
     def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
-        if self._parts_of_call.training and kwargs.get("training") is None:
-            kwargs["training"] = bool(context.training or self._parts_of_call.training_default)
+        if self.call_parts.training and kwargs.get("training") is None:
+            kwargs["training"] = bool(context.training or self.call_parts.training_default)
         before, self._losses = self._losses, []
         root, context.root = context.root, NOWHERE
         try:
@@ -442,8 +443,8 @@ class Layer(Masked, Penalised, Weighted, Operation):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result; subclasses say how."""
         raise NotImplementedError(
-            f"{self._who()} does not have a `call` method: write `def call(self, inputs)`, which "
-            "returns the result."
+            f"{self.display_name()} does not have a `call` method: write `def call(self, inputs)`, "
+            "which returns the result."
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -458,7 +459,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
                 args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
         elif kwargs:
             kwargs = {k: self._take(v) if _is_array(v) else v for k, v in kwargs.items()}
-        parts = self._parts_of_call
+        parts = self.call_parts
         training = kwargs.get("training")
         if training is None and context.training is not None:
             training = context.training
@@ -480,7 +481,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
             if not self.built:
                 self._build_for(args, kwargs)
             if self.input_spec is not None:
-                check_input(self.input_spec, args[0] if args else None, self._who())
+                check_input(self.input_spec, args[0] if args else None, self.display_name())
             return self._compute(args, kwargs)
         finally:
             context.training = before
@@ -512,12 +513,12 @@ class Layer(Masked, Penalised, Weighted, Operation):
             convert(a) if _is_array(a) and not isinstance(a, (KerasTensor, Tensor)) else a
             for a in args
         )
-        if self._parts_of_call.masks:
+        if self.call_parts.masks:
             self._pass_masks(args, kwargs)
         if not self.built:
             self._build_for(args, kwargs)
         if self.input_spec is not None:
-            check_input(self.input_spec, args[0] if args else None, self._who())
+            check_input(self.input_spec, args[0] if args else None, self.display_name())
         outputs = self.symbolic_call(*args, **kwargs)
         first = args[0] if args else self._first_named(kwargs)
         if first is not None:
@@ -537,7 +538,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
             return self._spec_from_shape(args)
         specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
         options = dict(specs[1])
-        if not self._parts_of_call.training:
+        if not self.call_parts.training:
             options.pop("training", None)
         return from_specs(infer(self._call_quietly, specs[0], options))
 
@@ -583,12 +584,12 @@ class Layer(Masked, Penalised, Weighted, Operation):
         """Return an argument as tensors in the compute dtype."""
         if isinstance(x, Tensor):
             if self.autocast and x.dtype != self.compute_dtype and dtypes.is_float(x.dtype):
-                mask, loss = getattr(x, "_keras_mask", None), getattr(x, "_lost_mask", None)
+                mask, loss = getattr(x, "_keras_mask", None), getattr(x, "dropped_mask", None)
                 x = ops.cast(x, self.compute_dtype)
                 if mask is not None:
                     x._keras_mask = mask
                 elif loss is not None:
-                    x._lost_mask = loss
+                    x.dropped_mask = loss
             return x
         if isinstance(x, (list, tuple)) and x and any(map(_is_part_array, x)):
             return type(x)(self._take(part) for part in x)
@@ -602,7 +603,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
             return self._take(convert(x))
         return x
 
-    def _who(self) -> str:
+    def display_name(self) -> str:
         return f'{type(self).__name__} "{self.name}"'
 
     # --- pure calls -------------------------------------------------------------------------
@@ -620,11 +621,13 @@ class Layer(Masked, Penalised, Weighted, Operation):
         Nothing of the layer changes.
         """
         if not self.built:
-            raise ValueError(f"{self._who()}: build it before stateless_call.")
+            raise ValueError(f"{self.display_name()}: build it before stateless_call.")
         own = [*self.trainable_variables, *self.non_trainable_variables]
         given = [*trainable_variables, *non_trainable_variables]
         if len(own) != len(given):
-            raise ValueError(f"{self._who()}: has {len(own)} variables, got {len(given)} values.")
+            raise ValueError(
+                f"{self.display_name()}: has {len(own)} variables, got {len(given)} values."
+            )
         scope = StatelessScope(state_mapping=list(zip(own, given)))
         with scope:
             outputs = self(*args, **kwargs)
@@ -671,12 +674,12 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state["_inbound_nodes"] = []
+        state["inbound_nodes"] = []
         state["_losses"] = []
         return state
 
 
-Layer._parts_of_call = read_call(Layer.call)
+Layer.call_parts = read_call(Layer.call)
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts

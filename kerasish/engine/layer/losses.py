@@ -13,7 +13,7 @@ class Penalised:
     """The part of a layer that knows about losses; mixed into `Layer`."""
 
     def add_loss(self: Any, loss: Any) -> None:
-        """Add a number (or several) to what training minimises, for the call under way."""
+        """Add a number (or several) to what training minimizes, for the call under way."""
         if context.root is NOWHERE:
             return
         for one in tree.flatten(loss):
@@ -45,5 +45,5 @@ class Penalised:
         return [*self._losses, *penalties]
 
     def _clear_losses(self: Any) -> None:
-        for layer in self._flatten_layers():
+        for layer in self.flatten_layers():
             layer._losses = []

@@ -39,18 +39,18 @@ class Masked:
 
     supports_masking = False
     reads_mask: bool | None = None
-    _accepts_lost_mask = False
+    accepts_dropped_mask = False
     _mixes_steps = False  # whether an axis of the same place may hold something else afterwards
-    _parts_of_call: CallParts
+    call_parts: CallParts
 
     def _first_named(self, kwargs: Any) -> Any:
         """Return the first argument of `call` where it came by its name, else None."""
-        names = self._parts_of_call.names
+        names = self.call_parts.names
         return kwargs.get(names[0]) if names and kwargs else None
 
     def _pass_masks(self, args: Any, kwargs: Any) -> None:
         """Give `call` the masks that its arguments carry."""
-        parts = self._parts_of_call
+        parts = self.call_parts
         if "mask" in parts.masks:
             if kwargs.get("mask") is None and "mask" not in parts.names[: len(args)] and args:
                 mask = _masks_of(args[0])
@@ -73,7 +73,7 @@ class Masked:
 
     def _given_mask(self, args: Any, kwargs: Any) -> bool:
         """Whether the caller gives a mask: then it is known that the data carries none."""
-        named = [*zip(self._parts_of_call.names, args), *kwargs.items()]
+        named = [*zip(self.call_parts.names, args), *kwargs.items()]
         return any(
             (name == "mask" or name.endswith("_mask")) and value is not None
             for name, value in named
@@ -87,7 +87,7 @@ class Masked:
         elif mask is not None:
             return
         loss = lost_mask_of(value)
-        if loss is None or self._accepts_lost_mask or not self._reads(loss):
+        if loss is None or self.accepts_dropped_mask or not self._reads(loss):
             return
         missing = (
             f"its input carried a mask until {loss.by} dropped it, so padded steps would count "
@@ -95,8 +95,8 @@ class Masked:
         )
         if loss.certain:
             raise ValueError(
-                f"{self._who()}: {missing} Either let the mask through (supports_masking = True "  # type: ignore[attr-defined]
-                f"in {loss.by}, if its steps stay in their places; or a layer that carries "
+                f"{self.display_name()}: {missing} Either let the mask through (supports_masking = "  # type: ignore[attr-defined]
+                f"True in {loss.by}, if its steps stay in their places; or a layer that carries "
                 "masks), or give the mask here yourself (mask=...; attention_mask=... for "
                 "multi-head attention), or make none (mask_zero=False)."
             )
@@ -116,7 +116,7 @@ class Masked:
         if (
             type(first) is Tensor
             and getattr(first, "_keras_mask", None) is None
-            and getattr(first, "_lost_mask", None) is None
+            and getattr(first, "dropped_mask", None) is None
             and not _overrides(self, "compute_mask", Masked)
         ):
             return
@@ -127,20 +127,20 @@ class Masked:
         masks = _masks_of(first) if given is None else given
         loss = lost_mask_of(first)
         if not (self.supports_masking or own_rule):
-            if masks is not None and not self._parts_of_call.masks:
+            if masks is not None and not self.call_parts.masks:
                 advise(
                     self,
                     "its input carries a mask, but the layer does not support masking and drops "
                     "it: padded steps will count from here on. Put a layer that uses the mask "
                     "first (LSTM, GlobalAveragePooling1D), or set supports_masking=True.",
                 )
-                loss = LostMask(self._who(), _rank_of(masks), True)  # type: ignore[attr-defined]
+                loss = LostMask(self.display_name(), _rank_of(masks), True)  # type: ignore[attr-defined]
         elif masks is not None or own_rule:
             found = self.compute_mask(first, masks)
             if found is not None:
                 self._mark(None if given is not None else first, outputs, found)
             elif masks is not None and self._merges_masks and loss is None:
-                loss = LostMask(self._who(), _rank_of(masks), False)  # type: ignore[attr-defined]
+                loss = LostMask(self.display_name(), _rank_of(masks), False)  # type: ignore[attr-defined]
         if loss is not None and getattr(self, "return_sequences", True):
             pass_on(loss, outputs, _steps_of(first, loss.ndim) if self._mixes_steps else None)
 
@@ -171,7 +171,7 @@ def _steps_of(x: Any, ndim: int) -> tuple[Any, ...]:
     return tuple(leaves[0].shape[:ndim]) if leaves else ()
 
 
-def accept_lost_masks(layer: Any) -> None:
+def accept_dropped_masks(layer: Any) -> None:
     """Let a layer from a file, and its parts, work as it was trained: without a dropped mask."""
-    for part in layer._flatten_layers():
-        part._accepts_lost_mask = True
+    for part in layer.flatten_layers():
+        part.accepts_dropped_mask = True

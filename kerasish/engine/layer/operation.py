@@ -121,8 +121,8 @@ class Node:
 
     def __init__(self, operation: Any, args: Any, kwargs: Any, outputs: Any) -> None:
         self.operation, self.args, self.kwargs, self.outputs = operation, args, kwargs, outputs
-        self.index = len(operation._inbound_nodes)
-        operation._inbound_nodes.append(self)
+        self.index = len(operation.inbound_nodes)
+        operation.inbound_nodes.append(self)
         for i, t in enumerate(tree.flatten(outputs)):
             if isinstance(t, KerasTensor):
                 t._keras_history = KerasHistory(operation, self.index, i)
@@ -201,7 +201,7 @@ class Operation(Watched):
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name_for(self, name)
-        self._inbound_nodes: list[Node] = []
+        self.inbound_nodes: list[Node] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any_symbolic(args) or any_symbolic(kwargs):
@@ -214,7 +214,7 @@ class Operation(Watched):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: the calls belong to the models made of them."""
-        return {**self.__dict__, "_inbound_nodes": []}
+        return {**self.__dict__, "inbound_nodes": []}
 
     _remat_mode: RematMode | None = None
 
@@ -249,12 +249,12 @@ class Operation(Watched):
         return self._first_node().outputs
 
     def _first_node(self) -> Node:
-        if not self._inbound_nodes:
+        if not self.inbound_nodes:
             raise ValueError(
                 f"{type(self).__name__} {self.name!r} was never called on symbolic tensors, so it "
                 "has no input and output."
             )
-        return self._inbound_nodes[0]
+        return self.inbound_nodes[0]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments.
@@ -307,7 +307,7 @@ class OpCall(Operation):
         title = "".join(part.title() for part in function.__name__.split("_"))
         self.class_name = title
         self.name = name or name_for(type(title, (), {})(), None)
-        self._inbound_nodes = []
+        self.inbound_nodes = []
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""

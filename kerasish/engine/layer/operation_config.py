@@ -145,7 +145,7 @@ def _key(name: str) -> str:
 
 def write_operation(operation: OpCall) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
     """Return (settings, args, kwargs) of the operation's call."""
-    node = operation._inbound_nodes[0]
+    node = operation.inbound_nodes[0]
     settings = _known().get(_key(operation.function.__name__), ("", "", ()))[2]
     if not settings:
         return {}, list(node.args), dict(node.kwargs)

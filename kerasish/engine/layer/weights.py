@@ -78,23 +78,25 @@ class Weighted:
             name: the last part of its path.
         """
         if args:
-            shape, initializer, dtype = _by_place(args, (shape, initializer, dtype), self._who())
+            shape, initializer, dtype = _by_place(
+                args, (shape, initializer, dtype), self.display_name()
+            )
         if self._complete and not self._building:
             raise ValueError(
-                f"{self._who()}: it is built, so weight {name!r} would be missed by models and "
-                "files that know it already. Call add_weight in __init__ or in build."
+                f"{self.display_name()}: it is built, so weight {name!r} would be missed by models "
+                "and files that know it already. Call add_weight in __init__ or in build."
             )
         shape = () if shape is None else tuple(shape) if not isinstance(shape, int) else (shape,)
         if any(s is None for s in shape):
             raise ShapeError(
-                f"{self._who()}: weight {name!r} needs a known shape, got {shape}. Give the input "
-                "all sizes but the batch's."
+                f"{self.display_name()}: weight {name!r} needs a known shape, got {shape}. Give "
+                "the input all sizes but the batch's."
             )
         dtype = dtypes.name_of(dtype or self.variable_dtype)
         if initializer is None:
             initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
         number = len(self._weights)
-        _spend(shape, self._who())
+        _spend(shape, self.display_name())
         made = Variable(
             initializers.get(initializer),
             shape=tuple(int(s) for s in shape),
@@ -123,7 +125,8 @@ class Weighted:
             pass_through = not hasattr(type(self).build, "_wrapped")
             if not pass_through:
                 raise ValueError(
-                    f"{self._who()} has no weights yet: call it, or build(input_shape), first."
+                    f"{self.display_name()} has no weights yet: call it, or build(input_shape), "
+                    "first."
                 )
         return sum(int(np.prod(v.shape)) for v in self.weights)
 
@@ -136,28 +139,29 @@ class Weighted:
         own, arrays = self.weights, list(weights)
         if len(own) != len(arrays):
             raise ValueError(
-                f"{self._who()}: has {len(own)} weights, set_weights got {len(arrays)} arrays."
+                f"{self.display_name()}: has {len(own)} weights, set_weights got {len(arrays)} "
+                "arrays."
             )
         for v, a in zip(own, arrays):
             if tuple(np.shape(a)) != v.shape:
                 raise ShapeError(
-                    f"{self._who()}: weight {v.path!r} has shape {v.shape}, the array given "
-                    f"{tuple(np.shape(a))}."
+                    f"{self.display_name()}: weight {v.path!r} has shape {v.shape}, the array "
+                    f"given {tuple(np.shape(a))}."
                 )
         for v, a in zip(own, arrays):
             v.assign(a)
 
     def save_own_variables(self: Any, store: Any) -> None:
         """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
-        for i, v in enumerate(self._own_variables()):
+        for i, v in enumerate(self.own_variables()):
             store[str(i)] = to_numpy(v)
 
     def load_own_variables(self: Any, store: Any) -> None:
         """Set the layer's own variables from what `save_own_variables` put into `store`."""
-        own = self._own_variables()
+        own = self.own_variables()
         if len(store.keys()) != len(own):
             raise ValueError(
-                f"{self._who()}: expected {len(own)} variables, got {len(store.keys())}."
+                f"{self.display_name()}: expected {len(own)} variables, got {len(store.keys())}."
             )
         for i, v in enumerate(own):
             v.assign(store[str(i)])

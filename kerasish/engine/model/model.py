@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from kerasish import registry, tree
+from kerasish.engine.data.data import Data
 from kerasish.engine.functional.functional import (
     Graph,
     InputLayer,
@@ -14,16 +15,17 @@ from kerasish.engine.functional.functional import (
     renew_operation,
     start_at_inputs,
 )
-from kerasish.engine.functional.host_stage import Prepared, front_of
+from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.masks import accept_lost_masks
+from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
 from kerasish.engine.layer.operation_config import class_of, find_op, is_short_op, write_operation
 from kerasish.engine.model.state_tree import read_state, write_state
 from kerasish.engine.model.summary import print_summary
 from kerasish.engine.saving_hooks import saving
+from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
 from kerasish.errors import UnknownNameError
 
@@ -34,7 +36,7 @@ def _is_functional(args: Any, kwargs: Any) -> bool:
     )
 
 
-class Model(Trainer, Layer):
+class Model(Trainer):
     """A layer with `compile`, `fit`, `evaluate`, `predict`, `save` and `summary`.
 
     `Model(inputs, outputs)` makes a functional model of symbolic tensors; a subclass defines
@@ -59,7 +61,7 @@ class Model(Trainer, Layer):
             given = {**dict(zip(names, args)), **kwargs}
             inputs, outputs = given.pop("inputs"), given.pop("outputs")
             Layer.__init__(self, **given)
-            self._start_training_state()
+            self.training_program = TrainingProgram(self)
             self._set_graph(inputs, outputs)
             return
         if args and type(self) is Model:
@@ -68,69 +70,82 @@ class Model(Trainer, Layer):
                 f"{', '.join(type(a).__name__ for a in args)}; data comes later, to fit()."
             )
         Layer.__init__(self, *args, **kwargs)
-        self._start_training_state()
+        self.training_program = TrainingProgram(self)
 
     # --- functional graph ---------------------------------------------------------------------
 
-    _graph: Graph | None = None
+    layer_graph: Graph | None = None
     _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
     reads_mask = False  # its layers do
 
     def _set_graph(self, inputs: Any, outputs: Any) -> None:
         inputs, outputs = start_at_inputs(inputs, outputs)
-        self._inputs_struct, self._outputs_struct = inputs, outputs
-        self._graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
-        self._graph_layers = [o for o in self._graph.operations if isinstance(o, Layer)]
+        self.inputs_structure, self.outputs_structure = inputs, outputs
+        self.layer_graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
+        self.graph_layers = [o for o in self.layer_graph.operations if isinstance(o, Layer)]
         self._casts = False  # each layer casts for itself
         self.built = True
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Compute the outputs; subclasses that are no functional models define their own."""
-        graph = self._graph
+        graph = self.layer_graph
         if graph is None:
             raise NotImplementedError(
-                f"{self._who()} defines no call(self, inputs); write one, or give inputs and "
-                "outputs."
+                f"{self.display_name()} defines no call(self, inputs); write one, or give inputs "
+                "and outputs."
             )
-        if type(inputs) is Prepared:  # in a step: the front has run on the host already
-            results = front_of(graph).finish(inputs)  # type: ignore[union-attr]
+        if type(inputs) is HostInputs:  # in a step: the host stage has run already
+            results = host_stage_of(graph).finish(inputs)  # type: ignore[union-attr]
         else:
-            values = arrange_inputs(inputs, self._inputs_struct, self._who(), self._any_sizes)
+            values = arrange_inputs(
+                inputs, self.inputs_structure, self.display_name(), self._any_sizes
+            )
             if mask is not None:
                 for value, m in zip(values, tree.flatten(mask)):
                     if m is not None and getattr(value, "_keras_mask", None) is None:
                         value._keras_mask = m
             results = graph.run(values, _call)
-        if is_keras_tensor(self._outputs_struct):
+        if is_keras_tensor(self.outputs_structure):
             return results[0]
-        return tree.pack_sequence_as(self._outputs_struct, results)
+        return tree.pack_sequence_as(self.outputs_structure, results)
 
     def _prepare_inputs(self, x: Any) -> Any:
-        """Return what a step gets for x: x, or what the model's front makes of it on the host."""
-        front = front_of(self._graph)
-        if front is None or type(x) is Prepared:
+        """Return what a step gets for x: x, or the results of the model's host stage."""
+        stage = self.host_stage()
+        if stage is None or type(x) is HostInputs:
             return x
-        return front(arrange_inputs(x, self._inputs_struct, self._who(), self._any_sizes))
+        return stage(arrange_inputs(x, self.inputs_structure, self.display_name(), self._any_sizes))
+
+    def host_stage(self) -> HostStage | None:
+        """Return the part of the model that runs on the host, before each step; None: no part."""
+        return host_stage_of(self.layer_graph)
+
+    def on_host(self, data: Data) -> Data:
+        """Return data whose x has gone through the model's host stage, if it has one."""
+        if self.layer_graph is None and not self.built and self._waits_for_host_layers():
+            self._build_for((data.peek()[0],), {})
+        stage = self.host_stage()
+        return data if stage is None else stage_data(data, stage, self._prepare_inputs)
 
     def _waits_for_host_layers(self) -> bool:
         return False
 
     def _take(self, x: Any) -> Any:
         # A functional model's layers cast for themselves; integer inputs must stay what they are.
-        if self._graph is not None:
+        if self.layer_graph is not None:
             return tree.map_structure(_as_is, x)
         return super()._take(x)
 
     def _cast_specs(self, structure: Any) -> Any:
-        return structure if self._graph is not None else super()._cast_specs(structure)
+        return structure if self.layer_graph is not None else super()._cast_specs(structure)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """Return the mask of the result."""
-        return None if self._graph is not None else super().compute_mask(inputs, previous_mask)
+        return None if self.layer_graph is not None else super().compute_mask(inputs, previous_mask)
 
     def build(self, input_shape: Any) -> None:
         """Build the layers by running `call` on inputs of the given shape(s)."""
-        if self._graph is not None or self.built:
+        if self.layer_graph is not None or self.built:
             self._build_shapes = {"input_shape": None}
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
@@ -141,14 +156,14 @@ class Model(Trainer, Layer):
     @property
     def layers(self) -> list[Layer]:
         """The layers directly in this model."""
-        if self._graph is not None:
-            return list(self._graph_layers)
-        return self._flatten_layers(include_self=False, recursive=False)
+        if self.layer_graph is not None:
+            return list(self.graph_layers)
+        return self.flatten_layers(include_self=False, recursive=False)
 
     @property
     def operations(self) -> list[Any]:
         """The operations of a functional model."""
-        return list(self._graph.operations) if self._graph is not None else []
+        return list(self.layer_graph.operations) if self.layer_graph is not None else []
 
     @property
     def inputs(self) -> list[Any]:
@@ -164,13 +179,13 @@ class Model(Trainer, Layer):
     def input(self) -> Any:
         """The symbolic input(s) of a functional model, as given."""
         self._need_graph()
-        return self._inputs_struct
+        return self.inputs_structure
 
     @property
     def output(self) -> Any:
         """The symbolic output(s) of a functional model, as given."""
         self._need_graph()
-        return self._outputs_struct
+        return self.outputs_structure
 
     @property
     def input_shape(self) -> Any:
@@ -190,17 +205,17 @@ class Model(Trainer, Layer):
     @property
     def output_names(self) -> list[str]:
         """The names of the layers whose results are the outputs."""
-        if self._graph is None:
+        if self.layer_graph is None:
             return []
         return [t._keras_history.operation.name for t in self.outputs]
 
     def _need_graph(self) -> Graph:
-        if self._graph is None:
+        if self.layer_graph is None:
             raise AttributeError(
-                f"{self._who()} is no functional model (or not built yet): it has no symbolic "
-                "inputs and outputs."
+                f"{self.display_name()} is no functional model (or not built yet): it has no "
+                "symbolic inputs and outputs."
             )
-        return self._graph
+        return self.layer_graph
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """Return a layer by name, or by its place in `layers`."""
@@ -250,6 +265,14 @@ class Model(Trainer, Layer):
     def save(self, filepath: Any, overwrite: bool = True, zipped: Any = None, **kwargs: Any) -> Any:
         """Save the model: architecture, weights, optimizer state and compile settings."""
         return saving("save_model")(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
+
+    def state_folder(self, path: str) -> Any:
+        """Return the training states kept in a folder; see `callbacks.Resume`."""
+        return saving("state_folder")(path)
+
+    def remove_partial_saves(self, pattern: str) -> None:
+        """Remove temporary files that interrupted saves left under names like `pattern`."""
+        saving("clear_cut_off")(pattern)
 
     def save_weights(
         self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
@@ -310,7 +333,7 @@ class Model(Trainer, Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return what `from_config` needs to make an equal model with new weights."""
-        if self._graph is None or _has_own_init(type(self)):
+        if self.layer_graph is None or _has_own_init(type(self)):
             return super().get_config()
         return functional_config(self)
 
@@ -352,11 +375,11 @@ class Functional(Model):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
         Layer.__init__(self, name=name, **kwargs)
-        self._start_training_state()
+        self.training_program = TrainingProgram(self)
         self._set_graph(inputs, outputs)
 
-    _keras_module = "keras.src.models.functional"
-    _keras_registered_name = "Functional"
+    keras_module = "keras.src.models.functional"
+    keras_registered_name = "Functional"
 
 
 # --- config of a functional graph ------------------------------------------------------------
@@ -368,7 +391,7 @@ def functional_config(model: Model) -> dict[str, Any]:
     own = {id(n) for n in graph.nodes}
     places: dict[int, dict[int, int]] = {}
     for operation in graph.operations:
-        inside = [n for n in operation._inbound_nodes if id(n) in own]
+        inside = [n for n in operation.inbound_nodes if id(n) in own]
         places[id(operation)] = {id(n): i for i, n in enumerate(inside)}
     layers = []
     for operation in graph.operations:
@@ -379,14 +402,14 @@ def functional_config(model: Model) -> dict[str, Any]:
         entry["name"] = operation.name
         entry["inbound_nodes"] = [
             _node_config(n, places)
-            for n in operation._inbound_nodes
+            for n in operation.inbound_nodes
             if id(n) in own and not isinstance(operation, InputLayer)
         ]
         layers.append(entry)
 
     def point(t: Any) -> list[Any]:
         operation, node, index = t._keras_history
-        number = places[id(operation)][id(operation._inbound_nodes[node])]
+        number = places[id(operation)][id(operation.inbound_nodes[node])]
         # Only here Keras counts a nested functional model's own making as its first call.
         nested = isinstance(operation, Model) and type(operation).__name__ == "Functional"
         return [operation.name, number + 1 if nested else number, index]
@@ -395,8 +418,8 @@ def functional_config(model: Model) -> dict[str, Any]:
         "name": model.name,
         "trainable": model._trainable,
         "layers": layers,
-        "input_layers": _map_points(point, model._inputs_struct),
-        "output_layers": _map_points(point, model._outputs_struct),
+        "input_layers": _map_points(point, model.inputs_structure),
+        "output_layers": _map_points(point, model.outputs_structure),
     }
 
 
@@ -430,7 +453,7 @@ def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> d
     def write(x: Any) -> Any:
         if isinstance(x, KerasTensor):
             operation, number, index = x._keras_history  # type: ignore[misc]
-            place = places[id(operation)][id(operation._inbound_nodes[number])]
+            place = places[id(operation)][id(operation.inbound_nodes[number])]
             return {
                 "class_name": "__keras_tensor__",
                 "config": {
@@ -461,12 +484,12 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
             raise ValueError(f"The config names two layers {name!r}.")
         made[name] = _make_operation(entry)
         if isinstance(made[name], Layer):
-            accept_lost_masks(made[name])
+            accept_dropped_masks(made[name])
         settings = _settings(entry) if isinstance(made[name], OpCall) else {}
         nodes = entry.get("inbound_nodes") or []
         waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
     results: dict[tuple[str, int], Any] = {
-        (name, 0): o._inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
+        (name, 0): o.inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
     }
     replay_all(waiting, made, results)
 
@@ -539,23 +562,23 @@ def clone_model(
 
     def make(operation: Any) -> Any:
         if recursive and isinstance(operation, Model):
-            inner = None if getattr(operation, "_is_sequential", False) else call_function
+            inner = None if getattr(operation, "is_sequential", False) else call_function
             return clone_model(
                 operation, clone_function=clone_function, call_function=inner, recursive=True
             )
         if isinstance(operation, Layer) and clone_function is not None:
             return clone_function(operation)
         made = renew_operation(operation)
-        if getattr(operation, "_accepts_lost_mask", False):
-            accept_lost_masks(made)
+        if getattr(operation, "accepts_dropped_mask", False):
+            accept_dropped_masks(made)
         return made
 
-    if getattr(model, "_is_sequential", False):
+    if getattr(model, "is_sequential", False):
         parts = [make(layer) for layer in model._all_layers()]
         if input_tensors is not None:
             parts = _begin_with(input_tensors, parts)
         return _compiled_alike(model, type(model)(parts, name=model.name))
-    if not isinstance(model, Model) or model._graph is None:
+    if not isinstance(model, Model) or model.layer_graph is None:
         if clone_function is not None or input_tensors is not None:
             raise ValueError("clone_model: a subclassed model takes no clone_function or inputs.")
         return _compiled_alike(model, type(model).from_config(model.get_config()))
@@ -567,14 +590,14 @@ def clone_model(
 
     if input_tensors is None:
         fresh = [renew_operation(t._keras_history.operation) for t in model.inputs]
-        new_inputs = [layer._inbound_nodes[0].outputs for layer in fresh]
+        new_inputs = [layer.inbound_nodes[0].outputs for layer in fresh]
     else:
         tree.assert_same_structure(*map(tree.lists_to_tuples, (model.input, input_tensors)))
         new_inputs = tree.flatten(input_tensors)
-    outputs, _ = clone_graph(model._graph, make, new_inputs, call)
+    outputs, _ = clone_graph(model.layer_graph, make, new_inputs, call)
     new = type(model)(
-        tree.pack_sequence_as(model._inputs_struct, new_inputs),
-        tree.pack_sequence_as(model._outputs_struct, outputs),
+        tree.pack_sequence_as(model.inputs_structure, new_inputs),
+        tree.pack_sequence_as(model.outputs_structure, outputs),
         name=model.name,
     )
     return _compiled_alike(model, new)
@@ -593,7 +616,7 @@ def _begin_with(tensors: Any, layers: list[Any]) -> list[Any]:
 def _compiled_alike(model: Any, new: Any) -> Any:
     """Return the new model, compiled as the model is."""
     if getattr(model, "compiled", False):
-        new.compile(**model._copy_compile_arguments())
+        new.compile(**model.training_program.copy_arguments())
     return new
 
 

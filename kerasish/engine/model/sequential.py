@@ -8,9 +8,10 @@ from kerasish import registry, tree
 from kerasish.engine.functional.functional import Input, InputLayer
 from kerasish.engine.functional.host_stage import runs_on_host
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.masks import accept_lost_masks
+from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.engine.model.model import Functional, Model
+from kerasish.engine.training.program import TrainingProgram
 
 
 class Sequential(Model):
@@ -31,12 +32,12 @@ class Sequential(Model):
         (None, 2)
     """
 
-    _is_sequential = True
+    is_sequential = True
     _known_shape: Any = None  # of the inputs, while layers are added or taken off
 
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         Layer.__init__(self, trainable=trainable, name=name)
-        self._start_training_state()
+        self.training_program = TrainingProgram(self)
         self._stack: list[Any] = []
         self._functional: Functional | None = None
         if layers is not None:
@@ -64,26 +65,27 @@ class Sequential(Model):
         if isinstance(layer, KerasTensor):
             maker = layer._keras_history.operation if layer._keras_history else None
             if not isinstance(maker, InputLayer):
-                raise ValueError(f"{self._who()}: add() takes a layer, got {layer!r}.")
+                raise ValueError(f"{self.display_name()}: add() takes a layer, got {layer!r}.")
             layer = maker
         elif isinstance(layer, type):
             raise ValueError(
-                f"{self._who()}: add() takes a layer, got the class {layer.__name__}; make one: "
-                f"{layer.__name__}(...)."
+                f"{self.display_name()}: add() takes a layer, got the class {layer.__name__}; make "
+                f"one: {layer.__name__}(...)."
             )
         elif callable(layer) and not isinstance(layer, Layer):
             raise ValueError(
-                f"{self._who()}: add() takes a layer, got the function {layer!r}; wrap it as "
-                "layers.Lambda(function)."
+                f"{self.display_name()}: add() takes a layer, got the function {layer!r}; wrap it "
+                "as layers.Lambda(function)."
             )
         elif not isinstance(layer, Layer):
             raise ValueError(
-                f"{self._who()}: add() takes a layer, got {layer!r} of type {type(layer).__name__}."
+                f"{self.display_name()}: add() takes a layer, got {layer!r} of type "
+                f"{type(layer).__name__}."
             )
         if layer.name in names:
-            raise ValueError(f"{self._who()}: two layers are called {layer.name!r}.")
+            raise ValueError(f"{self.display_name()}: two layers are called {layer.name!r}.")
         if isinstance(layer, InputLayer) and self._stack:
-            raise ValueError(f"{self._who()}: an Input must come first.")
+            raise ValueError(f"{self.display_name()}: an Input must come first.")
         if not self._stack and layer._first_shape is not None and not isinstance(layer, InputLayer):
             shape = layer._first_shape
             self._stack.append(Input(batch_shape=shape)._keras_history.operation)
@@ -94,7 +96,7 @@ class Sequential(Model):
     def pop(self, rebuild: bool = True) -> Any:
         """Take the last layer off and return it."""
         if not self._stack or (len(self._stack) == 1 and isinstance(self._stack[0], InputLayer)):
-            raise ValueError(f"{self._who()}: there is no layer to pop.")
+            raise ValueError(f"{self.display_name()}: there is no layer to pop.")
         layer = self._stack.pop()
         self._forget()
         if rebuild:
@@ -105,13 +107,13 @@ class Sequential(Model):
         shapes = self._build_shapes if self.built else None
         self._known_shape = shapes and shapes["input_shape"] if self._stack else None
         self._functional, self.built = None, False
-        self._compiled_functions.clear()
+        self.training_program.drop_steps()
 
     def _maybe_rebuild(self) -> None:
         first = self._stack[0] if self._stack else None
         if isinstance(first, InputLayer) and len(self._stack) > 1:
             self.build(first.batch_shape)
-        elif isinstance(first, Model) and first._graph is not None:
+        elif isinstance(first, Model) and first.layer_graph is not None:
             self.build(first.input_shape)
         elif first is not None and self._known_shape is not None:  # of the data seen before
             self.build(self._known_shape)
@@ -119,16 +121,18 @@ class Sequential(Model):
     def build(self, input_shape: Any = None) -> None:
         """Build the layers for inputs of the given shape (with the batch axis)."""
         if input_shape is None:
-            raise ValueError(f"{self._who()}: build() needs the input's shape, or add an Input.")
+            raise ValueError(
+                f"{self.display_name()}: build() needs the input's shape, or add an Input."
+            )
         if not self._stack:
-            raise ValueError(f"{self._who()}: there is no layer to build.")
+            raise ValueError(f"{self.display_name()}: there is no layer to build.")
         first = self._stack[0]
         if isinstance(first, InputLayer):
-            x = inputs = first._inbound_nodes[0].outputs
+            x = inputs = first.inbound_nodes[0].outputs
             rest = self._stack[1:]
         else:
             dtype = getattr(first, "_input_dtype", None) or first.compute_dtype
-            if isinstance(first, Model) and first._graph is not None:
+            if isinstance(first, Model) and first.layer_graph is not None:
                 make = lambda t: Input(batch_shape=t.shape, dtype=t.dtype)  # noqa: E731
                 x = inputs = tree.map_structure(make, first.input)
             elif tree.is_shape(input_shape):
@@ -179,17 +183,17 @@ class Sequential(Model):
         return list(self._stack)
 
     @property
-    def _graph(self) -> Any:  # type: ignore[override]
+    def layer_graph(self) -> Any:  # type: ignore[override]
         functional = getattr(self, "_functional", None)
-        return None if functional is None else functional._graph
+        return None if functional is None else functional.layer_graph
 
     @property
-    def _inputs_struct(self) -> Any:
-        return self._functional._inputs_struct if self._functional else None
+    def inputs_structure(self) -> Any:
+        return self._functional.inputs_structure if self._functional else None
 
     @property
-    def _outputs_struct(self) -> Any:
-        return self._functional._outputs_struct if self._functional else None
+    def outputs_structure(self) -> Any:
+        return self._functional.outputs_structure if self._functional else None
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Return the result's shape for inputs of the given shape."""
@@ -219,7 +223,7 @@ class Sequential(Model):
             layers = [registry.deserialize_keras_object(layer) for layer in config["layers"]]
         for layer in layers:
             if isinstance(layer, Layer):
-                accept_lost_masks(layer)
+                accept_dropped_masks(layer)
         model = cls(layers, name=config.get("name"))
         shape = config.get("build_input_shape")
         if not model.built and shape and layers:

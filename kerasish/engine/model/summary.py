@@ -24,7 +24,7 @@ def _shape_text(layer: Any) -> str:
             return str(layer.batch_shape)
         shape = tree.map_structure(lambda t: t.shape, layer.output)
     except (ValueError, AttributeError):
-        nodes = getattr(layer, "_inbound_nodes", [])
+        nodes = getattr(layer, "inbound_nodes", [])
         if not nodes:
             return "?" if not layer.built else "(built)"
         shape = tree.map_structure(lambda t: t.shape, nodes[0].outputs)
@@ -48,7 +48,7 @@ def size_text(variables: Any) -> str:
     """Return the memory of some variables in B, KB, MB or GB (1024 each)."""
     unique = {id(v): v for v in variables}.values()
     total = float(
-        sum(np.prod(v.shape) * dtypes.array_dtype(v._leaf.dtype).itemsize for v in unique)
+        sum(np.prod(v.shape) * dtypes.array_dtype(v.latest.dtype).itemsize for v in unique)
     )
     for unit in ("B", "KB", "MB", "GB"):
         if total < 1024 or unit == "GB":
@@ -59,7 +59,7 @@ def size_text(variables: Any) -> str:
 
 def _connections(layer: Any) -> str:
     names = []
-    for node in getattr(layer, "_inbound_nodes", []):
+    for node in getattr(layer, "inbound_nodes", []):
         for t in node.inputs:
             history = t._keras_history
             names.append(f"{history.operation.name}[{history.node_index}][{history.tensor_index}]")
@@ -69,7 +69,7 @@ def _connections(layer: Any) -> str:
 def work_of(layer: Any, graph: Any, batch_size: int) -> tuple[int, int] | None:
     """Return (FLOPs, values) of a layer's calls on a batch; None where sizes are not known."""
     calls = [n for n in graph.nodes if n.operation is layer] if graph is not None else []
-    calls = calls or list(getattr(layer, "_inbound_nodes", []))[:1]
+    calls = calls or list(getattr(layer, "inbound_nodes", []))[:1]
     if isinstance(layer, InputLayer) or not calls:
         return None
     flops = values = 0
@@ -110,10 +110,10 @@ def _short(number: float, unit: str, step: int = 1000) -> str:
 
 
 def _is_chain(model: Any) -> bool:
-    if getattr(model, "_is_sequential", False) or model._graph is None:
+    if getattr(model, "is_sequential", False) or model.layer_graph is None:
         return True
-    uses = [len(o._inbound_nodes) for o in model._graph.operations]
-    many = any(len(n.inputs) > 1 for n in model._graph.nodes)
+    uses = [len(o.inbound_nodes) for o in model.layer_graph.operations]
+    many = any(len(n.inputs) > 1 for n in model.layer_graph.nodes)
     return not many and len(model.outputs) == 1 and len(model.inputs) == 1 and max(uses) == 1
 
 
@@ -230,7 +230,11 @@ def print_summary(
     titles += [] if batch_size is None else ["Bytes", "FLOPs"]
     titles += [] if chain else ["Connected to"]
     titles += ["Trainable"] if show_trainable else []
-    layers = model._graph.operations if model._graph is not None and not chain else model.layers
+    layers = (
+        model.layer_graph.operations
+        if model.layer_graph is not None and not chain
+        else model.layers
+    )
     layers = _range(list(layers), layer_range)
     work = None if batch_size is None else functools.cache(_worker(model, batch_size))
     rows = _rows(layers, chain, expand_nested, show_trainable, work)
@@ -250,7 +254,7 @@ def print_summary(
 
 
 def _worker(model: Any, batch_size: int) -> Callable[[Any], tuple[int, int] | None]:
-    return lambda layer: work_of(layer, model._graph, batch_size)
+    return lambda layer: work_of(layer, model.layer_graph, batch_size)
 
 
 def _batch_line(layers: Any, work: Any, batch_size: Any) -> str:

@@ -13,7 +13,7 @@ class BusyModelError(RuntimeError):
     """Another thread runs fit or evaluate of the same model."""
 
 
-class Turn:
+class ExclusiveUse:
     """Says which thread may change a model's variables and metrics.
 
     Single batches wait for each other. What takes long (`fit`, `evaluate`) makes all others raise,
@@ -21,7 +21,7 @@ class Turn:
     same thread all of them nest.
 
     Example:
-        >>> turn = Turn()
+        >>> turn = ExclusiveUse()
         >>> with turn.take("fit", True), turn.take("evaluate", True):
         ...     print("nested")
         nested
@@ -45,13 +45,13 @@ class Turn:
                 )
 
     def __reduce__(self) -> Any:
-        return Turn, ()  # copies and pickles of a model share nothing
+        return ExclusiveUse, ()  # copies and pickles of a model share nothing
 
 
 class _Taken:
     __slots__ = ("_long", "_turn", "_what")
 
-    def __init__(self, turn: Turn, what: str, long: bool) -> None:
+    def __init__(self, turn: ExclusiveUse, what: str, long: bool) -> None:
         self._turn, self._what, self._long = turn, what, long
 
     def __enter__(self) -> None:

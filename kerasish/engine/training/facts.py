@@ -8,26 +8,28 @@ from typing import Any
 import numpy as np
 
 from kerasish import tree
+from kerasish.engine.data.data import Data
+from kerasish.engine.training.program import TrainingProgram
 
 _DEEPEST = 12
 
 
-def training_facts(model: Any, data: Any) -> dict[str, str]:
+def training_facts(program: TrainingProgram, data: Data) -> dict[str, str]:
     """Return what a resumed training must have in common with the one that was saved.
 
     Args:
-        model: compiled, and prepared for training.
+        program: compiled, and prepared for training.
         data: the training's data.
 
     Returns:
         name -> text: loss, metrics, optimizer, learning_rate, data, contents (of arrays).
     """
-    loss, metrics = model._compiled_loss, model._compiled_metrics
+    loss, metrics = program.objective, program.scores
     parts = None if loss is None else loss.parts
     found = {
         "loss": "none" if loss is None else _text(
             [[list(p.output.path), p.weight, _described(p.loss)] for p in parts]
-            if parts is not None else [_described(x) for x in tree.flatten(model.loss)]
+            if parts is not None else [_described(x) for x in tree.flatten(program.loss)]
         ),
         "metrics": "none" if metrics is None else _text(
             [[list(p.output.path), p.weighted, p.shown, _described(p.metric)]
@@ -35,7 +37,7 @@ def training_facts(model: Any, data: Any) -> dict[str, str]:
         ),
     }  # fmt: skip
     rates: list[Any] = []
-    found["optimizer"] = _text(_without_rates(_described(model.optimizer), rates))
+    found["optimizer"] = _text(_without_rates(_described(program.optimizer), rates))
     found["learning_rate"] = _text(rates)
     return {**found, **data.facts()}
 

@@ -1,432 +1,250 @@
-"""The loops of fit, evaluate and predict: data in, steps, callbacks."""
+"""The loop of fit: data in, steps, validation, callbacks, states to resume from."""
 
 from __future__ import annotations
 
-import contextlib
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
-
-from kerasish import config, tree
-from kerasish.callbacks import CallbackList
+from kerasish import config
+from kerasish.callbacks import CallbackList, Resume
 from kerasish.callbacks.resume import find_resume
-from kerasish.devices import current, is_accelerated
-from kerasish.engine import diagnostics as mistakes
+from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data, train_validation_split
-from kerasish.engine.functional.host_stage import prepare_data
+from kerasish.engine.data.arrays import ArrayData
+from kerasish.engine.data.data import Data
+from kerasish.engine.training.arguments import (
+    DataArguments,
+    FitSettings,
+    ValidationArguments,
+    limited_steps,
+    verbosity,
+)
+from kerasish.engine.training.evaluation import logs_of, run_rows, run_test
 from kerasish.engine.training.facts import training_facts
-from kerasish.engine.training.step import batch_size_of, numbers
-from kerasish.tensor import Tensor, to_numpy
-
-_SECONDS_BETWEEN_UPDATES = 0.1
-
-
-def one_batch(x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Any:
-    """Return the data of arrays that are one batch, checked as fit checks them."""
-    rows = batch_size_of(tree.map_structure(_arrayed, x))
-    return make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
+from kerasish.engine.training.program import TrainingProgram
+from kerasish.engine.training.step import numbers
+from kerasish.engine.training.updates import Updates
 
 
-def lies_on_gpu(*given: Any) -> bool:
-    """Return whether all leaves are tensors on the current GPU, of as many rows each.
-
-    A step takes them as they are; whatever else it may be is for `one_batch` to check.
-    """
-    if not is_accelerated() or current().kind == "cpu":
-        return False
-    here, leaves = str(current()), tree.flatten(given)
-    there = all(type(x) is Tensor and x.device == here for x in leaves)
-    return there and len({x.shape[:1] for x in leaves}) == 1
-
-
-def _arrayed(x: Any) -> Any:
-    return x if hasattr(x, "shape") else np.asarray(x)
-
-
-def _verbosity(verbose: Any) -> int:
-    return 1 if verbose == "auto" else int(verbose)
-
-
-def _seed() -> int:
-    """Return the seed of this fit's shuffling."""
-    return config.next_seed()
-
-
-def _epochs(epochs: Any) -> int:
-    if not isinstance(epochs, (int, np.integer)) or isinstance(epochs, bool) or epochs < 0:
-        raise ValueError(f"fit: epochs is a number >= 0, got {epochs!r}.")
-    cap = config.max_epochs()
-    return int(epochs) if cap is None else min(int(epochs), cap)
-
-
-def _steps(steps: Any) -> Any:
-    cap = config.max_steps_per_epoch()
-    return steps if cap is None else cap if steps is None else min(steps, cap)
-
-
-class _Updates:
-    """Says which batches the callbacks hear of, and by which numbers.
-
-    Those that want every batch are called once per execution: `steps_per_execution` batches, whose
-    first and last number they get; as in Keras the last one counts as if it were complete. Those
-    content with a few updates per second are called when the next one is due.
-    """
-
-    def __init__(self, callbacks: Any, mode: str, steps: int) -> None:
-        self.every = callbacks.wants_batches(mode)
-        self.per_call = steps if self.every else 1
-        self.some = self.every or callbacks.wants_updates(mode)
-        self.last = time.perf_counter()
-
-    def begins(self, batch: int) -> bool:
-        """Return whether the callbacks are called before a batch."""
-        return self.every and batch % self.per_call == 0
-
-    def ends(self, batch: int) -> bool:
-        """Return whether an execution ends with a batch."""
-        return (batch + 1) % self.per_call == 0
-
-    def number(self, batch: int) -> int:
-        """Return the number of the last batch of an execution."""
-        return batch - batch % self.per_call + self.per_call - 1
-
-    def due(self, batch: int) -> bool:
-        """Return whether the callbacks are called after a batch."""
-        if self.every:
-            return self.ends(batch)
-        if not self.some:
-            return False
-        now = time.perf_counter()
-        if now - self.last < _SECONDS_BETWEEN_UPDATES:
-            return False
-        self.last = now
-        return True
-
-
-def fit(model: Any, resume: Any, x: Any, y: Any, callbacks: Any, *rest: Any) -> Any:
-    """Train; see `Model.fit`."""
-    keeper = find_resume(callbacks, resume)
-    held = contextlib.nullcontext() if keeper is None else keeper.held(model)
-    with model._turn.take("fit", long=True), held:
-        return _fit(model, keeper, x, y, callbacks, *rest)
-
-
-def _fit(
-    model: Any, keeper: Any, x: Any, y: Any, callbacks: Any, batch_size: Any, epochs: int,
-    verbose: Any, validation_split: float, validation_data: Any, shuffle: Any, class_weight: Any,
-    sample_weight: Any, initial_epoch: int, steps_per_epoch: Any, validation_steps: Any,
-    validation_batch_size: Any, validation_freq: Any,
-) -> Any:  # fmt: skip
-    epochs = _epochs(epochs)
-    seed = None if keeper is None else keeper.open()
-    seed = _seed() if seed is None else seed
-    split = validation_split and validation_data is None
-    if split:
-        (x, y, sample_weight), validation_data = train_validation_split(
-            (x, y, sample_weight), validation_split
-        )
-    data = make_data(
-        x, y, sample_weight, class_weight, batch_size=batch_size,
-        steps_per_epoch=_steps(steps_per_epoch), shuffle=shuffle, seed=seed, training=True,
-    )  # fmt: skip
-    data = prepare_data(model, data)
-    model._prepare("train", *data.peek(initial_epoch))
-    validation = None
-    if validation_data is not None:
-        rows = validation_batch_size or (batch_size if data.in_memory else None)
-        validation = prepare_data(model, _validation(validation_data, rows, validation_steps))
-        model._prepare("test", *validation.peek())
-        mistakes.check_all(model, validation)
-    look(model, data, initial_epoch, (validation, validation_split) if split else None)
-    if keeper is not None:
-        keeper.compare(training_facts(model, data), epochs)
-    calls = callbacks
-    if not isinstance(callbacks, CallbackList):
-        calls = CallbackList(
-            callbacks, add_history=True, add_progbar=_verbosity(verbose) != 0, model=model,
-            verbose=_verbosity(verbose), epochs=epochs, steps=data.num_batches,
-        )  # fmt: skip
-    if keeper is not None and keeper not in calls.callbacks:
-        calls.append(keeper)
-    model.stop_training = False
-    model._initial_epoch = initial_epoch  # on_train_begin of a callback may set it anew
-    try:
-        calls.on_train_begin()
-        first, batch = model._initial_epoch, 0
-        if keeper is not None:
-            first, batch = keeper.begin(calls, data, seed, first)
-        logs: dict[str, Any] = {}
-        epoch = first - 1
-        for epoch in () if model.stop_training else range(first, epochs):
-            model.reset_metrics()
-            calls.on_epoch_begin(epoch)
-            found = _train_epoch(model, data, epoch, calls, keeper, batch)
-            if found is None:
-                break
-            logs, batch = found, 0
-            if epoch == first:
-                mistakes.check_loss_value(model, logs, _arrays_of(data))
-            if validation is not None and _validates(epoch, validation_freq):
-                found = _run_test(model, validation, calls, epoch)
-                logs = {**logs, **{f"val_{k}": v for k, v in found.items()}}
-            calls.on_epoch_end(epoch, logs)
-            if keeper is not None:
-                keeper.epoch_ended(epoch, logs)
-            if model.stop_training:
-                break
-        if keeper is not None:
-            logs = keeper.end(epoch + 1, logs)
-        model.optimizer.finalize_variable_values(model.trainable_variables)
-        calls.on_train_end(logs)
-        if keeper is not None:
-            keeper.close()
-    except BaseException:
-        calls.release()
-        raise
-    finally:
-        data.close()
-        if validation is not None:
-            validation.close()
-    return calls.history or getattr(model, "history", None)
-
-
-def look(model: Any, data: Any, epoch: int, split: Any = None) -> None:
-    """Look for what is hardly meant in a training's data, all of it or its first batch.
+class FitLoop:
+    """One call of `fit`: see `Model.fit`.
 
     Args:
+        program: what is trained.
+        given: the training's data.
+        validation: what it is validated on.
+        settings: epochs, callbacks and the like.
+    """
+
+    data: Data
+    validation: Data | None
+    callbacks: CallbackList
+    seed: int  # of the order of the rows
+
+    def __init__(
+        self,
+        program: TrainingProgram,
+        given: DataArguments,
+        validation: ValidationArguments,
+        settings: FitSettings,
+    ) -> None:
+        self.program, self.model = program, program.model
+        self.given, self.validates, self.settings = given, validation, settings
+        self.resume: Resume | None = find_resume(settings.callbacks, settings.resume)
+
+    # --- before the first step --------------------------------------------------------------------
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """A context in which data, model and callbacks are ready; it releases them at its end."""
+        resume = self.resume
+        held = nullcontext() if resume is None else resume.held(self.model)
+        with self.program.exclusive.take("fit", long=True), held:
+            self.last_epoch = self.settings.checked_epochs()
+            seed = None if resume is None else resume.open()
+            self.seed = config.next_seed() if seed is None else seed
+            self._prepare()
+            try:
+                yield
+            except BaseException:
+                self.callbacks.release()
+                raise
+            finally:
+                self.data.close()
+                if self.validation is not None:
+                    self.validation.close()
+
+    def _prepare(self) -> None:
+        """Make data and callbacks, build the model, check what can be checked."""
+        given, validation = self.given, self.validates
+        x, y, weights = given.x, given.y, given.sample_weight
+        held_out = validation.data
+        is_split = bool(validation.split) and held_out is None
+        if is_split:
+            (x, y, weights), held_out = train_validation_split((x, y, weights), validation.split)
+        data = make_data(
+            x, y, weights, given.class_weight, batch_size=given.batch_size,
+            steps_per_epoch=limited_steps(given.steps), shuffle=given.shuffle, seed=self.seed,
+            training=True,
+        )  # fmt: skip
+        first = self.settings.initial_epoch
+        self.data = data = self.model.on_host(data)
+        self.program.prepare("train", *data.peek(first))
+        self.validation = None
+        if held_out is not None:
+            rows = validation.batch_size or (given.batch_size if data.in_memory else None)
+            self.validation = self.model.on_host(_validation(held_out, rows, validation.steps))
+            self.program.prepare("test", *self.validation.peek())
+            diagnostics.check_all(self.model, self.validation)
+        split = (self.validation, validation.split) if is_split else None
+        check_training_data(self.program, data, first, split)
+        if self.resume is not None:
+            self.resume.compare(training_facts(self.program, data), self.last_epoch)
+        self.callbacks = self._make_callbacks()
+
+    def _make_callbacks(self) -> CallbackList:
+        callbacks = self.settings.callbacks
+        if not isinstance(callbacks, CallbackList):
+            verbose = verbosity(self.settings.verbose)
+            callbacks = CallbackList(
+                callbacks, add_history=True, add_progbar=verbose != 0, model=self.model,
+                verbose=verbose, epochs=self.last_epoch, steps=self.data.num_batches,
+            )  # fmt: skip
+        if self.resume is not None and self.resume not in callbacks.callbacks:
+            callbacks.append(self.resume)
+        return callbacks
+
+    # --- the epochs -------------------------------------------------------------------------------
+
+    def run(self) -> Any:
+        """Run all epochs, with validation and callbacks; return the History."""
+        with self._running():
+            logs: dict[str, Any] = {}
+            first, batch = self._begin()
+            epoch = first - 1
+            for epoch in () if self.model.stop_training else range(first, self.last_epoch):
+                self.model.reset_metrics()
+                self.callbacks.on_epoch_begin(epoch)
+                trained = self._train(epoch, batch)
+                if trained is None:
+                    break
+                if epoch == first:
+                    diagnostics.check_loss_value(self.model, trained, _arrays_of(self.data))
+                logs, batch = self._end_epoch(epoch, trained), 0
+                if self.model.stop_training:
+                    break
+            self._end(epoch, logs)
+        return self.callbacks.history or getattr(self.model, "history", None)
+
+    def _begin(self) -> tuple[int, int]:
+        """Return the (epoch, batch) to begin at."""
+        model = self.model
+        model.stop_training = False
+        model.initial_epoch = self.settings.initial_epoch  # a callback may change it
+        self.callbacks.on_train_begin()
+        if self.resume is None:
+            return model.initial_epoch, 0
+        return self.resume.begin(self.callbacks, self.data, self.seed, model.initial_epoch)
+
+    def _end_epoch(self, epoch: int, logs: dict[str, Any]) -> dict[str, Any]:
+        """Validate and call the callbacks; return the logs of the epoch."""
+        if self.validation is not None and self.validates.is_due(epoch):
+            results = run_test(self.program, self.validation, self.callbacks, epoch)
+            logs = {**logs, **{f"val_{k}": v for k, v in results.items()}}
+        self.callbacks.on_epoch_end(epoch, logs)
+        if self.resume is not None:
+            self.resume.epoch_ended(epoch, logs)
+        return logs
+
+    def _end(self, epoch: int, logs: dict[str, Any]) -> None:
+        if self.resume is not None:
+            logs = self.resume.end(epoch + 1, logs)
+        self.program.require_optimizer().finalize_variable_values(self.model.trainable_variables)
+        self.callbacks.on_train_end(logs)
+        if self.resume is not None:
+            self.resume.close()
+
+    def _train(self, epoch: int, start: int) -> dict[str, Any] | None:
+        """Train for an epoch; return its logs, or None if the data ended before it.
+
+        Args:
+            epoch: its number.
+            start: batches of this epoch that were done before the training was interrupted.
+        """
+        program, data, callbacks, resume = self.program, self.data, self.callbacks, self.resume
+        own_logs: Any = None
+        if resume is not None:
+            own_logs = resume.go_on(data) if start else None
+            resume.epoch_begins(epoch)
+        run = program.step("train")
+        updates = Updates(callbacks, "train", program.steps_per_execution)
+        run.note_data(data, epoch)
+        last, shown = run_rows(
+            program, run, data, epoch, callbacks.on_train_batch_end, updates, resume, start
+        )
+        if not self.model.stop_training:
+            first = last + 1
+            check = None if data.in_memory else diagnostics.batch_check(self.model)
+            with data.epoch(epoch, start=first) as batches:
+                for last, (x, y, weights) in enumerate(batches, first):
+                    if check is not None:
+                        check(x, y, weights)
+                    if updates.begins(last):
+                        callbacks.on_train_batch_begin(last)
+                    own_logs = run(x, y, weights)
+                    shown = updates.due(last)
+                    if shown:
+                        callbacks.on_train_batch_end(last, logs_of(program, own_logs))
+                    if resume is not None and resume.due(1) and updates.ends(last):
+                        done = None if own_logs is None else numbers(own_logs)
+                        resume.save(epoch, last + 1, done)
+                    if self.model.stop_training:
+                        break
+        if last < 0:
+            if data.exhausted:
+                return None  # the data has warned
+            raise ValueError("fit: the data gave no batch.")
+        logs = logs_of(program, own_logs)
+        if not shown and updates.some:
+            callbacks.on_train_batch_end(updates.number(last), logs)
+        return logs
+
+
+def check_training_data(
+    program: TrainingProgram, data: Data, epoch: int, split: tuple[Any, float] | None = None
+) -> None:
+    """Check a training's data, all of it or its first batch, for what is likely a mistake.
+
+    Args:
+        program: what is trained.
+        data: the training's data.
+        epoch: the first epoch.
         split: (the data kept for validation, the share) where `validation_split` cut it off.
     """
     x, y, weights = _arrays_of(data).values() if data.in_memory else data.peek(epoch)
-    matches = model._matches(y, weights)
-    found = model._compiled_metrics
-    metrics = [found.of_output(m.index) if found is not None else [] for m in matches]
-    mistakes.check_data(model, x, matches, metrics, weights)
-    mistakes.check_frozen(model, model._flags)
-    model._drop_stale_step()
+    matches = program.matches(y, weights)
+    metrics = [program.metrics_of(m.index) for m in matches]
+    diagnostics.check_data(program.model, x, matches, metrics, weights)
+    program.check_frozen()
+    program.drop_stale_steps()
     if split is not None and data.in_memory and split[0].in_memory:
-        kept = model._matches(split[0].pack(split[0].arrays)[1])
+        kept = program.matches(split[0].pack(split[0].arrays)[1])
         for here, there in zip(matches, kept):
-            mistakes.check_split(model, here, there, split[1])
+            diagnostics.check_split(program.model, here, there, split[1])
 
 
-def _arrays_of(data: Any) -> dict[str, Any]:
+def _arrays_of(data: Data) -> dict[str, Any]:
     """Return x, y and sample_weight of data in memory; nothing of other data."""
-    if not data.in_memory:
+    if not isinstance(data, ArrayData) or not data.in_memory:
         return {}
     return dict(zip(("x", "y", "sample_weight"), data.pack(data.arrays)))
 
 
-def _validation(given: Any, rows: Any, steps: Any) -> Any:
+def _validation(given: Any, rows: int | None, steps: int | None) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
     return make_data(
         x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
     )
-
-
-def _validates(epoch: int, frequency: Any) -> bool:
-    if isinstance(frequency, int):
-        if frequency < 1:
-            raise ValueError(f"fit: validation_freq is a number >= 1, got {frequency}.")
-        return (epoch + 1) % frequency == 0
-    return epoch + 1 in list(frequency)
-
-
-def _train_epoch(
-    model: Any, data: Any, epoch: int, calls: Any, keeper: Any, start: int
-) -> dict[str, Any] | None:
-    """Train for an epoch; return its logs, or None if the data has run dry before it.
-
-    Args:
-        keeper: the `Resume` that saves states, or None.
-        start: batches of this epoch that were done before the run was cut off.
-    """
-    own_logs: Any = None
-    if keeper is not None:
-        own_logs = keeper.go_on(data) if start else None
-        keeper.epoch_begins(epoch)
-    run = model._function("train")
-    updates = _Updates(calls, "train", model.steps_per_execution)
-    tell = calls.on_train_batch_end
-    run.note_data(data, epoch)
-    last, shown = _run_rows(model, run, data, epoch, tell, updates, keeper, start)
-    if not model.stop_training:
-        first = last + 1
-        check = None if data.in_memory else mistakes.batch_check(model)
-        with data.epoch(epoch, start=first) as batches:
-            for last, (x, y, weights) in enumerate(batches, first):
-                if check is not None:
-                    check(x, y, weights)
-                if updates.begins(last):
-                    calls.on_train_batch_begin(last)
-                own_logs = run(x, y, weights)
-                shown = updates.due(last)
-                if shown:
-                    calls.on_train_batch_end(last, _logs(model, own_logs))
-                if keeper is not None and keeper.due(1) and updates.ends(last):
-                    keeper.save(epoch, last + 1, None if own_logs is None else numbers(own_logs))
-                if model.stop_training:
-                    break
-    if last < 0:
-        if data.exhausted:
-            return None  # the data has said so in a warning
-        raise ValueError("fit: the data gave no batch.")
-    logs = _logs(model, own_logs)
-    if not shown and updates.some:
-        calls.on_train_batch_end(updates.number(last), logs)
-    return logs
-
-
-def _run_rows(
-    model: Any, run: Any, data: Any, epoch: int, tell: Any, updates: _Updates,
-    keeper: Any = None, start: int = 0,
-) -> tuple[int, bool]:  # fmt: skip
-    """Do the whole batches of an epoch natively, where engine, data and callbacks allow it.
-
-    Returns (the number of the last batch done or -1, whether the callbacks know of it).
-    """
-    if not data.in_memory or updates.every:
-        return start - 1, True
-    order = data.order(epoch)[start * data.batch_size :]
-    steps = run.over_rows(data.arrays, data.pack, order, data.batch_size)
-    if steps is None:
-        return start - 1, True
-    shown = True
-    while steps.left and not model.stop_training:
-        seconds, most = (_SECONDS_BETWEEN_UPDATES, None) if keeper is None else keeper.ahead()
-        done = steps.run(seconds, most)
-        shown = updates.due(start + steps.done - 1)
-        if shown:
-            tell(start + steps.done - 1, model._results())
-        if keeper is not None and keeper.due(done):
-            keeper.save(epoch, start + steps.done)
-    return start + steps.done - 1, shown
-
-
-def _logs(model: Any, own: Any) -> dict[str, Any]:
-    """Return a step's own logs, or else the metrics' results, as Python numbers."""
-    if own is None:
-        return model._results()  # type: ignore[no-any-return]
-    return numbers(own)
-
-
-def evaluate(
-    model: Any, x: Any, y: Any, batch_size: Any, verbose: Any, sample_weight: Any, steps: Any,
-    callbacks: Any, _data: Any = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Evaluate; see `Model.evaluate`."""
-    data = make_data(
-        x, y, sample_weight, batch_size=batch_size, steps_per_epoch=_steps(steps),
-        shuffle=False, training=False,
-    )  # fmt: skip
-    data = prepare_data(model, data)
-    model._prepare("test", *data.peek())
-    mistakes.check_all(model, data)
-    calls = callbacks
-    if not isinstance(callbacks, CallbackList):
-        calls = CallbackList(
-            callbacks, add_progbar=_verbosity(verbose) != 0, model=model,
-            verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
-        )  # fmt: skip
-    try:
-        with model._turn.take("evaluate", long=True):
-            return _run_test(model, data, calls, 0)
-    except BaseException:
-        calls.release()
-        raise
-    finally:
-        data.close()
-
-
-def _run_test(model: Any, data: Any, calls: Any, epoch: int) -> dict[str, Any]:
-    run = model._function("test")
-    updates = _Updates(calls, "test", model.steps_per_execution)
-    model.reset_metrics()
-    calls.on_test_begin()
-    own_logs: Any = None
-    scoring, kept = model._scoring(), []
-    last, shown = -1, True
-    if scoring is None:
-        last, shown = _run_rows(model, run, data, 0, calls.on_test_batch_end, updates)
-    first = last + 1
-    check = None if data.in_memory else mistakes.batch_check(model)
-    with data.epoch(0, start=first) as batches:
-        for last, (x, y, weights) in enumerate(batches, first):
-            if check is not None:
-                check(x, y, weights)
-            if updates.begins(last):
-                calls.on_test_batch_begin(last)
-            own_logs = run(x, y, weights)
-            if scoring is not None:
-                predictions = tree.map_structure(to_numpy, model._function("predict")(x))
-                kept.append((y, predictions, weights))
-            shown = updates.due(last)
-            if shown:
-                calls.on_test_batch_end(last, _logs(model, own_logs))
-    logs = _logs(model, own_logs)
-    if scoring is not None:
-        logs = {**logs, **scoring.score(kept)}
-    if not shown and updates.some:
-        calls.on_test_batch_end(updates.number(last), logs)
-    calls.on_test_end(logs)
-    return logs
-
-
-def predict(model: Any, x: Any, batch_size: Any, verbose: Any, steps: Any, callbacks: Any) -> Any:
-    """Predict; see `Model.predict`."""
-    data = make_data(
-        x, None, None, batch_size=batch_size, steps_per_epoch=_steps(steps), shuffle=False,
-        training=False,
-    )  # fmt: skip
-    data = prepare_data(model, data)
-    model._prepare("predict", data.peek()[0])
-    calls = callbacks
-    if not isinstance(callbacks, CallbackList):
-        calls = CallbackList(
-            callbacks, add_progbar=_verbosity(verbose) != 0, model=model,
-            verbose=_verbosity(verbose), epochs=1, steps=data.num_batches,
-        )  # fmt: skip
-    run = model._function("predict")
-    updates = _Updates(calls, "predict", model.steps_per_execution)
-    found: list[Any] = []
-    structure: Any = None
-    last, shown = -1, True
-    try:
-        calls.on_predict_begin()
-        with data.epoch(0) as batches:
-            for last, (batch, _, _) in enumerate(batches):
-                if updates.begins(last):
-                    calls.on_predict_batch_begin(last)
-                structure = run(batch)
-                found.append([_own(t) for t in tree.flatten(structure)])
-                shown = updates.due(last)
-                if shown:
-                    calls.on_predict_batch_end(last, _outputs(updates, last, structure, found))
-        if not shown and updates.some:
-            outputs = _outputs(updates, last, structure, found)
-            calls.on_predict_batch_end(updates.number(last), outputs)
-        calls.on_predict_end()
-    except BaseException:
-        calls.release()
-        raise
-    finally:
-        data.close()
-    columns = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*found)]
-    return tree.pack_sequence_as(structure, columns)
-
-
-def _outputs(updates: _Updates, last: int, structure: Any, found: list[Any]) -> Any:
-    """Return what callbacks get after an execution of predict: its batches' results together."""
-    if not updates.every:
-        return None
-    if updates.per_call == 1:
-        return {"outputs": structure}
-    columns = zip(*found[-(last % updates.per_call + 1) :])
-    return {"outputs": tree.pack_sequence_as(structure, [np.concatenate(c) for c in columns])}
-
-
-def _own(t: Any) -> Any:
-    """Return a result as a NumPy array that no later step writes into."""
-    return to_numpy(t)

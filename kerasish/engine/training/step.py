@@ -12,7 +12,8 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
-from kerasish.tensor import no_gradient
+from kerasish.engine.training.interface import StepProgram, TrainedModel
+from kerasish.tensor import Variable, no_gradient
 from kerasish.watched import is_collecting, note_use
 
 
@@ -43,30 +44,32 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
     return (*data, None, None)[:3]  # type: ignore[return-value]
 
 
-def train(model: Any, variables: Sequence[Any], x: Any, y: Any, sample_weight: Any) -> None:
+def train(
+    program: StepProgram, variables: Sequence[Variable], x: Any, y: Any, sample_weight: Any
+) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
-    _note_uses(model)
-    predictions = model(x, training=True)
-    loss = _loss_of(model, x, y, predictions, sample_weight, True)
-    track_loss(model, loss, x)
-    optimizer = model.optimizer
+    _note_uses(program)
+    predictions = program.model(x, training=True)
+    loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
+    track_loss(program, loss, x)
+    optimizer = program.require_optimizer()
     if variables:
         gradients = gradients_of(optimizer.scale_loss(loss), variables)
-        _check_connected(model, variables, gradients)
+        _check_connected(program.model, gradients)
         optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
     with no_gradient():
-        model._update_metrics(x, y, predictions, sample_weight)
+        program.update_metrics(x, y, predictions, sample_weight)
 
 
-def _note_uses(model: Any) -> None:
+def _note_uses(program: StepProgram) -> None:
     """Let a trace depend on the settings of the model, its metrics and its optimizer."""
     if is_collecting():
-        for thing in (model, *model.metrics, model.optimizer):
+        for thing in (program.model, *program.model.metrics, program.optimizer):
             note_use(thing)
 
 
 def _loss_of(
-    model: Any, x: Any, y: Any, predictions: Any, sample_weight: Any, training: bool
+    model: TrainedModel, x: Any, y: Any, predictions: Any, sample_weight: Any, training: bool
 ) -> Any:
     given = {"x": x, "y": y, "y_pred": predictions, "sample_weight": sample_weight}
     if _takes_training(type(model).compute_loss):
@@ -75,40 +78,41 @@ def _loss_of(
 
 
 def _takes_training(method: Any) -> bool:
-    """Return whether a `compute_loss` knows of training; those of Keras before 3.3 do not."""
+    """Return whether a `compute_loss` takes `training`; those of Keras before 3.3 do not."""
     known = inspect.signature(method).parameters.values()
     return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in known)
 
 
-def outline(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
-    """What a training step does but for gradients and updates: to be run on shapes alone."""
-    predictions = model(x, training=True)
-    loss = _loss_of(model, x, y, predictions, sample_weight, True)
-    track_loss(model, loss, x)
-    model._update_metrics(x, y, predictions, sample_weight)
+def outline(program: StepProgram, x: Any, y: Any, sample_weight: Any) -> None:
+    """A training step without gradients and updates: to be run on shapes alone."""
+    predictions = program.model(x, training=True)
+    loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
+    track_loss(program, loss, x)
+    program.update_metrics(x, y, predictions, sample_weight)
 
 
-def _check_connected(model: Any, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
+def _check_connected(model: TrainedModel, gradients: Sequence[Any]) -> None:
     if gradients and all(g is None for g in gradients):
         raise ValueError(
-            f"{model._who()}: the loss depends on none of the {len(variables)} trainable weights, "
-            "so training would change nothing. Is something detached from them?"
+            f"{model.display_name()}: the loss depends on none of the {len(gradients)} trainable "
+            "weights, so training would change nothing. Is something detached from them?"
         )
 
 
-def test(model: Any, x: Any, y: Any, sample_weight: Any) -> None:
+def test(program: StepProgram, x: Any, y: Any, sample_weight: Any) -> None:
     """One evaluation step: the metrics' variables are assigned."""
-    _note_uses(model)
-    predictions = model(x, training=False)
-    loss = _loss_of(model, x, y, predictions, sample_weight, False)
-    track_loss(model, loss, x)
-    model._update_metrics(x, y, predictions, sample_weight)
+    _note_uses(program)
+    predictions = program.model(x, training=False)
+    loss = _loss_of(program.model, x, y, predictions, sample_weight, False)
+    track_loss(program, loss, x)
+    program.update_metrics(x, y, predictions, sample_weight)
 
 
-def track_loss(model: Any, loss: Any, x: Any) -> None:
-    """Take the loss of a batch into the running mean, weighted by the batch's size."""
+def track_loss(program: StepProgram, loss: Any, x: Any) -> None:
+    """Update the running mean of the loss with a batch, weighted by the batch's size."""
+    assert program.loss_tracker is not None
     with no_gradient():
-        model._loss_tracker.update_state(loss, sample_weight=float(batch_size_of(x)))
+        program.loss_tracker.update_state(loss, sample_weight=float(batch_size_of(x)))
 
 
 def batch_size_of(x: Any) -> int:

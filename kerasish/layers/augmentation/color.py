@@ -25,8 +25,8 @@ class RandomBrightness(PictureLayer):
         self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(seed=seed, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
-        self.value_range = read_range(value_range, self._who())
+        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
+        self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return one delta a picture."""
@@ -56,7 +56,7 @@ class RandomContrast(PictureLayer):
         self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(seed=seed, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
     def draw(self, images: Any, seed: Any) -> Any:
@@ -94,8 +94,8 @@ class RandomColorDegeneration(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
-        self.value_range = read_range(value_range, self._who())
+        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
+        self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return one factor a picture."""
@@ -128,7 +128,7 @@ class RandomGrayscale(PictureLayer):
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         if not 0 <= factor <= 1:
-            raise ValueError(f"{self._who()}: factor must lie in [0, 1], got {factor}.")
+            raise ValueError(f"{self.display_name()}: factor must lie in [0, 1], got {factor}.")
         self.factor = factor
 
     def draw(self, images: Any, seed: Any) -> Any:
@@ -162,7 +162,7 @@ class RandomInvert(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
     def draw(self, images: Any, seed: Any) -> Any:
@@ -195,8 +195,8 @@ class RandomPosterization(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (1, 8), self._who())
-        self.value_range = read_range(value_range, self._who())
+        self.factor = read_interval(factor, (1, 8), self.display_name())
+        self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return how many low bits each picture loses, (n,)."""
@@ -233,7 +233,7 @@ class Solarization(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, **kwargs)
-        unit, who = (0.0, 1.0), self._who()
+        unit, who = (0.0, 1.0), self.display_name()
         self.addition_factor = read_interval(addition_factor, unit, who, "addition_factor")
         self.threshold_factor = read_interval(threshold_factor, unit, who, "threshold_factor")
         self.value_range = read_range(value_range, who)
@@ -272,8 +272,8 @@ class RandomSaturation(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
-        self.value_range = read_range(value_range, self._who())
+        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
+        self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return what each picture's saturation is multiplied by, (n,)."""
@@ -306,7 +306,7 @@ class RandomHue(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
     def draw(self, images: Any, seed: Any) -> Any:

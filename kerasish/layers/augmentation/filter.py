@@ -35,8 +35,8 @@ class RandomSharpness(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
-        self.value_range = read_range(value_range, self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
+        self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return one number a picture, (n,)."""
@@ -80,7 +80,7 @@ class RandomGaussianBlur(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        who = self._who()
+        who = self.display_name()
         self.factor = read_interval(factor, (0.0, 1.0), who)
         sizes = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
         if len(sizes) != 2 or any(size % 2 == 0 for size in sizes):

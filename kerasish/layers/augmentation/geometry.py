@@ -33,7 +33,7 @@ class RandomFlip(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.mode = one_of(mode, _FLIPS, self._who(), "mode")
+        self.mode = one_of(mode, _FLIPS, self.display_name(), "mode")
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return whether each picture is flipped, (n, 1, 1, 1)."""
@@ -68,8 +68,8 @@ class _Affine(PictureLayer):
         self, *, fill_mode: str, interpolation: str, fill_value: float, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.fill_mode = one_of(fill_mode, _FILLS, self._who(), "fill_mode")
-        self.interpolation = one_of(interpolation, _METHODS, self._who(), "interpolation")
+        self.fill_mode = one_of(fill_mode, _FILLS, self.display_name(), "fill_mode")
+        self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
         self.fill_value = fill_value
 
     def matrix(self, transformation: Any, size: Any) -> Any:
@@ -119,7 +119,7 @@ class RandomRotation(_Affine):
             fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
             data_format=data_format, **kwargs,
         )  # fmt: skip
-        self.factor = read_interval(factor, (-1.0, 1.0), self._who())
+        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return each picture's angle in degrees, and the map."""
@@ -182,7 +182,7 @@ class RandomTranslation(_Affine):
             data_format=data_format, **kwargs,
         )  # fmt: skip
         self.height_factor, self.width_factor = height_factor, width_factor
-        unit, who = (-1.0, 1.0), self._who()
+        unit, who = (-1.0, 1.0), self.display_name()
         height = read_interval(height_factor, unit, who, "height_factor")
         width = read_interval(width_factor, unit, who, "width_factor")
         self.height_lower, self.height_upper = height
@@ -248,9 +248,9 @@ class RandomZoom(_Affine):
             self._width = self._interval(width_factor, "width_factor")
 
     def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
-        low, high = read_interval(value, (-1.0, 1.0), self._who(), name)
+        low, high = read_interval(value, (-1.0, 1.0), self.display_name(), name)
         if low <= -1:
-            raise ValueError(f"{self._who()}: {name} must lie in (-1, 1], got {value!r}.")
+            raise ValueError(f"{self.display_name()}: {name} must lie in (-1, 1], got {value!r}.")
         return 1.0 + low, 1.0 + high
 
     def draw(self, images: Any, seed: Any) -> Any:
@@ -314,7 +314,7 @@ class RandomShear(_Affine):
         self.y_factor = self._interval(y_factor, "y_factor")
 
     def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
-        low, high = read_interval(value, (0.0, 1.0), self._who(), name)
+        low, high = read_interval(value, (0.0, 1.0), self.display_name(), name)
         # One number means both signs, as in Keras; the drawn sign then changes nothing.
         return (low, high) if isinstance(value, (list, tuple)) else (-high, high)
 

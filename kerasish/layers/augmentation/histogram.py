@@ -20,7 +20,7 @@ class AutoContrast(PictureLayer):
 
     def __init__(self, value_range: Any = (0, 255), **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.value_range = read_range(value_range, self._who())
+        self.value_range = read_range(value_range, self.display_name())
 
     def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
         """Stretch; a channel of one value stays as it is."""
@@ -54,7 +54,7 @@ class Equalization(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
-        self.value_range, self.bins = read_range(value_range, self._who()), bins
+        self.value_range, self.bins = read_range(value_range, self.display_name()), bins
 
     def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
         """Look each pixel up in its channel's table."""

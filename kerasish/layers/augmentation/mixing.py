@@ -117,7 +117,7 @@ class CutMix(_Patched):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return the rectangles, what remains of each picture, and which one each meets."""
@@ -151,7 +151,7 @@ class CutMix(_Patched):
         """Raise: what is left of a box under a rectangle is not known, in Keras neither."""
         if self._idle(transformation, training):
             return bounding_boxes
-        raise ValueError(f"{self._who()}: has no rule for bounding boxes; MixUp has.")
+        raise ValueError(f"{self.display_name()}: has no rule for bounding boxes; MixUp has.")
 
 
 class RandomErasing(_Patched):
@@ -180,7 +180,7 @@ class RandomErasing(_Patched):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        who = self._who()
+        who = self.display_name()
         self.factor = read_interval(factor, (0.0, 1.0), who)
         self.scale = read_interval(scale, (0.0, 1.0), who, "scale")
         several = isinstance(fill_value, (list, tuple))

@@ -146,7 +146,8 @@ class PictureLayer(Layer):
     def _single(self, images: Any) -> bool:
         if len(images.shape) not in (3, 4):
             raise ShapeError(
-                f"{self._who()}: expected pictures of rank 3 or 4, got shape {images.shape}."
+                f"{self.display_name()}: expected pictures of rank 3 or 4, got shape "
+                f"{images.shape}."
             )
         return len(images.shape) == 3
 
@@ -212,13 +213,14 @@ class PictureLayer(Layer):
     def _checked(self, bounding_boxes: Any) -> Any:
         if not isinstance(bounding_boxes, dict) or not {"boxes", "labels"} <= set(bounding_boxes):
             raise ValueError(
-                f"{self._who()}: bounding_boxes must be a dict with 'boxes' and 'labels', got "
-                f"{bounding_boxes!r}."
+                f"{self.display_name()}: bounding_boxes must be a dict with 'boxes' and 'labels', "
+                f"got {bounding_boxes!r}."
             )
         boxes, labels = (ops.convert_to_tensor(bounding_boxes[k]) for k in ("boxes", "labels"))
         if len(boxes.shape) not in (2, 3) or boxes.shape[-1] != 4:
             raise ShapeError(
-                f"{self._who()}: boxes must have the shape (k, 4) or (n, k, 4), got {boxes.shape}."
+                f"{self.display_name()}: boxes must have the shape (k, 4) or (n, k, 4), got "
+                f"{boxes.shape}."
             )
         return {**bounding_boxes, "boxes": boxes, "labels": labels}
 
@@ -256,10 +258,13 @@ class PictureLayer(Layer):
         if not isinstance(data, dict):
             return self.transform_images(data, transformation, training)
         if "images" not in data:
-            raise ValueError(f'{self._who()}: a dict must hold "images", got {sorted(data)}.')
+            raise ValueError(
+                f'{self.display_name()}: a dict must hold "images", got {sorted(data)}.'
+            )
         if "bounding_boxes" in data and not self.bounding_box_format:
             raise ValueError(
-                f'{self._who()}: got "bounding_boxes", but no bounding_box_format: give one to the '
+                f'{self.display_name()}: got "bounding_boxes", but no bounding_box_format: give '
+                "one to the "
                 f"layer, such as bounding_box_format='xyxy'; known are {box_ops.FORMATS}."
             )
         single = self._single(ops.convert_to_tensor(data["images"]))

@@ -103,7 +103,7 @@ class RandAugment(_Choosing):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range, self.num_ops, self.interpolation = value_range, num_ops, interpolation
         self._make(self.factor, value_range, interpolation, True)
 
@@ -177,7 +177,7 @@ class AugMix(_Choosing):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range, self.interpolation = value_range, interpolation
         self.num_chains, self.chain_depth = num_chains, chain_depth
         self.alpha, self.all_ops = alpha, all_ops
@@ -246,9 +246,9 @@ class Pipeline(Layer):
         """Apply the layers."""
         for layer in self._steps:
             options: dict[str, Any] = {}
-            if layer._parts_of_call.training:
+            if layer.call_parts.training:
                 options["training"] = training
-            if "mask" in layer._parts_of_call.masks and mask is not None:
+            if "mask" in layer.call_parts.masks and mask is not None:
                 options["mask"] = mask
             outputs = layer(inputs, **options)
             mask = self._next_mask(layer, inputs, outputs, mask)

@@ -40,11 +40,11 @@ class RandomPerspective(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self._who())
+        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         if not 0 <= scale <= 1:
-            raise ValueError(f"{self._who()}: scale must lie in [0, 1], got {scale}.")
+            raise ValueError(f"{self.display_name()}: scale must lie in [0, 1], got {scale}.")
         self.scale, self.fill_value = scale, fill_value
-        self.interpolation = one_of(interpolation, _METHODS, self._who(), "interpolation")
+        self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
 
     def draw(self, images: Any, seed: Any) -> Any:
         """Return whether each picture changes, and where its corners were and go, (n, 4, 2)."""
@@ -112,7 +112,7 @@ class RandomElasticTransform(PictureLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
-        who = self._who()
+        who = self.display_name()
         self.factor = read_interval(factor, (0.0, 1.0), who)
         self.scale = read_interval(scale, (0.0, 1.0), who, "scale")
         self.interpolation = one_of(interpolation, _METHODS, who, "interpolation")

@@ -84,7 +84,7 @@ class Discretization(Layer):
     ) -> None:  # fmt: skip
         # An integer dtype is that of the results: the values are not cut to whole numbers.
         super().__init__(dtype=dtype, name=name, **{"autocast": False, **kwargs})
-        who = self._who()
+        who = self.display_name()
         check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))
         refuse_sparse(who, sparse)
         if (bin_boundaries is None) == (num_bins is None):
@@ -100,7 +100,7 @@ class Discretization(Layer):
     def _checked(self, boundaries: Any) -> list[float]:
         found = [float(b) for b in np.asarray(boundaries).ravel()]
         if any(a > b for a, b in zip(found, found[1:])):
-            raise ValueError(f"{self._who()}: bin_boundaries must ascend, got {found}.")
+            raise ValueError(f"{self.display_name()}: bin_boundaries must ascend, got {found}.")
         return found
 
     @property
@@ -111,7 +111,7 @@ class Discretization(Layer):
     def adapt(self, data: Any, steps: int | None = None) -> None:
         """Learn the boundaries from an array, or from an iterable of batches."""
         self.reset_state()
-        for batch in batches_of(data, steps, self._who()):
+        for batch in batches_of(data, steps, self.display_name()):
             self.update_state(batch)
         self.finalize_state()
 
@@ -123,7 +123,7 @@ class Discretization(Layer):
         """Take a batch into the quantiles."""
         if self._given:
             raise ValueError(
-                f"{self._who()}: bin_boundaries were given; adapt() goes with num_bins."
+                f"{self.display_name()}: bin_boundaries were given; adapt() goes with num_bins."
             )
         new = QuantileSketch.of(to_numpy(data), self.epsilon)
         # As in Keras, whose numbers these are, the first batch is thinned, too.
@@ -143,7 +143,8 @@ class Discretization(Layer):
         """Find the bins."""
         if self.bin_boundaries is None:
             raise ValueError(
-                f"{self._who()}: it has no bin_boundaries yet; call adapt(data), or give them."
+                f"{self.display_name()}: it has no bin_boundaries yet; call adapt(data), or give "
+                "them."
             )
         edges = np.asarray(self.bin_boundaries, "float32")
         x = ops.cast(inputs, "float32")

@@ -119,7 +119,7 @@ class CategoryEncoding(Layer):
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
-        who = self._who()
+        who = self.display_name()
         if num_tokens is None:
             raise ValueError(
                 f"{who}: num_tokens must be given; where it is not known, use IntegerLookup."
@@ -136,7 +136,7 @@ class CategoryEncoding(Layer):
         """Encode."""
         if count_weights is not None and self.output_mode != "count":
             raise ValueError(
-                f"{self._who()}: count_weights go with output_mode='count', not with "
+                f"{self.display_name()}: count_weights go with output_mode='count', not with "
                 f"{self.output_mode!r}."
             )
         indices = ops.cast(inputs, "int32")

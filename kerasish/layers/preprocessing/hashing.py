@@ -96,7 +96,7 @@ class Hashing(HostLayer):
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = "int64" if output_mode == "int" else config.floatx()
         super().__init__(**kwargs)
-        who = self._who()
+        who = self.display_name()
         if num_bins is None or num_bins <= 0:
             raise ValueError(f"{who}: num_bins is a number >= 1, got {num_bins!r}.")
         check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))
@@ -111,7 +111,7 @@ class Hashing(HostLayer):
 
     def call(self, inputs: Any) -> Any:
         """Hash."""
-        x = read_categories(inputs, self._who())
+        x = read_categories(inputs, self.display_name())
         if self.mask_value is None:
             bins = hashed(x, self.num_bins, self.salt)
         else:
@@ -151,7 +151,7 @@ class HashedCrossing(HostLayer):
         if dtype is None:
             dtype = "int64" if output_mode == "int" else config.floatx()
         super().__init__(name=name, dtype=dtype, **kwargs)
-        who = self._who()
+        who = self.display_name()
         if num_bins is None or num_bins <= 0:
             raise ValueError(f"{who}: num_bins is a number >= 1, got {num_bins!r}.")
         check_mode(who, output_mode, ("int", "one_hot"))
@@ -160,7 +160,7 @@ class HashedCrossing(HostLayer):
 
     def call(self, inputs: Any) -> Any:
         """Cross."""
-        who = self._who()
+        who = self.display_name()
         self._check(inputs)
         arrays = [self._feature(x) for x in inputs]
         shapes = {a.shape for a in arrays}
@@ -183,13 +183,15 @@ class HashedCrossing(HostLayer):
     def _feature(self, x: Any) -> Any:
         kind = "f" if isinstance(x, Tensor) and x.dtype.startswith("float") else "i"
         if kind == "f" or not isinstance(x, Tensor) and np.asarray(x).dtype.kind == "f":
-            raise ValueError(f"{self._who()}: expected integers or strings, got floating numbers.")
-        return read_categories(x, self._who())
+            raise ValueError(
+                f"{self.display_name()}: expected integers or strings, got floating numbers."
+            )
+        return read_categories(x, self.display_name())
 
     def _check(self, inputs: Any) -> None:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
-                f"{self._who()}: expected a list or tuple of at least two inputs, got "
+                f"{self.display_name()}: expected a list or tuple of at least two inputs, got "
                 f"{type(inputs).__name__}"
                 + (f" of {len(inputs)}." if isinstance(inputs, (list, tuple)) else ".")
             )

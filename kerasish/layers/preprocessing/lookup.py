@@ -50,7 +50,7 @@ class IndexLookup(HostLayer):
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
-        who = self._who()
+        who = self.display_name()
         if max_tokens is not None and max_tokens <= 1:
             raise ValueError(f"{who}: max_tokens is a number > 1, got {max_tokens!r}.")
         if num_oov_indices < 0:
@@ -93,7 +93,8 @@ class IndexLookup(HostLayer):
     def _take_vocabulary(self, vocabulary: Any, idf_weights: Any) -> None:
         if self.output_mode == "tf_idf" and idf_weights is None:
             raise ValueError(
-                f"{self._who()}: with output_mode='tf_idf', vocabulary= needs idf_weights= too."
+                f"{self.display_name()}: with output_mode='tf_idf', vocabulary= needs idf_weights= "
+                "too."
             )
         self.set_vocabulary(vocabulary, idf_weights)
         self.input_vocabulary = list(self._tokens())
@@ -106,7 +107,7 @@ class IndexLookup(HostLayer):
 
     def _read(self, x: Any) -> Any:
         """Return tokens as a NumPy array."""
-        return read_integers(x, self._who())
+        return read_integers(x, self.display_name())
 
     def _token(self, value: Any) -> Any:
         """Return a token, however it is written, as a Python object."""
@@ -162,7 +163,7 @@ class IndexLookup(HostLayer):
         Raises:
             ValueError: it is empty, too long, or holds a token twice or in the wrong place.
         """
-        who = self._who()
+        who = self.display_name()
         if isinstance(vocabulary, (str, os.PathLike)):
             if not os.path.exists(vocabulary):
                 raise ValueError(f"{who}: vocabulary: there is no file {os.fspath(vocabulary)!r}.")
@@ -182,15 +183,15 @@ class IndexLookup(HostLayer):
         reserved = {"mask_token": self.mask_token}
         if self.invert:
             reserved["oov_token"] = self.oov_token
-        check_tokens(self._who(), tokens, reserved, self._specials)
+        check_tokens(self.display_name(), tokens, reserved, self._specials)
         if self.max_tokens is not None and self._first + len(tokens) > self.max_tokens:
             raise ValueError(
-                f"{self._who()}: max_tokens={self.max_tokens}, but the vocabulary with its special "
-                f"tokens has {self._first + len(tokens)}."
+                f"{self.display_name()}: max_tokens={self.max_tokens}, but the vocabulary with its "
+                f"special tokens has {self._first + len(tokens)}."
             )
 
     def _checked_weights(self, tokens: Sequence[Any], idf_weights: Any, led: bool) -> Any:
-        who = self._who()
+        who = self.display_name()
         if self.output_mode != "tf_idf":
             if idf_weights is not None:
                 raise ValueError(f"{who}: idf_weights go with output_mode='tf_idf'.")
@@ -223,7 +224,7 @@ class IndexLookup(HostLayer):
     def adapt(self, data: Any, steps: int | None = None) -> None:
         """Learn the vocabulary: the most frequent tokens of an array or iterable of batches."""
         self.reset_state()
-        for batch in batches_of(data, steps, self._who()):
+        for batch in batches_of(data, steps, self.display_name()):
             self.update_state(batch)
         self.finalize_state()
 
@@ -231,8 +232,8 @@ class IndexLookup(HostLayer):
         """Forget the tokens counted, and a vocabulary learnt from them."""
         if self.input_vocabulary is not None:
             raise ValueError(
-                f"{self._who()}: the vocabulary was given; there is nothing to adapt. Make a "
-                "layer without vocabulary=."
+                f"{self.display_name()}: the vocabulary was given; there is nothing to adapt. Make "
+                "a layer without vocabulary=."
             )
         self._counts, self._table, self._idf = TokenCounts(), None, None
         self._expected_size = None
@@ -262,7 +263,7 @@ class IndexLookup(HostLayer):
     def call(self, inputs: Any) -> Any:
         """Look up."""
         if self.invert:
-            return self._invert(read_integers(inputs, self._who()))
+            return self._invert(read_integers(inputs, self.display_name()))
         tokens = self._read(inputs)
         numbers = self.find_numbers(tokens.ravel().tolist())
         return self.encode_numbers(numbers.reshape(tokens.shape))
@@ -270,7 +271,8 @@ class IndexLookup(HostLayer):
     def _need_table(self) -> TokenTable:
         if self._table is None:
             raise RuntimeError(
-                f"{self._who()}: it has no vocabulary yet; call adapt(data), or give vocabulary=."
+                f"{self.display_name()}: it has no vocabulary yet; call adapt(data), or give "
+                "vocabulary=."
             )
         return self._table
 
@@ -287,7 +289,7 @@ class IndexLookup(HostLayer):
     def _oov(self, tokens: list[Any]) -> Any:
         if self.num_oov_indices == 0:
             raise ValueError(
-                f"{self._who()}: tokens that are not in the vocabulary: "
+                f"{self.display_name()}: tokens that are not in the vocabulary: "
                 f"{sorted(set(tokens))[:10]}. With num_oov_indices=0 each must be; "
                 "num_oov_indices=1 gives the others a number."
             )

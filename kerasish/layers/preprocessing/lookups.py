@@ -58,7 +58,7 @@ class StringLookup(IndexLookup):
             self._input_dtype = "int64"
 
     def _read(self, x: Any) -> Any:
-        return read_strings(x, self._who(), self.encoding)
+        return read_strings(x, self.display_name(), self.encoding)
 
     def _token(self, value: Any) -> Any:
         return value.decode(self.encoding) if isinstance(value, bytes) else str(value)
@@ -114,5 +114,5 @@ class IntegerLookup(IndexLookup):
             try:
                 return int(value)
             except ValueError:
-                raise ValueError(f"{self._who()}: {value!r} is no integer.") from None
+                raise ValueError(f"{self.display_name()}: {value!r} is no integer.") from None
         return int(np.int64(value))

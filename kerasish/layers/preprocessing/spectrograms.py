@@ -51,7 +51,7 @@ class STFTSpectrogram(Layer):
         data_format: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
-        who = self._who()
+        who = self.display_name()
         for what, value, known in (
             ("mode", mode, _MODES), ("padding", padding, ("valid", "same")),
             ("scaling", scaling, ("density", "spectrum", None)),
@@ -93,8 +93,8 @@ class STFTSpectrogram(Layer):
             self.window = taper.tolist()
         if taper.shape != (self.frame_length,):
             raise ValueError(
-                f"{self._who()}: window= has {self.frame_length} numbers, as frame_length says, "
-                f"got shape {taper.shape}."
+                f"{self.display_name()}: window= has {self.frame_length} numbers, as frame_length "
+                f"says, got shape {taper.shape}."
             )
         if self.scaling == "density":
             taper = taper / math.sqrt((taper**2).sum())
@@ -106,7 +106,7 @@ class STFTSpectrogram(Layer):
         """Make the kernels: windowed cosines and sines, one frequency a filter."""
         if len(input_shape) != 3:
             raise ValueError(
-                f"{self._who()}: expected (batch, samples, channels), or with "
+                f"{self.display_name()}: expected (batch, samples, channels), or with "
                 f"data_format='channels_first' (batch, channels, samples), got {input_shape}."
             )
         bins = self._size // 2 + 1
@@ -220,11 +220,11 @@ class MelSpectrogram(Layer):
         length = fft_length if sequence_length is None else sequence_length
         if fft_length < length:
             raise ValueError(
-                f"{self._who()}: fft_length must be at least sequence_length={length}, got "
+                f"{self.display_name()}: fft_length must be at least sequence_length={length}, got "
                 f"{fft_length}."
             )
         if isinstance(window, str) and window not in ("hann", "hamming"):
-            raise UnknownNameError.of(f"{self._who()}: window", window, ("hann", "hamming"))
+            raise UnknownNameError.of(f"{self.display_name()}: window", window, ("hann", "hamming"))
         self.fft_length, self.sequence_stride, self.sequence_length = (
             fft_length, sequence_stride, length
         )  # fmt: skip

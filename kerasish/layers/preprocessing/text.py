@@ -82,7 +82,7 @@ class TextVectorization(HostLayer):
     ) -> None:  # fmt: skip
         size = kwargs.pop("vocabulary_size", None)  # files name it
         super().__init__(name=name, **kwargs)
-        who = self._who()
+        who = self.display_name()
         for what, value, known in (
             ("standardize", standardize, _TABLES),
             ("split", split, _SPLITS),
@@ -145,7 +145,7 @@ class TextVectorization(HostLayer):
             steps: batches to take at most; None: all.
         """
         self.reset_state()
-        for batch in batches_of(data, steps, self._who()):
+        for batch in batches_of(data, steps, self.display_name()):
             self.update_state(batch)
         self.finalize_state()
 
@@ -155,7 +155,7 @@ class TextVectorization(HostLayer):
 
     def update_state(self, data: Any) -> None:
         """Count the tokens of a batch of texts."""
-        texts = read_strings(data, self._who(), self.encoding)
+        texts = read_strings(data, self.display_name(), self.encoding)
         if texts.ndim < 2:  # each text is a document
             texts = texts.reshape(-1, 1)
         self._lookup_layer.count_tokens(self._tokens(texts))
@@ -168,7 +168,7 @@ class TextVectorization(HostLayer):
 
     def call(self, inputs: Any) -> Any:
         """Vectorise."""
-        texts = read_strings(inputs, self._who(), self.encoding)
+        texts = read_strings(inputs, self.display_name(), self.encoding)
         lookup = self._lookup_layer
         rows = self._tokens(texts)
         leading = self._leading(texts.shape)
@@ -208,8 +208,8 @@ class TextVectorization(HostLayer):
         else:
             if texts.ndim > 1 and texts.shape[-1] != 1 or texts.ndim > 2:
                 raise ValueError(
-                    f"{self._who()}: texts to be split have the shape (batch,) or (batch, 1), got "
-                    f"{texts.shape}."
+                    f"{self.display_name()}: texts to be split have the shape (batch,) or (batch, "
+                    f"1), got {texts.shape}."
                 )
             rows = self._split_all(texts.reshape(-1))
         if self._lengths:
@@ -220,10 +220,12 @@ class TextVectorization(HostLayer):
         if self.standardize is None:
             return texts
         if callable(self.standardize):
-            found = read_strings(self.standardize(texts.astype(str)), self._who(), self.encoding)
+            found = read_strings(
+                self.standardize(texts.astype(str)), self.display_name(), self.encoding
+            )
             if found.shape != texts.shape:
                 raise ValueError(
-                    f"{self._who()}: standardize= must keep the shape {texts.shape}, gave "
+                    f"{self.display_name()}: standardize= must keep the shape {texts.shape}, gave "
                     f"{found.shape}."
                 )
             return found
@@ -237,10 +239,12 @@ class TextVectorization(HostLayer):
         rows = found.to_list() if hasattr(found, "to_list") else list(found)
         if len(rows) != len(texts) or any(isinstance(row, (str, bytes)) for row in rows):
             raise ValueError(
-                f"{self._who()}: split= must give a list of tokens for each of {len(texts)} texts, "
-                f"gave {rows[:3]!r} ({len(rows)})."
+                f"{self.display_name()}: split= must give a list of tokens for each of "
+                f"{len(texts)} texts, gave {rows[:3]!r} ({len(rows)})."
             )
-        return [read_strings(list(row), self._who(), self.encoding).tolist() for row in rows]
+        return [
+            read_strings(list(row), self.display_name(), self.encoding).tolist() for row in rows
+        ]
 
     def compute_output_spec(self, inputs: Any) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""

@@ -83,15 +83,15 @@ class Bidirectional(Layer):
         forward, backward = self.forward_layer, self.backward_layer
         if forward.go_backwards == backward.go_backwards:
             raise ValueError(
-                f"{self._who()}: layer and backward_layer must differ in go_backwards, both have "
-                f"{forward.go_backwards}."
+                f"{self.display_name()}: layer and backward_layer must differ in go_backwards, "
+                f"both have {forward.go_backwards}."
             )
         for name in ("stateful", "return_sequences", "return_state"):
             own, other = getattr(forward, name), getattr(backward, name)
             if own != other:
                 raise ValueError(
-                    f"{self._who()}: layer and backward_layer must agree in {name}, they have "
-                    f"{own} and {other}."
+                    f"{self.display_name()}: layer and backward_layer must agree in {name}, they "
+                    f"have {own} and {other}."
                 )
 
     def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:

@@ -54,7 +54,7 @@ class RecurrentCell(Layer):
         kwargs.pop("implementation", None)  # Keras 2's choice between equal ways
         super().__init__(**kwargs)
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
-            raise ValueError(f"{self._who()}: units is a number >= 1, got {units!r}.")
+            raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
         if recurrent_activation is not None:
             self.recurrent_activation = activations.get(recurrent_activation)
@@ -95,7 +95,7 @@ class RecurrentCell(Layer):
         size = input_shape[-1]
         if size is None:
             raise ShapeError(
-                f"{self._who()}: the input's last size must be known, got {input_shape}."
+                f"{self.display_name()}: the input's last size must be known, got {input_shape}."
             )
         width = self._gates * self.units
         self.kernel = self.add_weight(

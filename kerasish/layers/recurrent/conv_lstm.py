@@ -59,7 +59,7 @@ class ConvLSTMCell(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        who = self._who()
+        who = self.display_name()
         self.rank, self.filters = rank, as_sizes(filters, 1, "filters", who)[0]
         self.kernel_size = as_sizes(kernel_size, rank, "kernel_size", who)
         self.strides = as_sizes(strides, rank, "strides", who)
@@ -101,10 +101,15 @@ class ConvLSTMCell(Layer):
         first = self.data_format == "channels_first"
         sizes = tuple(shape[2:] if first else shape[1:-1])
         padding = resolve_padding(
-            self.padding, sizes, self.kernel_size, self.strides, self.dilation_rate, self._who()
+            self.padding,
+            sizes,
+            self.kernel_size,
+            self.strides,
+            self.dilation_rate,
+            self.display_name(),
         )
         made = window_counts(
-            sizes, self.kernel_size, self.strides, padding, self.dilation_rate, self._who()
+            sizes, self.kernel_size, self.strides, padding, self.dilation_rate, self.display_name()
         )
         return (self.filters, *made) if first else (*made, self.filters)
 
@@ -112,7 +117,7 @@ class ConvLSTMCell(Layer):
         """Make kernel (*window, channels, 4 filters), recurrent_kernel and bias."""
         channels = input_shape[1 if self.data_format == "channels_first" else -1]
         if channels is None:
-            raise ShapeError(f"{self._who()}: channels must be known, got {input_shape}.")
+            raise ShapeError(f"{self.display_name()}: channels must be known, got {input_shape}.")
         self._windows(input_shape)  # raises where no window fits
         width = 4 * self.filters
         self.kernel = self.add_weight(

@@ -24,7 +24,8 @@ class StackedRNNCells(Layer):
         for cell in cells:
             if not hasattr(cell, "state_size") or not callable(getattr(cell, "call", None)):
                 raise ValueError(
-                    f"{self._who()}: every cell needs call() and state_size, {cell!r} lacks one."
+                    f"{self.display_name()}: every cell needs call() and state_size, {cell!r} "
+                    "lacks one."
                 )
         self.cells = list(cells)
 
@@ -116,9 +117,11 @@ class RNN(Layer):
         if isinstance(cell, (list, tuple)):
             cell = StackedRNNCells(cell)
         if not callable(getattr(cell, "call", None)):
-            raise ValueError(f"{self._who()}: the cell needs a call method, got {cell!r}.")
+            raise ValueError(f"{self.display_name()}: the cell needs a call method, got {cell!r}.")
         if not hasattr(cell, "state_size"):
-            raise ValueError(f"{self._who()}: the cell {cell!r} needs an attribute state_size.")
+            raise ValueError(
+                f"{self.display_name()}: the cell {cell!r} needs an attribute state_size."
+            )
         self.cell = cell
         self.return_sequences, self.return_state = return_sequences, return_state
         self.go_backwards, self.stateful, self.unroll = go_backwards, stateful, unroll
@@ -153,8 +156,8 @@ class RNN(Layer):
         shape = tuple(sequences_shape)
         if len(shape) < 3:
             raise ShapeError(
-                f"{self._who()}: expected an input with at least 3 axes (batch, steps, inputs), "
-                f"got shape {shape}. A recurrent layer before it gives all steps with "
+                f"{self.display_name()}: expected an input with at least 3 axes (batch, steps, "
+                f"inputs), got shape {shape}. A recurrent layer before it gives all steps with "
                 "return_sequences=True; one column of values needs x[..., None]."
             )
         step = (shape[0], *shape[2:])
@@ -163,8 +166,8 @@ class RNN(Layer):
         if self.stateful and self.states is None:
             if shape[0] is None:
                 raise ShapeError(
-                    f"{self._who()}: stateful=True needs a known batch size, got {shape}. Give "
-                    "batch_shape=(batch, steps, inputs) to the Input."
+                    f"{self.display_name()}: stateful=True needs a known batch size, got {shape}. "
+                    "Give batch_shape=(batch, steps, inputs) to the Input."
                 )
             self._kept.states = tree.map_structure(
                 lambda s: Variable(
@@ -191,7 +194,8 @@ class RNN(Layer):
         sizes = self.state_size if isinstance(self.state_size, (list, tuple)) else [1]
         if len(states) != len(sizes):
             raise ShapeError(
-                f"{self._who()}: initial_state needs {len(sizes)} state(s), got {len(states)}."
+                f"{self.display_name()}: initial_state needs {len(sizes)} state(s), got "
+                f"{len(states)}."
             )
         return [
             tree.map_structure(lambda s: ops.cast(s, self.compute_dtype), state) for state in states
@@ -263,7 +267,7 @@ class RNN(Layer):
             states = new
             outputs.append(output)
         if not outputs:
-            raise ShapeError(f"{self._who()}: the sequence has no steps (shape {x.shape}).")
+            raise ShapeError(f"{self.display_name()}: the sequence has no steps (shape {x.shape}).")
         return ops.stack(outputs), outputs[-1], states
 
     def _hold(self, counts: Any, output: Any, new: Any, outputs: list[Any], states: Any) -> Any:

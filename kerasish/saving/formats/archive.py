@@ -18,7 +18,7 @@ from typing import Any
 
 from kerasish import registry
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.masks import accept_lost_masks
+from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.sink import Sink, open_raw
@@ -342,7 +342,7 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
                 )
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
-            accept_lost_masks(model)
+            accept_dropped_masks(model)
             renew_optimizer(model, len(groups.get("optimizer/vars", ())))
             put_weights(model, groups, archive.where(WEIGHTS))
         load_assets(model, archive)

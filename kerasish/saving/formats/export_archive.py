@@ -70,7 +70,9 @@ class ExportArchive:
         """
         if isinstance(resource, Layer):
             if not resource.built:
-                raise ValueError(f"ExportArchive.track: {resource._who()} is not built yet.")
+                raise ValueError(
+                    f"ExportArchive.track: {resource.display_name()} is not built yet."
+                )
             found = resource.variables
         else:
             found = [resource] if isinstance(resource, Variable) else resource
@@ -204,7 +206,7 @@ def _contiguous(array: Any) -> Any:
 
 
 def _signature_of(fn: Any) -> list[Any]:
-    inputs = getattr(fn, "_inputs_struct", None)
+    inputs = getattr(fn, "inputs_structure", None)
     if inputs is None:
         raise ValueError(
             "ExportArchive.add_endpoint: input_signature is needed, as in "

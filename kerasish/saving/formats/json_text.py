@@ -80,7 +80,8 @@ def described(model: Any) -> Any:
         return registry.serialize_keras_object(model)
     except RecursionError:
         raise ValueError(
-            f"{model._who()}: its layers are nested too deeply to be described in a file: Python "
+            f"{model.display_name()}: its layers are nested too deeply to be described in a file: "
+            "Python "
             f"calls itself {sys.getrecursionlimit()} times and no more. Put layers after one "
             "another instead of into one another, or raise it by sys.setrecursionlimit."
         ) from None

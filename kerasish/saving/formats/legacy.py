@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from kerasish import registry
-from kerasish.engine.layer.masks import accept_lost_masks
+from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import SLACK, Entry
@@ -93,7 +93,7 @@ def _legacy_order(layer: Any) -> list[Any]:
 
 
 def _top_level(model: Any) -> list[Any]:
-    own = model._own_variables()
+    own = model.own_variables()
     return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
 
 
@@ -119,7 +119,7 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
             )
         if not hasattr(model, "layers"):
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
-        accept_lost_masks(model)
+        accept_dropped_masks(model)
         plan = _plan(model, _root(file, path), path, None)
         _plan_seeds(plan, model, file)
         text = hdf5.text_attribute(file, "training_config", path)

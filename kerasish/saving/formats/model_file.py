@@ -203,7 +203,7 @@ def load_weights(
 def _need_built(model: Any, who: str) -> None:
     if not model.built:
         raise ValueError(
-            f"{who}: {model._who()} has no weights yet: call it on data, or "
+            f"{who}: {model.display_name()} has no weights yet: call it on data, or "
             "build(input_shape), first."
         )
 

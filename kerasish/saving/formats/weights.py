@@ -55,8 +55,8 @@ def check_complete(model: Any, written: Iterable[Any], whole: bool = True) -> No
     if missing:
         shown = ", ".join(missing[:_MOST_NAMED]) + (" ..." if len(missing) > _MOST_NAMED else "")
         raise ValueError(
-            f"{model._who()}: {len(missing)} of {len(wanted)} variables have no place in the file "
-            f"({len(kept)} have one): {shown}. Nothing was saved; a file that exists is "
+            f"{model.display_name()}: {len(missing)} of {len(wanted)} variables have no place in "
+            f"the file ({len(kept)} have one): {shown}. Nothing was saved; a file that exists is "
             "unchanged. Keep layers and variables in attributes of layers, or in lists or dicts "
             "there; save as .keras if an .h5 file is refused."
         )
@@ -121,7 +121,7 @@ def renew_optimizer(model: Any, number: int) -> None:
 def _variables_of_optimizer(model: Any, number: int) -> list[Any]:
     """Return the variables for which an optimizer has so many of its own, as far as is known."""
     trainable = list(model.trainable_variables)
-    every = [v for v in model.variables if v._starts_trainable]
+    every = [v for v in model.variables if v.initially_trainable]
     if len(every) != len(trainable):
         trial = _copy(model.optimizer)
         trial.build(every)

@@ -130,7 +130,7 @@ def test_embeddings_are_trained_in_place(optimizer):
     np.testing.assert_allclose(eager, static, rtol=1e-5)
     for a, b in zip(model.get_weights(), other.get_weights()):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    program = other._function("train").executables()[0]
+    program = other.training_program.step("train").executables()[0]
     assert "update of rows" in [u.name for u in program.units]
     assert not [root for root, _ in program.blueprint.copies if root.shape == (5000, 16)]
 

@@ -1,0 +1,100 @@
+"""What the training step needs of a model and of its program, as typed protocols."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kerasish.engine.data.data import Data
+from kerasish.engine.functional.host_stage import HostStage
+from kerasish.metrics.metric import Metric
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Variable
+
+
+class TrainedModel(Protocol):
+    """A model as its training program sees it: `Trainer`, and so `Model`, satisfies this."""
+
+    name: str
+    built: bool
+    stop_training: bool
+    initial_epoch: int
+
+    @property
+    def compute_dtype(self) -> str:
+        """The dtype of computations."""
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs, where they are known."""
+
+    @property
+    def weights(self) -> list[Variable]:
+        """All weights."""
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The weights that training changes."""
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that training changes."""
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of `compile` and those held as attributes."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs."""
+
+    def display_name(self) -> str:
+        """Return how messages name the model."""
+
+    def host_stage(self) -> HostStage | None:
+        """Return the part that runs on the host before each step."""
+
+    def on_host(self, data: Data) -> Data:
+        """Return data whose x has gone through the host stage."""
+
+    def reset_metrics(self) -> None:
+        """Reset the state of all metrics."""
+
+    def overrides(self, method: str) -> bool:
+        """Return whether a subclass has a method of its own."""
+
+    def train_step(self, data: Any) -> Any:
+        """Do one training step."""
+
+    def test_step(self, data: Any) -> Any:
+        """Do one evaluation step."""
+
+    def predict_step(self, data: Any) -> Any:
+        """Return the results for a batch."""
+
+    def compute_loss(
+        self, x: Any = ..., y: Any = ..., y_pred: Any = ..., sample_weight: Any = ...,
+        training: bool = ...,
+    ) -> Any:  # fmt: skip
+        """Return the number that training minimizes."""
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = ...) -> Any:
+        """Update the metrics with a batch."""
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """Return name -> number of all metrics."""
+
+    def flatten_layers(self, include_self: bool = ..., recursive: bool = ...) -> list[Any]:
+        """Return the layers inside."""
+
+
+class StepProgram(Protocol):
+    """A training program as a step sees it: `TrainingProgram` satisfies this."""
+
+    model: TrainedModel
+    optimizer: Optimizer | None
+    loss_tracker: Metric | None
+
+    def require_optimizer(self) -> Optimizer:
+        """Return the optimizer; raise if there is none."""
+
+    def update_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+        """Update the metrics with a batch."""
