@@ -27,9 +27,7 @@ REDUCTIONS = ("sum", "prod", "max", "min", "mean", "argmax", "argmin", "cumsum",
 # Ops whose last digits are another formula's at such numbers, or which are not defined there.
 APART = {"erfinv"}
 # (op, dtype or "") -> why it is left out. Findings that are not mended yet; empty in the end.
-KNOWN: dict[tuple[str, str], str] = {
-    ("max_pool", ""): "oneDNN's pooling drops NaN",
-}
+KNOWN: dict[tuple[str, str], str] = {}
 
 
 def numbers(dtype):
@@ -138,8 +136,6 @@ def test_products_and_windows_of_limits(dtype, library, monkeypatch):
 
 
 def test_windows_keep_nan():
-    if ("max_pool", "") in KNOWN:
-        pytest.skip(f"known, and not mended yet: {KNOWN['max_pool', '']}")
     x = np.array([1, np.nan, np.nan, 2, 3, 4], "float32").reshape(1, 6, 1)
     compare(["max_pool"], lambda x: [ops.max_pool(x, 2)], x)
 
