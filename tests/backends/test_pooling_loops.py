@@ -226,17 +226,16 @@ def test_infinite_gradients_stay_in_their_place():
 
 
 def test_readers_take_the_places_of_their_own_data():
-    """Two poolings of one shape; gradients before and after the forward pass of their data."""
     a, b = specials((2, 6, 6, 3)), specials((2, 6, 6, 3), seed=5)
     settings = settings_of(a.shape, 2, 2)
-    g = normals((2, 3, 3, 3))
+    g, h = normals((2, 3, 3, 3)), normals((2, 6, 6, 3))
 
-    def function(a, b, g):
-        early = GRADIENT(g, a, **settings)
-        y, z = POOL(a, **settings), POOL(b, **settings)
-        return early, y, z, GRADIENT(g, b, **settings), GRADIENT(g, a, **settings)
+    def function(a, b, g, h):
+        forward = POOL(a, **settings), POOL(b, **settings)
+        back = GRADIENT(g, b, **settings), GRADIENT(g, a, **settings)
+        return *forward, *back, SELECT(h, a, **settings), SELECT(h, b, **settings)
 
-    assert_equal(both(function, a, b, g))
+    assert_equal(both(function, a, b, g, h))
 
 
 def test_a_gradient_before_its_forward_pass_finds_the_places_itself():
