@@ -28,6 +28,4 @@ WITHOUT_NATIVE_CODE = {
     "running_sum": "each number needs the one before it",
     "fourier": "Fourier transforms are NumPy's",
     "matmul": "products of two vectors without rows",
-    "pool_max_gradient": "without its forward pass, whose places it reads",
-    "pool_max_select": "the second derivative of a pooling",
 }  # fmt: skip

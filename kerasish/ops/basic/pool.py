@@ -1,8 +1,8 @@
 """Pooling: the largest or the mean element of each window, and their gradients as ops.
 
-Data lies (n, *spatial, channels). Places of the padding are never the largest and do not count
-in the mean. The largest element is the first one in C order of the window: that is where the
-gradient goes.
+Data lies (n, *spatial, channels). Places of the padding are never the largest, not even among
+-Inf, and do not count in the mean. NaN is larger than all numbers. The largest element is the first
+one in C order of the window: that is where the gradient goes.
 """
 
 from __future__ import annotations
@@ -116,8 +116,12 @@ def _paired_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, A
 
 
 def _first_largest(xp, x, size, strides, padding):
+    """Return the place of each window's first largest element (or first NaN) inside x."""
     places = _windows(xp, x, size, strides, padding, _lowest(xp, x.dtype))
-    return xp.argmax(places, axis=0)
+    inside = xp.ones((1, *x.shape[1:-1], 1), bool)
+    inside = _windows(xp, inside, size, strides, padding, False)
+    largest = (places == xp.max(places, axis=0)) | (places != places)
+    return xp.argmax(largest & inside, axis=0)
 
 
 @op(

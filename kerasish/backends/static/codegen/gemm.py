@@ -95,11 +95,11 @@ def generate(gemm: Gemm, symbol: str, target: Target) -> tuple[str, set[str]]:
     """Return the LLVM IR of `i32 symbol(ptr arguments)`, and what it declares."""
     product = _Product(gemm, target)
     text = f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0 {{\n"
-    text += f"{product.write()}\n}}\n" + _ENTRY.replace("SYMBOL", symbol)
+    text += f"{product.write()}\n}}\n" + ENTRY.replace("SYMBOL", symbol)
     return text, product.w.declared
 
 
-_ENTRY = """define i32 @SYMBOL(ptr %args) #0 {
+ENTRY = """define i32 @SYMBOL(ptr %args) #0 {
 entry:
   %threads.at = getelementptr i64, ptr %args, i64 1
   %threads = load i64, ptr %threads.at, align 8

@@ -26,7 +26,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
-from kerasish.backends.static.codegen import gemm, matmul
+from kerasish.backends.static.codegen import gemm, matmul, pooling
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
@@ -47,6 +47,9 @@ class Text:
     declared: tuple[str, ...] = ()
 
 
+Generated = Kernel | matmul.Matmul | gemm.Gemm | pooling.Pooling | Text
+
+
 @dataclass
 class Statistics:
     """What the cache has done in this process: kernels compiled or read from disk, and seconds."""
@@ -62,9 +65,7 @@ _addresses: dict[tuple[Hashable, Target], int] = {}
 _lock = threading.RLock()
 
 
-def compile_many(
-    kernels: Sequence[Kernel | matmul.Matmul | gemm.Gemm | Text], target: Target | None = None
-) -> list[int]:
+def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> list[int]:
     """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
 
     All that is missing is compiled as one module: cheaper than one by one.
@@ -77,9 +78,7 @@ def compile_many(
         return [_addresses[k, target] for k in kernels]
 
 
-def compile_one(
-    kernel: Kernel | matmul.Matmul | gemm.Gemm | Text, target: Target | None = None
-) -> int:
+def compile_one(kernel: Generated, target: Target | None = None) -> int:
     """The address of one kernel's function."""
     return compile_many([kernel], target)[0]
 
@@ -128,6 +127,8 @@ def build(kernels: dict[str, Hashable], target: Target) -> Code:
             text, needs = matmul.generate(kernel, symbol, target)
         elif isinstance(kernel, gemm.Gemm):
             text, needs = gemm.generate(kernel, symbol, target)
+        elif isinstance(kernel, pooling.Pooling):
+            text, needs = pooling.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

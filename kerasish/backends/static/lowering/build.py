@@ -15,6 +15,7 @@ from kerasish.backends.static.lowering.library import (
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lowering.moves import make_indexing, make_move
+from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
 from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, PythonUnit, Unit
@@ -40,22 +41,9 @@ class Builder:
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
         self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
-        self._pairs = self._pair_pools()
+        self._pairs = pair_pools(graph)
         self._last_read = LastReads(graph)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
-
-    def _pair_pools(self) -> dict[Node, Any]:
-        """Return, for maxima and their gradients, the key of the workspace that they share."""
-        forward = {
-            (n.inputs[0], *_settings(n)): n for n in self.graph.nodes if n.op.name == "pool_max"
-        }
-        found: dict[Node, Any] = {}
-        for n in self.graph.nodes:
-            if n.op.name == "pool_max_gradient":
-                partner = forward.get((n.inputs[1], *_settings(n)))
-                if partner is not None:
-                    found[partner] = found[n] = ("workspace", partner)
-        return found
 
     def build(self) -> list[Unit]:
         """Return the units."""
@@ -98,8 +86,6 @@ class Builder:
         """Lower a node of halves in float32 where it has native code in that dtype alone."""
         halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
         if not halves or node.op.name == "cast":
-            return False
-        if node.op.kind == "pool":  # whose gradient reads what the forward pass left
             return False
         graph = Graph(node.inputs, {}, [node], node.outputs)
         wide = widen_halves(graph)
@@ -183,7 +169,7 @@ class Builder:
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
-            unit = make_pool(node, self._pairs.get(node))
+            unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":
             unit = make_recurrent(node)
         else:
@@ -242,10 +228,6 @@ class Builder:
             else:
                 joined.append(SegmentsUnit(groups[entry]))
         return [*first, *joined]
-
-
-def _settings(node: Node) -> tuple[Any, ...]:
-    return tuple(sorted(node.attrs.items()))
 
 
 def threads() -> int:

@@ -144,9 +144,8 @@ class Blueprint:
                 touch(self.root(v), step, nbytes_of(v))
             if unit.scratch:
                 touch(("scratch", unit), step, unit.scratch)
-            key = getattr(unit, "workspace_key", None)
-            if key is not None:
-                touch(key, step, unit.primitive.workspace.nbytes)  # type: ignore[attr-defined]
+            if unit.workspace_key is not None:
+                touch(unit.workspace_key, step, unit.workspace_bytes)
         end = len(self.units)
         for v in self.graph.outputs:
             touch(self.root(v), end, nbytes_of(v))

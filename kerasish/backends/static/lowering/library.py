@@ -1,4 +1,4 @@
-"""Products, convolutions and poolings as oneDNN primitives (or BLAS, or small loops)."""
+"""Products, convolutions and mean poolings as oneDNN primitives (or BLAS, or small loops)."""
 
 from __future__ import annotations
 
@@ -107,13 +107,8 @@ class LibraryUnit(Unit):
                 ends["scratchpad"] = Buffer(at, turn.scratchpad_bytes)
                 at += _round(turn.scratchpad_bytes)
             (after if out else before).append((turn, ends))
-        buffers.update(self.further(locate))
         every = [*before, (self.primitive, buffers), *after]
         return [_record(primitive, given) for primitive, given in every]
-
-    def further(self, locate: Locate) -> dict[str, Buffer]:
-        """Return the buffers of arguments that are no values (a workspace)."""
-        return {}
 
 
 def _round(nbytes: int) -> int:
@@ -399,50 +394,29 @@ def make_convolution(
 
 
 class PoolUnit(LibraryUnit):
-    """A pooling or its gradient; maxima keep a workspace for the gradient."""
+    """A mean pooling or its gradient. Maxima are `lower_pool`'s: oneDNN's drop NaN."""
 
-    OPS = ("pool_max", "pool_max_gradient", "pool_average", "pool_average_gradient")
+    OPS = ("pool_average", "pool_average_gradient")
 
-    def __init__(self, node: Node, partner: Any = None) -> None:
+    def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
-        name, attrs = node.op.name, node.attrs
-        x_shape = node.inputs[0].shape if name in ("pool_max", "pool_average") else node.out.shape
-        g = onednn.pooling_geometry(x_shape, attrs["size"], attrs["strides"], attrs["padding"])
-        dtype = node.out.dtype
-        self.partner = partner
-        self.workspace_key: Any = None
-        if name in ("pool_max", "pool_average"):
-            kind = name.removeprefix("pool_")
-            training = kind == "max" and partner is not None
-            self.primitive = onednn.pool_forward(kind, g, dtype=dtype, training=training)
-            self.arguments = {"x": node.inputs[0], "y": node.out}
-            if training:
-                self.workspace_key = partner
-        elif name == "pool_max_gradient":
-            self.primitive = onednn.pool_backward("max", g, dtype=dtype)
-            self.arguments = {"dy": node.inputs[0], "dx": node.out}
-            self.reads = (node.inputs[0],)
-            self.workspace_key = partner
-        else:
-            self.primitive = onednn.pool_backward("average", g, dtype=dtype)
-            self.arguments = {"dy": node.inputs[0], "dx": node.out}
+        attrs, forward = node.attrs, node.op.name == "pool_average"
+        x = node.inputs[0] if forward else node.out
+        g = onednn.pooling_geometry(x.shape, attrs["size"], attrs["strides"], attrs["padding"])
+        make = onednn.pool_forward if forward else onednn.pool_backward
+        self.primitive = make("average", g, dtype=node.out.dtype)
+        names = ("x", "y") if forward else ("dy", "dx")
+        self.arguments = dict(zip(names, (*node.inputs, node.out), strict=True))
         self._finish()
 
-    def further(self, locate: Locate) -> dict[str, Buffer]:
-        """Return the workspace that the forward pass writes and the backward pass reads."""
-        if self.workspace_key is None:
-            return {}
-        return {"workspace": buffer(locate(self.workspace_key))}
 
-
-def make_pool(node: Node, partner: Any = None) -> Unit | None:
-    """Return the unit for a pooling node, or None where oneDNN has none."""
+def make_pool(node: Node) -> Unit | None:
+    """Return the unit for a mean pooling node, or None where oneDNN has none."""
     if native.available() or node.out.dtype not in ("float32", "bfloat16") or node.out.size == 0:
         return None
-    name = node.op.name
-    if name not in PoolUnit.OPS or (name == "pool_max_gradient" and partner is None):
+    if node.op.name not in PoolUnit.OPS:
         return None
     try:
-        return PoolUnit(node, partner)
+        return PoolUnit(node)
     except (onednn.OneDnnError, ValueError):
         return None

@@ -40,13 +40,19 @@ class Unit:
     Attributes:
         name: for messages and profiles.
         reads, writes: the values that go in and come out.
-        extra: further memory: key -> bytes; "scratch" lives for this unit only, others (a
-            workspace that the backward pass reads) are named by the program.
+        scratch: bytes of memory that lives for this unit only; its key is ("scratch", unit).
+        workspace_key: names memory that one unit fills and others read after it (the chosen
+            places of a maximum pooling); None for most.
+        workspace_bytes: the size of that memory.
+        fills_workspace: whether this unit is the one that fills it.
         flops: operations, for reports.
     """
 
     native = True
     flops = 0.0
+    workspace_key: Any = None
+    workspace_bytes = 0
+    fills_workspace = False
 
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         self.name = name

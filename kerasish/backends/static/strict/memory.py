@@ -146,5 +146,4 @@ class Watch:
 def _further(unit: Unit) -> list[Any]:
     """Return the keys of a unit's memory that holds no values."""
     keys: list[Any] = [("scratch", unit)] if unit.scratch else []
-    workspace = getattr(unit, "workspace_key", None)
-    return keys if workspace is None else [*keys, workspace]
+    return keys if unit.workspace_key is None else [*keys, unit.workspace_key]

@@ -87,10 +87,10 @@ class _Walk:
     def step(self, unit: Unit) -> Step:
         reads = [self.access(v) for v in unit.reads if v.size]
         writes = [self.access(v) for v in unit.writes if v.size]
-        key = getattr(unit, "workspace_key", None)
+        key = unit.workspace_key
         if key is not None:
-            size = unit.primitive.workspace.nbytes  # type: ignore[attr-defined]
-            (reads if _reads_workspace(unit) else writes).append(self._at(key, key, size))
+            access = self._at(key, key, unit.workspace_bytes)
+            (writes if unit.fills_workspace else reads).append(access)
         if unit.scratch:
             scratch = ("scratch", unit)
             writes.append(self._at(scratch, scratch, unit.scratch))
@@ -118,7 +118,3 @@ class _Walk:
         """Return what v begins with: the value read whose memory the builder gave to it."""
         before = self._blueprint.aliases.get(v)
         return [r for r in reads if before is not None and r is before]
-
-
-def _reads_workspace(unit: Unit) -> bool:
-    return unit.name.endswith("gradient")

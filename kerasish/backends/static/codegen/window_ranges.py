@@ -1,0 +1,102 @@
+"""Which places of x each pooling window has, and which windows lie over each place of x.
+
+Both are known for each spatial axis by itself, so that a kernel reads three numbers for an axis
+instead of dividing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NOWHERE = -(2**30)  # a place that no window has, nor any sum of it and places of other axes
+
+
+class Steps(NamedTuple):
+    """One spatial axis of a pooling.
+
+    Args:
+        targets: how many there are.
+        source: from a source to the next one, in sources of the whole array.
+        place: from the place of a source to that of the next one.
+    """
+
+    targets: int
+    source: int
+    place: int
+
+
+class Axis(NamedTuple):
+    """The sources along one spatial axis.
+
+    Args:
+        ranges: int64 of shape (targets, 3): the first source, in sources of the whole array; how
+            many there are; the place that the first one has in the window.
+        steps: what is part of the structure.
+    """
+
+    ranges: Any
+    steps: Steps
+
+
+def _inner(sizes: Sequence[int], axis: int) -> int:
+    return math.prod(sizes[axis + 1 :])
+
+
+def inside_ranges(
+    sizes: Sequence[int], counts: Sequence[int], size: Sequence[int], strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+) -> list[Axis]:  # fmt: skip
+    """Return, for each axis, the places of x in each window.
+
+    Args:
+        sizes, counts: the spatial sizes of x, and the windows along each of its axes.
+        size, strides, padding: of the pooling, one for each axis.
+    """
+    found = []
+    for axis, (n, count, w, s, (before, _)) in enumerate(
+        zip(sizes, counts, size, strides, padding, strict=True)
+    ):
+        starts = np.arange(count, dtype=np.int64) * s - before
+        first = np.clip(starts, 0, n)
+        many = np.maximum(np.minimum(starts + w, n) - first, 0)
+        step, place = _inner(sizes, axis), _inner(size, axis)
+        ranges = np.stack([first * step, many, (first - starts) * place], axis=1)
+        found.append(Axis(ranges, Steps(count, step, place)))
+    return found
+
+
+def cover_ranges(
+    sizes: Sequence[int], counts: Sequence[int], size: Sequence[int], strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+) -> list[Axis]:  # fmt: skip
+    """Return, for each axis, the windows over each place of x, the last one first.
+
+    Where windows do not overlap (`are_apart`), each place has one: those that lie under none are
+    given a window in which they have no place.
+
+    Args:
+        sizes, counts, size, strides, padding: see `inside_ranges`.
+    """
+    found = []
+    for axis, (n, count, w, s, (before, _)) in enumerate(
+        zip(sizes, counts, size, strides, padding, strict=True)
+    ):
+        at = np.arange(n, dtype=np.int64) + before
+        last = np.minimum(at // s, count - 1)
+        first = np.maximum(-((w - 1 - at) // s), 0)
+        many = np.maximum(last - first + 1, 0)
+        step, place = _inner(counts, axis), _inner(size, axis)
+        ranges = np.stack([last * step, many, (at - last * s) * place], axis=1)
+        if are_apart(size, strides):
+            ranges[many == 0] = (0, 1, NOWHERE)
+        found.append(Axis(ranges, Steps(n, -step, s * place)))
+    return found
+
+
+def are_apart(size: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether no two windows overlap."""
+    return all(w <= s for w, s in zip(size, strides, strict=True))
