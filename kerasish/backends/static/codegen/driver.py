@@ -390,9 +390,12 @@ class Program:
 
     def error(self, index: int, status: int) -> RecordError:
         """The error for a record that failed."""
-        name = self.records[index].name or "unnamed"
+        record = self.records[index]
+        name = record.name or "unnamed"
         reason = f"status {status}"
-        if status == OUT_OF_RANGE:
+        if record.function == self.runtime.call_dnnl:
+            reason = f"oneDNN's status {status}"
+        elif status == OUT_OF_RANGE:
             reason = "an index is out of range"
         elif status == UNWRITTEN:
             reason = f"element {int(self.records[index].block[-1])} comes of unwritten memory"
