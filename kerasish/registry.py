@@ -382,6 +382,9 @@ def find_function(
             value = known.get(name)
             if isinstance(value, types.FunctionType):
                 return value
+        op = BUILTINS.get("keras.ops", {}).get(name)
+        if op is not None:
+            return op
         same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
         if len(same) == 1 and any_package:
             return same[0]

@@ -125,6 +125,13 @@ _FUNCTIONS = {
     "rmsnorm": "rms_normalization",
 }  # fmt: skip
 
+# Functions among the arguments of an op, as in associative_scan(ops.add, x), are found by name.
+registry.BUILTINS["keras.ops"] = {
+    name: value
+    for name, value in vars(ops).items()
+    if callable(value) and not isinstance(value, type) and not name.startswith("_")
+}
+
 
 @functools.lru_cache(maxsize=1)
 def _known() -> dict[str, tuple[str, str, tuple[str, ...]]]:
@@ -172,14 +179,23 @@ def write_operation(operation: OpCall) -> tuple[dict[str, Any], list[Any], dict[
 def class_of(function: Callable[..., Any]) -> tuple[str, str]:
     """Return Keras's (module, class) for a function of `ops`."""
     name = function.__name__
-    titled = "".join(part.title() for part in name.split("_"))
-    module, class_name, _ = _known().get(_key(name), ("numpy", titled, ()))
+    module, class_name, _ = _known().get(_key(name), ("numpy", _titled(name), ()))
     return f"keras.src.ops.{module}", class_name
 
 
 def is_op_class(class_name: str) -> bool:
-    """Return whether Keras has an operation class of this name."""
-    return _known().get(_key(class_name), ("", "", ()))[1] == class_name
+    """Return whether files call an op by this class name: Keras's, or one made of its own name."""
+    known = _known().get(_key(class_name))
+    return class_name in _titled_names() if known is None else known[1] == class_name
+
+
+@functools.lru_cache(maxsize=1)
+def _titled_names() -> frozenset[str]:
+    return frozenset(_titled(name) for name in registry.BUILTINS["keras.ops"])
+
+
+def _titled(name: str) -> str:
+    return "".join(part.title() for part in name.split("_"))
 
 
 def is_short_op(entry: dict[str, Any]) -> bool:

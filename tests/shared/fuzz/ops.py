@@ -49,7 +49,7 @@ UNARY = (
     "ops.arctan2({x}, {y} + 2.0)", "ops.average({x}, axis={a})", "ops.hypot({x}, {y} + 2.0)",
     "ops.segment_sum({x}, ops.cast(ops.zeros_like({x}[:, 0]), 'int32'), num_segments=1) + {x}",
     "ops.rms_normalization({x})", "ops.layer_normalization({x}, axis=-1)", "ops.cross({x}, {y})",
-    "ops.associative_scan(ops.add, {x}, axis={a})", "ops.vectorized_map(lambda r: r * 2.0, {x})",
+    "ops.associative_scan(ops.add, {x}, axis={a})", "ops.vectorized_map(ops.square, {x})",
 )  # fmt: skip
 UNARY = tuple(t.strip() for t in UNARY)
 OF_NUMBERS = ("ops.cast({x}, 'float32')", "ops.cast({x}, 'float32') * 0.25",
