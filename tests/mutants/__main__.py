@@ -35,7 +35,10 @@ def chosen(arguments: argparse.Namespace) -> list[Mutant]:
 
 
 def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outcome]:
-    """Return the outcomes of those that could be begun in time, printing each."""
+    """Return the outcomes of those that could be begun in time; print and record each at once."""
+    marks = {m.name: mark_of(m) for m in mutants}
+    everything = all_mutants()
+    recording = threading.Lock()
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
@@ -53,6 +56,12 @@ def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outco
                 found = outcomes[mutant.name] = copy.run(mutant)
                 print(f"{found.verdict:9} {found.seconds:5.1f} s  {mutant.name}  {found.by}")
                 sys.stdout.flush()
+                with recording:  # an interrupted run keeps what it has found
+                    record = read_record()
+                    record[mutant.name] = {
+                        "mark": marks[mutant.name], "verdict": found.verdict, "by": found.by
+                    }  # fmt: skip
+                    write_record(record, everything)
         finally:
             copy.close()
 
@@ -75,12 +84,8 @@ def main() -> int:
     arguments = parser.parse_args()
     mutants = chosen(arguments)
     outcomes = run_all(mutants, arguments.jobs, arguments.seconds)
-    marks = {m.name: mark_of(m) for m in mutants}
     record = read_record()
-    for name, found in outcomes.items():
-        record[name] = {"mark": marks[name], "verdict": found.verdict, "by": found.by}
     everything = all_mutants()
-    write_record(record, everything)
     PAGE.write_text(page(everything, record), "utf-8")
     killed = sum(o.verdict == "killed" for o in outcomes.values())
     print(f"{killed} of {len(outcomes)} killed; {len(missing(everything, record))} of "
