@@ -9,7 +9,8 @@ import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static.engine import BLUEPRINTS
 from kerasish.backends.static.lowering import compiled_plan as blueprints
-from kerasish.graph.structure import structure_of
+from kerasish.graph.ir import Node
+from kerasish.graph.structure import attributes_key, structure_of
 from kerasish.graph.trace import trace
 
 
@@ -158,3 +159,15 @@ def test_equal_numbers_that_are_other_attributes_are_told_apart():
     keys = [structure_of(trace(lambda x, v=v: ops.pad(x, 1, constant_values=v), X).graph)
             for v in (0.0, -0.0)]  # fmt: skip
     assert None not in keys and keys[0] != keys[1]
+
+
+def test_equal_attributes_of_other_types_are_told_apart():
+    """1 and True are equal, and so are their hashes; an op may treat them as different."""
+    values = [1, True, 1.0, "1", (1,), (True,), (1.0,)]
+    add = trace(lambda x: x + x, X).graph.nodes[0]
+    keys = [
+        [attributes_key(Node(add.op, add.inputs, {"n": value}, add.outputs)) for value in values]
+        for _ in range(2)
+    ]
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == len(values)

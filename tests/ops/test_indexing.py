@@ -227,6 +227,16 @@ def test_segments():
         ops.segment_sum(data, ids[:2])
 
 
+def test_segments_out_of_range_count_nowhere():
+    data = np.array([3.0, 1.0, 2.0, 5.0, 7.0, 4.0])
+    ids = np.array([0, -1, -2, -3, 2, 3])
+    assert ops.segment_sum(data, ids, 3).tolist() == [3.0, 0.0, 7.0]
+    assert ops.segment_max(data, ids, 3).tolist() == [3.0, -np.inf, 7.0]
+    assert ops.segment_prod(data, ids, 3).tolist() == [3.0, 1.0, 7.0]
+    slope = autodiff.grad(lambda x: ops.sum(ops.segment_sum(x, ids, 3)))(data)
+    assert slope.tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+
+
 def test_unknown_reduction_is_named():
     with pytest.raises(ValueError, match="'mean'"):
         ops.scatter_update(X, [[0]], X[:1], "mean")
