@@ -24,9 +24,6 @@ class Parts:
         self.blocks = [layers.Dense(2), layers.Dropout(0.1), layers.Dense(2)]
         self._last = layers.Dense(1)
 
-    def build(self, shape: Any) -> None:
-        """Leave it to the parts."""
-
     def call(self, x: Any) -> Any:
         """Run all parts in turn."""
         for part in (self.zone, *self.blocks, self._last):
