@@ -7,7 +7,7 @@ import pytest
 
 import kerasish
 from kerasish import backends, ops
-from kerasish.backends.static.rows import can_gather
+from kerasish.backends.static.runtime.row_runs import can_gather
 from kerasish.errors import TraceError
 from kerasish.graph import passes
 

@@ -1,5 +1,7 @@
 """`python -m tests.mutants`: apply each mutant to a copy, run its tests, print and keep the score.
 
+The test that is recorded as having killed a mutant runs first, and alone where it does so again.
+
 Args:
     --only PATTERN: those whose "area/name" matches, as in a shell.
     --missing: those that are not recorded as killed.
@@ -17,6 +19,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 
@@ -34,11 +37,20 @@ def chosen(arguments: argparse.Namespace) -> list[Mutant]:
     return missing(found, record) if arguments.missing else found
 
 
+def run(copy: Copy, mutant: Mutant, recorded: dict[str, Any]) -> Outcome:
+    """Return what becomes of a mutant, by the recorded test if that still kills it."""
+    if "::" in recorded.get("by", ""):
+        found = copy.run(mutant._replace(tests=(recorded["by"],)))
+        if found.verdict == "killed":
+            return found
+    return copy.run(mutant)
+
+
 def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outcome]:
     """Return the outcomes of those that could be begun in time; print and record each at once."""
     marks = {m.name: mark_of(m) for m in mutants}
     everything = all_mutants()
-    recording = threading.Lock()
+    recording, before = threading.Lock(), read_record()
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
@@ -53,7 +65,7 @@ def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outco
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
-                found = outcomes[mutant.name] = copy.run(mutant)
+                found = outcomes[mutant.name] = run(copy, mutant, before.get(mutant.name, {}))
                 print(f"{found.verdict:9} {found.seconds:5.1f} s  {mutant.name}  {found.by}")
                 sys.stdout.flush()
                 with recording:  # an interrupted run keeps what it has found
