@@ -15,8 +15,8 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
-from kerasish.saving.formats.archive import Archive, load_into
 from kerasish.saving.files.lock import holding
+from kerasish.saving.formats.archive import Archive, load_into
 
 NAMES = ["a.keras", "folder", "a.weights.h5", "a.h5", "a.safetensors", "a.weights.json"]
 
