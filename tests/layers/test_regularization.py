@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kerasish import layers
+from kerasish import config, layers
 
 RATE = 0.3
 
@@ -62,6 +62,20 @@ def test_spatial_dropout_drops_whole_channels(layer, shape, options):
     # Each channel of each example by itself.
     assert (first == 0).mean() == pytest.approx(RATE, abs=0.06)
     assert np.ptp(first, axis=0).min() > 0 and np.ptp(first, axis=1).min() > 0
+
+
+@pytest.mark.parametrize("layer", [layers.SpatialDropout2D, layers.SpatialDropout3D])
+def test_spatial_dropout_takes_the_process_s_data_format(layer):
+    before = config.image_data_format()
+    config.set_image_data_format("channels_first")
+    try:
+        assert layer(RATE).data_format == "channels_first"
+        assert layer(RATE, "channels_last").data_format == "channels_last"
+    finally:
+        config.set_image_data_format(before)
+    assert layer(RATE).data_format == before
+    with pytest.raises(ValueError, match="data_format must be .*'channels_middle'"):
+        layer(RATE, "channels_middle")
 
 
 def test_gaussian_noise_has_the_moments_asked_for(normal):

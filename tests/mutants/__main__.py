@@ -7,7 +7,7 @@ Args:
     --missing: those that are not recorded as killed.
     --new: those that have not been run as they are now.
     --jobs N: how many copies work at once.
-    --seconds N: no mutant is begun after so many seconds.
+    --seconds N: no mutant begins after this time.
 """
 
 from __future__ import annotations
