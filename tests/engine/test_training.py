@@ -430,6 +430,29 @@ def test_a_compute_loss_that_knows_nothing_of_training(engine):
     assert older.fit(x, y, verbose=0).history["loss"] == [8.0]
 
 
+class Counting(layers.Layer):
+    def build(self, input_shape):
+        self.w = self.add_weight(shape=(), initializer="ones", name="w")
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        def counted():
+            self.count.assign(self.count + 1.0)
+            return x * self.w
+
+        return ops.cond(ops.max(x) > 2.0, counted, lambda: x * self.w * 3.0)
+
+
+def test_only_the_branch_taken_assigns(engine):
+    model = kerasish.Sequential([layers.Input((2,)), Counting()])
+    model.compile("sgd", "mse")
+    x, (_, count) = np.ones((4, 2), "float32"), model.layers[0].weights
+    model.fit(x, x, batch_size=2, epochs=2, verbose=0)
+    assert count.numpy() == 0
+    model.fit(3 * x, x, batch_size=2, verbose=0)
+    assert count.numpy() == 2
+
+
 class Branching(layers.Layer):
     def build(self, input_shape):
         self.w = self.add_weight(shape=(3,), initializer="ones", name="w")

@@ -82,6 +82,16 @@ def test_a_test_that_is_gone_is_noticed(checkout):
             "test_a.py::test_f[x - y]",
         ),
         ([(1, "FAILED test_a.py::test_f - assert [1]"), (1, "")], "unsound", "test_a.py::test_f"),
+        (
+            [(1, "FAILED test_a.py::test_f[new]"), (4, "not found"), (0, "")],
+            "killed",
+            "test_a.py::test_f[new]",
+        ),
+        (
+            [(1, "FAILED test_a.py::test_f[new]"), (4, "not found"), (1, "")],
+            "unsound",
+            "test_a.py::test_f[new]",
+        ),
         ([(2, "ERROR test_a.py"), (0, "")], "killed", "test_a.py"),
         ([(0, "1 passed")], "survived", ""),
         ([(4, "no such file")], "unsound", "no such file"),
@@ -104,7 +114,7 @@ def test_verdicts(checkout, monkeypatch, answers, verdict, by):
     finally:
         copy.close()
     assert found.verdict == verdict and found.by == by
-    assert [("x + 2" in text) for text in seen] == [True, False][: len(answers)]
+    assert [("x + 2" in text) for text in seen] == [True, False, False][: len(answers)]
     assert not copy.root.exists()
 
 
