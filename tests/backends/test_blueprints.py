@@ -130,6 +130,53 @@ def test_swapped_variables_keep_their_parts():
         assert (float(a), float(b)) == ((10, 20) if first else (20, 10))
 
 
+def test_which_variable_takes_a_value_tells_steps_apart():
+    for crossed in (False, True):
+        a, b = (kerasish.Variable(np.full(3, n, "float32")) for n in (1, 2))
+
+        def both(a=a, b=b, crossed=crossed):
+            x, y = ops.exp(a.value), ops.tanh(b.value)
+            first, second = (b, a) if crossed else (a, b)
+            first.assign(x)
+            second.assign(y)
+
+        step(both)()
+        found = (b, a) if crossed else (a, b)
+        np.testing.assert_allclose(found[0].numpy(), np.exp(np.full(3, 1.0)), rtol=1e-5)
+        np.testing.assert_allclose(found[1].numpy(), np.tanh(np.full(3, 2.0)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_variables_may_exchange_their_values(count):
+    variables = [kerasish.Variable(np.full(3, n, "float32")) for n in range(count)]
+
+    def rotate():
+        values = [v.value for v in variables]
+        for v, value in zip(variables, [*values[1:], values[0]]):
+            v.assign(value)
+
+    run = step(rotate)
+    for turn in (1, 2):
+        run()
+        assert [int(v.numpy()[0]) for v in variables] == [(n + turn) % count for n in range(count)]
+
+
+def test_a_value_that_is_read_later_is_not_overwritten():
+    rng = np.random.default_rng(0)
+    start, w, u = rng.normal(size=(3, 8, 8)).astype("float32")
+    v = kerasish.Variable(start)
+
+    def move(w, u):
+        old = v.value
+        new = ops.matmul(old, w)
+        v.assign(new)
+        return ops.matmul(ops.transpose(new), ops.matmul(old, u))
+
+    found = step(move)(w, u)
+    np.testing.assert_allclose(found, (start @ w).T @ (start @ u), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(v.numpy(), start @ w, rtol=1e-4, atol=1e-4)
+
+
 def test_few_are_kept():
     kept = blueprints.Blueprints(most=2)
     for key in (1, 2, 3, 3):
