@@ -101,6 +101,19 @@ def test_only_rows_as_the_step_reads_them_are_gathered():
     assert not [name for name, other in others.items() if can_gather([x, other], [target] * 2)]
 
 
+@pytest.mark.parametrize("rates", [(2.0, 2.0), (2.0, 3.0)])
+def test_updates_of_several_variables_have_each_its_rate(rates):
+    """Equal loops over values of other sizes are one record only where they read one rate."""
+
+    def move(x, y, one, other):
+        return ops.exp(x) * one, ops.exp(y) * other
+
+    x, y = np.arange(5, dtype="float32"), np.arange(7, dtype="float32")
+    found = backends.get("static").compile(move)(x, y, *np.array(rates, "float32"))
+    np.testing.assert_allclose(found[0], np.exp(x) * rates[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.exp(y) * rates[1], rtol=1e-5)
+
+
 def test_unknown_levels():
     with pytest.raises(ValueError, match="fast_run.*'fastest'"):
         kerasish.config.set_optimize("fastest")
