@@ -141,12 +141,12 @@ def survivors(sample):
     return {name: f for name, f in found.items() if f.verdict != "killed"}
 
 
-def test_recorded_tests_kill_a_small_sample():
+def test_a_recorded_test_kills_its_mutant():
     record = mutant_page.read_record()
     gone = {m.name for m in mutant_page.missing(ALL, record)}
     known = [m for m in ALL if m.name not in gone and "::" in record[m.name]["by"]]
-    sample = random.Random(12).sample(known, 2)
-    assert survivors(m._replace(tests=(record[m.name]["by"],)) for m in sample) == {}
+    chosen = random.Random(12).choice(known)
+    assert survivors([chosen._replace(tests=(record[chosen.name]["by"],))]) == {}
 
 
 @pytest.mark.slow
