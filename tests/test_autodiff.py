@@ -396,6 +396,30 @@ def test_mixed_precision_gradients_have_the_leafs_dtype():
     assert tape.gradient(loss, v).dtype == "float32"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_a_custom_gradient_of_another_dtype_becomes_that_of_its_argument(dtype):
+    @custom_gradient
+    def doubled(x):
+        return x * 2, lambda upstream: ops.cast(upstream, "float32") * 2
+
+    v = Variable(np.ones(3, dtype), dtype=dtype)
+    with GradientTape() as tape:
+        loss = ops.sum(doubled(v))
+    slope = tape.gradient(loss, v)
+    assert slope.dtype == dtype and slope.tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+def test_no_gradient_flows_back_through_whole_numbers(dtype):
+    v = Variable([1.5, 2.5])
+    with GradientTape(persistent=True) as tape:
+        whole = ops.cast(v * 2, dtype)
+        back = ops.cast(whole, "float32")
+    assert tape.gradient(whole, v) is None
+    assert tape.gradient(back, v) is None
+    assert tape.gradient(whole, v, unconnected_gradients="zero").tolist() == [0.0, 0.0]
+
+
 def test_the_root_exports():
     for name in ("grad", "value_and_grad", "GradientTape", "custom_gradient"):
         assert hasattr(kerasish, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import ops, random, regularizers
+from kerasish import config, ops, random, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.random import SeedGenerator
@@ -121,7 +121,7 @@ class SpatialDropout2D(_SpatialDropout):
         name: str | None = None, dtype: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
-        self.data_format = data_format or "channels_last"
+        self.data_format = config.standardize_data_format(data_format)
 
 
 class SpatialDropout3D(SpatialDropout2D):

@@ -9,7 +9,8 @@ import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static.engine import BLUEPRINTS
 from kerasish.backends.static.lowering import compiled_plan as blueprints
-from kerasish.graph.structure import structure_of
+from kerasish.graph.ir import Node
+from kerasish.graph.structure import attributes_key, structure_of
 from kerasish.graph.trace import trace
 
 
@@ -129,6 +130,53 @@ def test_swapped_variables_keep_their_parts():
         assert (float(a), float(b)) == ((10, 20) if first else (20, 10))
 
 
+def test_which_variable_takes_a_value_tells_steps_apart():
+    for crossed in (False, True):
+        a, b = (kerasish.Variable(np.full(3, n, "float32")) for n in (1, 2))
+
+        def both(a=a, b=b, crossed=crossed):
+            x, y = ops.exp(a.value), ops.tanh(b.value)
+            first, second = (b, a) if crossed else (a, b)
+            first.assign(x)
+            second.assign(y)
+
+        step(both)()
+        found = (b, a) if crossed else (a, b)
+        np.testing.assert_allclose(found[0].numpy(), np.exp(np.full(3, 1.0)), rtol=1e-5)
+        np.testing.assert_allclose(found[1].numpy(), np.tanh(np.full(3, 2.0)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_variables_may_exchange_their_values(count):
+    variables = [kerasish.Variable(np.full(3, n, "float32")) for n in range(count)]
+
+    def rotate():
+        values = [v.value for v in variables]
+        for v, value in zip(variables, [*values[1:], values[0]]):
+            v.assign(value)
+
+    run = step(rotate)
+    for turn in (1, 2):
+        run()
+        assert [int(v.numpy()[0]) for v in variables] == [(n + turn) % count for n in range(count)]
+
+
+def test_a_value_that_is_read_later_is_not_overwritten():
+    rng = np.random.default_rng(0)
+    start, w, u = rng.normal(size=(3, 8, 8)).astype("float32")
+    v = kerasish.Variable(start)
+
+    def move(w, u):
+        old = v.value
+        new = ops.matmul(old, w)
+        v.assign(new)
+        return ops.matmul(ops.transpose(new), ops.matmul(old, u))
+
+    found = step(move)(w, u)
+    np.testing.assert_allclose(found, (start @ w).T @ (start @ u), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(v.numpy(), start @ w, rtol=1e-4, atol=1e-4)
+
+
 def test_few_are_kept():
     kept = blueprints.Blueprints(most=2)
     for key in (1, 2, 3, 3):
@@ -158,3 +206,15 @@ def test_equal_numbers_that_are_other_attributes_are_told_apart():
     keys = [structure_of(trace(lambda x, v=v: ops.pad(x, 1, constant_values=v), X).graph)
             for v in (0.0, -0.0)]  # fmt: skip
     assert None not in keys and keys[0] != keys[1]
+
+
+def test_equal_attributes_of_other_types_are_told_apart():
+    """1 and True are equal, and so are their hashes; an op may treat them as different."""
+    values = [1, True, 1.0, "1", (1,), (True,), (1.0,)]
+    add = trace(lambda x: x + x, X).graph.nodes[0]
+    keys = [
+        [attributes_key(Node(add.op, add.inputs, {"n": value}, add.outputs)) for value in values]
+        for _ in range(2)
+    ]
+    assert keys[0] == keys[1]
+    assert len(set(keys[0])) == len(values)

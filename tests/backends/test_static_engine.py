@@ -1,10 +1,13 @@
 """The static engine: what is compiled anew, and what is said of it."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import kerasish
 from kerasish import backends, ops
+from kerasish.backends.static.runtime.row_runs import can_gather
 from kerasish.errors import TraceError
 from kerasish.graph import passes
 
@@ -57,6 +60,58 @@ def test_levels_give_equal_numbers(level, monkeypatch):
 
 
 _seen = {}
+
+
+@pytest.mark.parametrize("rows", [3, 70])
+@pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))
+def test_transposed_matrices_meet_one_matrix(axes, rows):
+    """Their rows follow each other in memory for some orders of the axes only."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 4, 50)).astype("float32")
+    w = rng.normal(size=(x.shape[axes[-1]], 6)).astype("float32")
+    product = kerasish.function(lambda x, w: ops.matmul(ops.transpose(x, axes), w))
+    np.testing.assert_allclose(product(x, w), x.transpose(axes) @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_two_poolings_belong_to_their_own_data():
+    x, y = np.random.default_rng(0).normal(size=(2, 2, 8, 8, 4)).astype("float32")
+
+    def total(x, y):
+        return ops.sum(ops.max_pool(x, 2) * 2) + ops.sum(ops.max_pool(y, 2) * 3)
+
+    # With the total itself asked for, the maxima are computed, and keep their places.
+    value, slopes = kerasish.function(kerasish.value_and_grad(total, argnums=(0, 1)))(x, y)
+    for data, slope, factor in zip((x, y), slopes, (2, 3)):
+        blocks = data.reshape(2, 4, 2, 4, 2, 4)
+        largest = (blocks == blocks.max((2, 4), keepdims=True)).reshape(data.shape)
+        np.testing.assert_array_equal(slope, factor * largest)
+    assert float(value) == pytest.approx(float(total(ops.array(x), ops.array(y))), rel=1e-5)
+
+
+def test_only_rows_as_the_step_reads_them_are_gathered():
+    target = np.zeros((4, 3), "float32")
+    x = np.ones((8, 3), "float32")
+    assert can_gather([x], [target])
+    assert not can_gather([], [])
+    others = {
+        "dtype": x.astype("float64"), "byte order": x.astype(x.dtype.newbyteorder()),
+        "columns": x[:, :2].copy(), "order in memory": np.asfortranarray(x), "steps": x[::2],
+        "no rows": x[:0], "a list": x.tolist(),
+    }  # fmt: skip
+    assert not [name for name, other in others.items() if can_gather([x, other], [target] * 2)]
+
+
+@pytest.mark.parametrize("rates", [(2.0, 2.0), (2.0, 3.0)])
+def test_updates_of_several_variables_have_each_its_rate(rates):
+    """Equal loops over values of other sizes are one record only where they read one rate."""
+
+    def move(x, y, one, other):
+        return ops.exp(x) * one, ops.exp(y) * other
+
+    x, y = np.arange(5, dtype="float32"), np.arange(7, dtype="float32")
+    found = backends.get("static").compile(move)(x, y, *np.array(rates, "float32"))
+    np.testing.assert_allclose(found[0], np.exp(x) * rates[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.exp(y) * rates[1], rtol=1e-5)
 
 
 def test_unknown_levels():

@@ -37,6 +37,30 @@ class Counted(layers.Layer):
         return x if mask is None else x * kerasish.ops.cast(mask[..., None], "float32")
 
 
+class Scales:
+    """A mixin that brings what a layer or model computes."""
+
+    def build(self, shape):
+        self.w = self.add_weight(shape=(shape[-1],), initializer="ones", name="w")
+
+    def call(self, x):
+        return x * self.w
+
+
+@pytest.mark.parametrize("base", [layers.Layer, kerasish.Model, Counted])
+def test_a_mixin_may_bring_build_and_call(base):
+    class Scaled(Scales, base):
+        pass
+
+    class Further(Scaled):
+        pass
+
+    for kind in (Scaled, Further):
+        part = kind(name="part")
+        np.testing.assert_array_equal(part(np.ones((2, 3)), training=True), np.ones((2, 3)))
+        assert part.built and [w.path for w in part.weights] == ["part/w"]
+
+
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_a_dropped_mask_is_said_once(symbolic):
     embedding, layer = layers.Embedding(5, 2, mask_zero=True), Doubled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -51,9 +52,9 @@ def _quick(monkeypatch):
     config.set_backend(before)
 
 
-def make(optimizer=None, loss="mse", metrics=("mae",)):
+def make(optimizer=None, loss="mse", metrics=("mae",), units=4):
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(4, "tanh"), layers.Dense(1)])
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(units, "tanh"), layers.Dense(1)])
     optimizer = keras.optimizers.Adam(0.01) if optimizer is None else optimizer
     model.compile(optimizer, loss, metrics=list(metrics))
     return model
@@ -82,6 +83,34 @@ def cut_off(folder, batches=11):
     """Train until the run is cut off in its second epoch."""
     with pytest.raises(Cut):
         run(folder, cut=batches)
+
+
+class RandomRate(keras.callbacks.Callback):
+    """Draws each batch's learning rate from Python's random numbers, which keep a spare one."""
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.model.optimizer.learning_rate = abs(random.gauss(0.01, 0.001))
+
+
+@pytest.mark.parametrize("batches", [11, 12])
+def test_python_s_random_numbers_go_on(tmp_path, batches):
+    wanted, _ = run(None, callbacks=[RandomRate()])
+    with pytest.raises(Cut):
+        run(tmp_path / "s", cut=batches, callbacks=[RandomRate()])
+    random.seed(99)
+    found, _ = run(tmp_path / "s", callbacks=[RandomRate()])
+    assert_same(values(found), values(wanted))
+
+
+def test_weights_of_other_shapes_are_refused(tmp_path):
+    """As many weights, so that each has its partner in the state."""
+    cut_off(tmp_path / "s")
+    other = make(units=5)
+    before = values(other)
+    text = r"(?s)another model.*\(3, 4\) float32 in the state, .*\(3, 5\) float32 in this model"
+    with pytest.raises(ResumeError, match=text):
+        run(tmp_path / "s", other)
+    assert_same(values(other)[: len(before)], before)
 
 
 # --- fewer epochs ---------------------------------------------------------------------------------

@@ -132,6 +132,57 @@ def test_evaluate_is_exact_over_batches(engine):
         assert mae > 0
 
 
+def test_an_evaluation_is_no_training(engine):
+    model = kerasish.Sequential([layers.Input((6,)), layers.Dropout(0.5)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    x = np.ones((8, 6), "float32")
+    assert model.evaluate(x, x, verbose=0) == [0.0, 0.0]
+    assert model.fit(x, x, validation_data=(x, x), verbose=0).history["val_loss"] == [0.0]
+    assert model.test_on_batch(x, x)[0] == 0.0
+
+
+@pytest.mark.parametrize("batch_hooks", [False, True])
+def test_each_epoch_s_results_are_its_own(engine, batch_hooks):
+    """With a learning rate of 0 every epoch gives what the evaluation gives."""
+    x, y = data(rows=40)
+    model = network(optimizer=kerasish.optimizers.SGD(0.0), metrics=["mae"])
+    loss, mae = model.evaluate(x, y, batch_size=8, verbose=0)
+    seen = []
+
+    class Hooks(Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append([float(np.max(v.numpy())) for m in self.model.metrics for v in m.variables])
+
+        if batch_hooks:
+
+            def on_train_batch_end(self, batch, logs=None):
+                seen[-1].append(0.0)
+
+    history = model.fit(x, y, batch_size=8, epochs=3, verbose=0, callbacks=[Hooks()]).history
+    assert history["loss"] == pytest.approx([loss] * 3, rel=1e-5)
+    assert history["mae"] == pytest.approx([mae] * 3, rel=1e-5)
+    assert len(seen) == 3 and not any(map(any, seen))  # nothing of the epoch before
+
+
+@pytest.mark.parametrize(
+    ("frequency", "epochs"), [(1, [0, 1, 2, 3, 4]), (2, [1, 3]), (5, [4]), ([1, 4], [0, 3])]
+)
+def test_validation_freq_counts_epochs_from_1(frequency, epochs):
+    x, y = data(rows=8)
+    validated = []
+
+    class Hooks(Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if "val_loss" in logs:
+                validated.append(epoch)
+
+    network().fit(
+        x, y, epochs=5, verbose=0, validation_data=(x, y), validation_freq=frequency,
+        callbacks=[Hooks()],
+    )  # fmt: skip
+    assert validated == epochs
+
+
 def test_on_batch_methods(engine):
     x, y = data()
     model = network(metrics=["mae"])
@@ -377,6 +428,29 @@ def test_a_compute_loss_that_knows_nothing_of_training(engine):
         model.compile("sgd", "mse")
     assert older.evaluate(x, y, verbose=0) == 2 * plain.evaluate(x, y, verbose=0) == 8.0
     assert older.fit(x, y, verbose=0).history["loss"] == [8.0]
+
+
+class Counting(layers.Layer):
+    def build(self, input_shape):
+        self.w = self.add_weight(shape=(), initializer="ones", name="w")
+        self.count = self.add_weight(shape=(), initializer="zeros", trainable=False, name="count")
+
+    def call(self, x):
+        def counted():
+            self.count.assign(self.count + 1.0)
+            return x * self.w
+
+        return ops.cond(ops.max(x) > 2.0, counted, lambda: x * self.w * 3.0)
+
+
+def test_only_the_branch_taken_assigns(engine):
+    model = kerasish.Sequential([layers.Input((2,)), Counting()])
+    model.compile("sgd", "mse")
+    x, (_, count) = np.ones((4, 2), "float32"), model.layers[0].weights
+    model.fit(x, x, batch_size=2, epochs=2, verbose=0)
+    assert count.numpy() == 0
+    model.fit(3 * x, x, batch_size=2, verbose=0)
+    assert count.numpy() == 2
 
 
 class Branching(layers.Layer):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from layer_cases import wave
 
-from kerasish import backends, layers, ops
+from kerasish import backends, layers, ops, tree
 from kerasish.autodiff import GradientTape
 from kerasish.backends.static.machine import native
 from kerasish.errors import ShapeError
@@ -88,6 +88,24 @@ def test_there_is_no_output_before_the_first_step_that_counts(kind):
     np.testing.assert_array_equal(y[0, 3], y[0, 2])
     np.testing.assert_array_equal(y[1, 1], y[1, 0])
     assert np.abs(y[0, 2]).min() > 0
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cells"])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_masked_steps_count_as_absent(kind, backwards):
+    """The last output and the states are those of the row without these steps."""
+    options = {"return_state": True, "go_backwards": backwards}
+    if kind == "cells":  # step by step, not the whole sequence at once
+        layer = layers.RNN([layers.LSTMCell(3), layers.SimpleRNNCell(2)], **options)
+    else:
+        layer = kind(3, **options)
+    x = wave((3, 5, 4), 0.0)
+    mask = np.array([[1, 1, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 1, 1, 1]], bool)
+    found = tree.flatten(layer(x, mask=mask))
+    for row in range(3):
+        alone = tree.flatten(layer(x[row : row + 1, mask[row]]))
+        for a, b in zip(found, alone, strict=True):
+            np.testing.assert_allclose(np.asarray(a)[row : row + 1], b, rtol=1e-5, atol=1e-6)
 
 
 def test_stateful_needs_the_batch_size():

@@ -82,6 +82,16 @@ def test_a_test_that_is_gone_is_noticed(checkout):
             "test_a.py::test_f[x - y]",
         ),
         ([(1, "FAILED test_a.py::test_f - assert [1]"), (1, "")], "unsound", "test_a.py::test_f"),
+        (
+            [(1, "FAILED test_a.py::test_f[new]"), (4, "not found"), (0, "")],
+            "killed",
+            "test_a.py::test_f[new]",
+        ),
+        (
+            [(1, "FAILED test_a.py::test_f[new]"), (4, "not found"), (1, "")],
+            "unsound",
+            "test_a.py::test_f[new]",
+        ),
         ([(2, "ERROR test_a.py"), (0, "")], "killed", "test_a.py"),
         ([(0, "1 passed")], "survived", ""),
         ([(4, "no such file")], "unsound", "no such file"),
@@ -104,7 +114,7 @@ def test_verdicts(checkout, monkeypatch, answers, verdict, by):
     finally:
         copy.close()
     assert found.verdict == verdict and found.by == by
-    assert [("x + 2" in text) for text in seen] == [True, False][: len(answers)]
+    assert [("x + 2" in text) for text in seen] == [True, False, False][: len(answers)]
     assert not copy.root.exists()
 
 
@@ -121,14 +131,25 @@ def test_an_outcome_belongs_to_one_change():
     assert "not run yet" in mutant_page.page([other], record)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_sample_is_killed():
-    """From the copy of the checkout to the test that fails."""
-    sample = random.Random(12).sample(ALL, 6)
+def survivors(sample):
+    """Run mutants from the copy of the checkout to the test that fails."""
     copy = mutant_runs.Copy()
     try:
         found = {m.name: copy.run(m) for m in sample}
     finally:
         copy.close()
-    assert {name: f for name, f in found.items() if f.verdict != "killed"} == {}
+    return {name: f for name, f in found.items() if f.verdict != "killed"}
+
+
+def test_a_recorded_test_kills_its_mutant():
+    record = mutant_page.read_record()
+    gone = {m.name for m in mutant_page.missing(ALL, record)}
+    known = [m for m in ALL if m.name not in gone and "::" in record[m.name]["by"]]
+    chosen = random.Random(12).choice(known)
+    assert survivors([chosen._replace(tests=(record[chosen.name]["by"],))]) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_sample_is_killed():
+    assert survivors(random.Random(12).sample(ALL, 8)) == {}

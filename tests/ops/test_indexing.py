@@ -181,6 +181,22 @@ def test_gradients_of_scatter_update(how):
     gradient_check(lambda x, u: ops.scatter_update(x, places, u, how), [x, updates])
 
 
+@pytest.mark.parametrize(("how", "sign"), [("max", 1.0), ("min", -1.0)])
+def test_all_that_reach_a_scattered_extreme_share_its_gradient(how, sign):
+    """The old value counts as one of them; what lies below gets nothing."""
+    places = np.array([[0], [0], [1], [1], [2], [3]])
+    weights = np.array([6.0, 8.0, 10.0, 12.0, 14.0])
+
+    def total(x, updates):
+        return ops.sum(ops.scatter_update(x, places, updates, how) * weights)
+
+    x = sign * np.array([3.0, 1.0, 5.0, 2.0, 0.0])
+    updates = sign * np.array([3.0, 3.0, 4.0, 4.0, 2.0, 2.0])
+    by_x, by_updates = autodiff.grad(total, argnums=(0, 1))(x, updates)
+    assert by_x.tolist() == [2.0, 0.0, 10.0, 6.0, 14.0]
+    assert by_updates.tolist() == [2.0, 2.0, 4.0, 4.0, 0.0, 6.0]
+
+
 def test_slice_with_computed_start():
     starts = ops.convert_to_tensor([0, 1, 0]) + 0
     np.testing.assert_array_equal(ops.slice(X, starts, (2, 2, 2)), X[:2, 1:3])
@@ -209,6 +225,16 @@ def test_segments():
     assert ops.segment_max(data, ids, 3).numpy().tolist() == [3.0, -np.inf, 5.0]
     with pytest.raises(ShapeError, match="ids must have the shape"):
         ops.segment_sum(data, ids[:2])
+
+
+def test_segments_out_of_range_count_nowhere():
+    data = np.array([3.0, 1.0, 2.0, 5.0, 7.0, 4.0])
+    ids = np.array([0, -1, -2, -3, 2, 3])
+    assert ops.segment_sum(data, ids, 3).tolist() == [3.0, 0.0, 7.0]
+    assert ops.segment_max(data, ids, 3).tolist() == [3.0, -np.inf, 7.0]
+    assert ops.segment_prod(data, ids, 3).tolist() == [3.0, 1.0, 7.0]
+    slope = autodiff.grad(lambda x: ops.sum(ops.segment_sum(x, ids, 3)))(data)
+    assert slope.tolist() == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
 
 
 def test_unknown_reduction_is_named():

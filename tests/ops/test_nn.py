@@ -185,6 +185,36 @@ def test_attention_is_the_weighted_mean_of_values():
     np.testing.assert_allclose(ops.dot_product_attention(q, k, v, mask=mask), expected)
 
 
+def attention_by_numpy(q, k, v, allowed):
+    logits = np.einsum("btnh,bsnh->bnts", q, k) / np.sqrt(q.shape[-1])
+    weights = np.exp(np.where(allowed, logits, -np.inf))
+    return np.einsum("bnts,bsnh->btnh", weights / weights.sum(-1, keepdims=True), v)
+
+
+@pytest.mark.parametrize("sources", [3, 4, 6])
+def test_causal_attention_reaches_to_a_target_s_own_place(sources):
+    q = rng.normal(size=(2, 4, 2, 5))
+    k, v = (rng.normal(size=(2, sources, 2, 5)) for _ in range(2))
+    causal = np.tril(np.ones((4, sources), bool))
+    result = ops.dot_product_attention(q, k, v, is_causal=True)
+    np.testing.assert_allclose(result, attention_by_numpy(q, k, v, causal))
+
+
+def test_a_mask_and_the_causal_order_both_hold():
+    q, k, v = (rng.normal(size=(2, 4, 2, 5)) for _ in range(3))
+    mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1]], bool)[:, None, None, :]
+    result = ops.dot_product_attention(q, k, v, mask=mask, is_causal=True)
+    expected = attention_by_numpy(q, k, v, mask & np.tril(np.ones((4, 4), bool)))
+    np.testing.assert_allclose(result, expected)
+
+
+def test_neighboring_heads_share_the_heads_of_grouped_attention():
+    q = rng.normal(size=(2, 4, 6, 5))
+    k, v = (rng.normal(size=(2, 3, 2, 5)) for _ in range(2))
+    expected = attention_by_numpy(q, np.repeat(k, 3, axis=2), np.repeat(v, 3, axis=2), True)
+    np.testing.assert_allclose(ops.dot_product_attention(q, k, v), expected)
+
+
 def test_attention_errors():
     q = np.zeros((1, 2, 3, 4))
     with pytest.raises(ShapeError, match="multiple"):

@@ -65,7 +65,9 @@ def test_sums_of_unknown_sizes(case, data):
     [
         ("bool", "int32", "int32"),
         ("int8", "int32", "int8"),
+        ("int16", "int32", "int16"),
         ("uint8", "uint32", "uint8"),
+        ("uint16", "uint32", "uint16"),
         ("int32", "int32", "int32"),
         ("int64", "int64", "int64"),
         ("float16", "float16", "float16"),
@@ -106,6 +108,13 @@ def test_gradient_of_products_with_zeros(zeros):
     gradient_check(lambda x: ops.prod(x, 1), [x])
     gradient_check(lambda x: ops.cumprod(x, 1), [x])
     gradient_check(lambda x: ops.prod(x, (0, 1)), [x])
+
+
+@pytest.mark.parametrize("axis", [0, (0, 1), (0, 2), (1, 3), (3, 0)])
+def test_gradient_of_products_over_some_of_many_axes(axis):
+    """The order that brings the axes to the end is often not its own inverse."""
+    x = 1.5 + np.random.default_rng(0).normal(size=(2, 3, 1, 2)) / 4
+    gradient_check(lambda x: ops.prod(x, axis), [x])
 
 
 def test_products_of_infinities():

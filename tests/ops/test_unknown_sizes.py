@@ -71,6 +71,13 @@ ALONE = {
         lambda x: ops.image.crop_images(x, 1, 1, target_height=3, target_width=2),
         (2, None, None, 3), (2, 3, 2, 3),
     ),
+    "windows of one known axis": (
+        lambda x: ops.max_pool(x, 2, 2, padding="same"), (2, None, 5, 3), (2, None, 3, 3),
+    ),
+    "convolution of one known axis": (
+        lambda x: ops.conv(x, np.ones((3, 3, 3, 4), "float32"), 3, padding="same"),
+        (2, 7, None, 3), (2, 3, None, 4),
+    ),
     "slice from computed places": (
         lambda x: ops.slice(x, ops.cast(x[0, :2], "int32"), (2, -1)), (3, 4), (2, None),
     ),

@@ -44,6 +44,21 @@ def test_loss_scale_follows_keras():
         assert float(made.scale_loss(np.float16(1))) == scale
 
 
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_gradient_that_is_not_finite_sets_the_count_of_good_steps_back(bad):
+    made, w = scaled()
+    for number in range(bad + 1):
+        before = w.numpy().copy()
+        made.apply([np.full(3, np.nan if number == bad else 8.0, "float32")])
+    np.testing.assert_array_equal(w, before)
+    assert int(made.step_counter) == 0 and float(made.dynamic_scale) == 4
+    for count in (1, 2, 0):  # three good steps in turn, and not fewer, double the scale
+        assert float(made.dynamic_scale) == 4
+        made.apply([np.full(3, 8.0, "float32")])
+        assert int(made.step_counter) == count
+    assert float(made.dynamic_scale) == 8
+
+
 def test_loss_scale_config_copy_and_refusals():
     made, _ = scaled()
     made.learning_rate = 0.5

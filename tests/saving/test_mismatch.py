@@ -183,6 +183,32 @@ def test_a_layer_that_fails_while_loading_leaves_all_as_it_was(tmp_path: Path) -
     assert float(model.layers[0].scale.numpy()) == 3.0
 
 
+@pytest.mark.parametrize("number", [1, 2, 6])
+def test_an_interruption_while_weights_are_assigned_leaves_all_as_it_was(
+    path: Path, number: int, monkeypatch: Any
+) -> None:
+    source = make()
+    save(source, path)
+    model = make()
+    before, calls, assign = values(model), [], keras.Variable.assign
+
+    def interrupted(self: Any, value: Any) -> Any:
+        calls.append(self)
+        result = assign(self, value)
+        if len(calls) == number:
+            raise KeyboardInterrupt  # as a user's Ctrl-C: after this weight, before the next
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Variable, "assign", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.load_weights(path)
+    assert len(calls) >= number
+    assert_untouched(model, before)
+    model.load_weights(path)
+    assert_untouched(model, values(source))
+
+
 def test_names_and_endings_are_checked(tmp_path: Path) -> None:
     model = make()
     with pytest.raises(ValueError, match=r"\.keras"):

@@ -18,15 +18,16 @@ Small wrong changes of the package, each in a file of `tests/mutants/patches/`, 
 ordinary test that notices it. `python -m tests.mutants` runs them and writes this page:
 `--only "optimizers/*"` runs some, `--new` those that have not been run as they are now,
 `--missing` those that are not killed here, `--jobs N` several at once, `--seconds N` begins
-none after that time.
+none after that time. The test named here runs first; where it no longer fails, all tests that
+the patch names run.
 
 **{killed} of {run} mutants that were run are killed ({share:.1f}%).**{rest}
 """
 
 
 def mark_of(mutant: Mutant) -> str:
-    """Return what tells whether an outcome belongs to this very change."""
-    text = "\0".join((mutant.file, mutant.before, mutant.after))
+    """Return what tells whether an outcome belongs to this very change, wherever its file lies."""
+    text = "\0".join((mutant.before, mutant.after))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

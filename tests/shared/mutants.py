@@ -87,7 +87,7 @@ def mutated(mutant: Mutant, source: str) -> str:
     if count != 1:
         raise NotApplicable(
             f"{mutant.name}: the lines before the change occur {count} times in {mutant.file}; "
-            "write them as they are there now, with so many lines around them that they are unique."
+            "write them as they are there now, with enough lines around them to be unique."
         )
     return lines.replace(before, "\n" + mutant.after)[1:]
 

@@ -245,6 +245,27 @@ def test_balanced_classes(digits):
     )
 
 
+def test_class_weights_multiply_sample_weights(digits):
+    X, y = digits
+    weights, factors = 1.0 + np.arange(len(y)) % 3, {label: 1.0 + label for label in range(10)}
+    both = quick(class_weight=factors).fit(X, y, sample_weight=weights)
+    by_hand = quick().fit(X, y, sample_weight=weights * (1.0 + y))
+    np.testing.assert_allclose(
+        both.predict_proba(X), by_hand.predict_proba(X), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_targets_of_weight_0_leave_no_trace():
+    """Targets are standardized by the mean and deviation of those that count."""
+    X, y = load_diabetes(return_X_y=True)
+    weights = (np.arange(len(y)) % 3 > 0).astype(float)
+    odd = np.where(weights > 0, y, 1e4)
+    plain, found = (
+        KerasRegressor(random_state=0, epochs=3).fit(X, t, sample_weight=weights) for t in (y, odd)
+    )
+    np.testing.assert_allclose(found.predict(X), plain.predict(X), rtol=1e-5)
+
+
 def test_partial_fit_goes_on(digits):
     X, y = digits
     classifier = quick()
@@ -273,6 +294,16 @@ def test_best_epoch_of_early_stopping(digits):
     assert classifier.best_epoch_ == int(np.argmin(losses))
     assert classifier.n_iter_ == len(losses)
     assert stopping.best is None  # the one given is a parameter, and stays as it was
+
+
+def test_the_best_epoch_counts_over_all_fits(digits):
+    stopping = EarlyStopping("loss", patience=9)
+    classifier = quick(epochs=3, warm_start=True, callbacks=stopping)
+    for fits in (1, 2, 3):
+        classifier.fit(*digits)
+        losses = classifier.history_["loss"]
+        assert len(losses) == classifier.n_iter_ == 3 * fits
+        assert classifier.best_epoch_ == int(np.argmin(losses)) >= 3 * (fits - 1)
 
 
 @pytest.mark.parametrize("save", [lambda e: pickle.loads(pickle.dumps(e)), copy.deepcopy])

@@ -101,6 +101,12 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
     return built_once
 
 
+def _written_for(cls: type, name: str) -> Any:
+    """Return the method that `cls` itself or a mixin before its parents brings, or None."""
+    owner = next(c for c in cls.__mro__ if name in c.__dict__)
+    return owner.__dict__[name] if owner is cls or not issubclass(owner, Layer) else None
+
+
 def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
     names = [p.name for p in parameters_of(build)]
     return {**dict(zip(names, args)), **kwargs}
@@ -157,10 +163,11 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "build" in cls.__dict__ and not hasattr(cls.__dict__["build"], "_wrapped"):
-            cls.build = _wrap_build(cls.__dict__["build"])  # type: ignore[method-assign]
-        if "call" in cls.__dict__:
-            cls.call_parts = read_call(cls.__dict__["call"])
+        build, call = _written_for(cls, "build"), _written_for(cls, "call")
+        if build is not None and not hasattr(build, "_wrapped"):
+            cls.build = _wrap_build(build)  # type: ignore[method-assign]
+        if call is not None:
+            cls.call_parts = read_call(call)
 
     def __init__(
         self,

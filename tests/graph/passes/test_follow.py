@@ -79,6 +79,12 @@ CASES = {
         ),
         (ROWS, SQUARE, B), [],
     ),
+    "added to what is read later, transposed": (
+        lambda x, w, b: (
+            lambda y: (lambda t, z: ops.matmul(t, z))(ops.transpose(y), ops.matmul(x, w) + y)
+        )(ops.matmul(x, w + 1.0)),
+        (ROWS, SQUARE, B), [],
+    ),
     "convolutions added": (
         lambda x, w, b: ops.conv(x, w, padding="same") + ops.conv(x, w * 2.0, padding="same") + b,
         (array(8, 40, 40, 16), array(3, 3, 16, 16), array(16)), ["product"],

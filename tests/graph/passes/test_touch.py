@@ -59,6 +59,10 @@ def ratio(table, average, rows, indices):
     return table - average / slopes(rows, indices)
 
 
+def negated(table, average, rows, indices):
+    return slopes(rows, indices) - table
+
+
 ARGUMENTS = (TABLE, AVERAGE, ROWS, INDICES)
 
 
@@ -79,7 +83,7 @@ def test_sparse_updates(update):
     assert str(touch_rows(graph)) == str(graph)
 
 
-@pytest.mark.parametrize("update", [momentum, decayed, measured, shown, ratio])
+@pytest.mark.parametrize("update", [momentum, decayed, measured, shown, ratio, negated])
 def test_what_changes_or_shows_every_row_stays_dense(update):
     assert "touch_rows" not in names(optimize(trace(update, *ARGUMENTS).graph))
 
