@@ -13,7 +13,8 @@ from typing import Any
 _SEQUENCES = (list, tuple, deque)
 
 
-def _is_namedtuple(x: Any) -> bool:
+def is_namedtuple(x: Any) -> bool:
+    """Return whether x is a tuple with named fields."""
     return isinstance(x, tuple) and hasattr(x, "_fields")
 
 
@@ -47,7 +48,7 @@ def _rebuild(like: Any, pairs: list[tuple[Any, Any]]) -> Any:
             return type(like)(like.default_factory, result)
         return result if type(like) is dict else type(like)(result)  # type: ignore[call-arg]
     values_only = [value for _, value in pairs]
-    if _is_namedtuple(like):
+    if is_namedtuple(like):
         return type(like)(*values_only)
     if isinstance(like, deque):
         return type(like)(values_only, like.maxlen)

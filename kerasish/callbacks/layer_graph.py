@@ -54,8 +54,12 @@ def _add(
     return free
 
 
+def _is_layer(operation: Any) -> bool:
+    return hasattr(operation, "flatten_layers")  # not the plain operations of a graph
+
+
 def _add_parts(found: dict[str, LayerNode], layer: Any, name: str) -> None:
-    parts = list(getattr(layer, "_layers", None) or getattr(layer, "layers", []))
+    parts = layer.flatten_layers(include_self=False, recursive=False) if _is_layer(layer) else []
     if not parts:
         _add(found, name, layer, (), ())
     for part in parts:
@@ -72,7 +76,7 @@ def _add_graph(
     """
     maker: dict[int, str] = {}
     for i, t in enumerate(graph.inputs):
-        layer = t._keras_history.operation
+        layer = t.history.operation
         maker[id(t)] = (
             _add(found, f"{prefix}/{layer.name}", layer, (), [t.shape])
             if feeds is None

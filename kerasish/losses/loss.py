@@ -10,6 +10,7 @@ from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor
+from kerasish.tree import is_namedtuple
 from kerasish.watched import Watched, note_use
 
 
@@ -95,7 +96,7 @@ def _as_dtype(structure: Any, dtype: str) -> Any:
         return type(structure)((k, _as_dtype(v, dtype)) for k, v in structure.items())
     if isinstance(structure, (list, tuple)) and _holds_arrays(structure):
         parts = [_as_dtype(v, dtype) for v in structure]
-        return structure._make(parts) if hasattr(structure, "_make") else type(structure)(parts)
+        return type(structure)(*parts) if is_namedtuple(structure) else type(structure)(parts)
     return ops.convert_to_tensor(structure, dtype)
 
 

@@ -102,7 +102,7 @@ class SklearnScorer(Metric):
 def _name_of(scorer: Any) -> str:
     if isinstance(scorer, str):
         return scorer
-    function = getattr(scorer, "_score_func", scorer)
+    function = vars(scorer).get("_score_func", scorer)
     return getattr(function, "__name__", type(scorer).__name__)
 
 
@@ -140,7 +140,7 @@ def _own_function(function: Callable[..., Any]) -> Callable[..., float]:
 
 
 def _sklearn_scorer(scorer: Any) -> Callable[..., float]:
-    home = getattr(getattr(scorer, "_score_func", None), "__module__", "") or ""
+    home = getattr(vars(scorer).get("_score_func"), "__module__", "") or ""
     measures = home.endswith("_regression")
 
     def score(y: Any, predictions: Any, weights: Any, from_logits: bool) -> float:

@@ -162,10 +162,12 @@ class Variable(Holder):
         self._trainable = bool(value)
         self.latest.tracked = self._trainable and dtypes.is_inexact(self.latest.dtype)
 
+    _grad: Tensor | None = None
+
     @property
     def grad(self) -> Tensor | None:
         """The derivative that `backward()` left here, or None."""
-        return self._grad if hasattr(self, "_grad") else None
+        return self._grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

@@ -323,9 +323,9 @@ def _arrows(model: Any) -> list[tuple[Any, Any]]:
     for part in _parts(model):
         for node in part.inbound_nodes:
             for t in tree.flatten((node.args, node.kwargs)):
-                if not isinstance(t, KerasTensor) or t._keras_history is None:
+                if not isinstance(t, KerasTensor) or t.history is None:
                     continue
-                source = t._keras_history.operation
+                source = t.history.operation
                 if id(source) in inside:
                     found[id(source), id(part)] = (source, part)
     return list(found.values())

@@ -56,7 +56,7 @@ def get_source_inputs(tensor: Any) -> list[Any]:
     seen: set[int] = set()
     while waiting:
         one = waiting.pop(0)
-        history = one._keras_history
+        history = one.history
         if id(one) in seen or history is None:
             continue
         seen.add(id(one))

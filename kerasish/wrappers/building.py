@@ -34,9 +34,11 @@ class ModelBuilding(RoutedParameters, ABC):
     metrics: Any
     run_eagerly: Any
 
+    _keras_build_fn: Any = None  # a method of subclasses, as in SciKeras
+
     def _builder(self) -> Any:
         if self.model is None and self.build_fn is None:
-            return getattr(self, "_keras_build_fn", None)  # a method: SciKeras's way to subclass
+            return self._keras_build_fn
         return self.build_fn if self.model is None else self.model
 
     def _own_model(self) -> bool:

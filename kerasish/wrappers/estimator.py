@@ -27,6 +27,8 @@ _DENSE_BYTES = 1 << 28  # sparse X up to this size is made dense for the fast lo
 class KerasEstimator(ModelBuilding):
     """A model as a scikit-learn estimator; see `KerasClassifier` and `KerasRegressor`."""
 
+    _seed: Any = None  # of the last fit from the start
+
     def __init__(
         self,
         model: Any = None,
@@ -183,7 +185,7 @@ class KerasEstimator(ModelBuilding):
             self.feature_encoder_ = None if encoder is None else clone(encoder).fit(X)
         if weights is not None:
             weights = weights * (len(weights) / weights.sum())
-        if not going_on or not hasattr(self, "_seed"):
+        if not going_on or self._seed is None:
             self._seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             self._fits = 0
         return X, y, weights

@@ -93,7 +93,7 @@ def _call(self: Any, iterable: Any) -> Any:
 
 
 def _print_progress(self: Any) -> None:
-    count = getattr(self, "_count", None)
+    count = vars(self).get("_count")
     if count is not None:
         count.advance()
     _plain_print(self)

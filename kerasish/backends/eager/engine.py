@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,26 @@ class Eager(Backend):
         """Compute `op` now; record it if a gradient may be asked for."""
         tensors, attrs = prepare(op, args, attrs)
         if _State.accelerated and self.elsewhere is not None:
-            return self._where_it_lies(tensors).run(op, tensors, attrs)
-        return self.run(op, tensors, attrs)
+            engine = self._where_it_lies(tensors)
+            if engine is not self:
+                return engine.run(op, tensors, attrs)
+        kernel = self._kernels.get(op) or self.kernel(op)
+        run = self._quiet.run
+        try:
+            if len(tensors) == 1:
+                value = tensors[0].value
+                out = kernel(value, **attrs) if run is None else run(kernel, value, **attrs)
+            else:
+                values = [t.value for t in tensors]
+                out = kernel(*values, **attrs) if run is None else run(kernel, *values, **attrs)
+        except Exception as error:
+            self._explain(op, tensors, attrs, error)
+            raise
+        return self._recorded(op, tensors, attrs, out)
+
+    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
+        """Compute `op` of prepared inputs; the engine of a GPU has its own way."""
+        return self.apply(op, tensors, attrs)
 
     def _where_it_lies(self, tensors: Sequence[Tensor]) -> Eager:
         """Return the engine of the first GPU that an input lies on, else of the current device."""
@@ -110,20 +129,8 @@ class Eager(Backend):
             return self
         return self.elsewhere(device)
 
-    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
-        """Compute `op` of prepared inputs now; record it if a gradient may be asked for."""
-        kernel = self._kernels.get(op) or self.kernel(op)
-        run = self._quiet.run
-        try:
-            if len(tensors) == 1:
-                value = tensors[0].value
-                out = kernel(value, **attrs) if run is None else run(kernel, value, **attrs)
-            else:
-                values = [t.value for t in tensors]
-                out = kernel(*values, **attrs) if run is None else run(kernel, *values, **attrs)
-        except Exception as error:
-            self._explain(op, tensors, attrs, error)
-            raise
+    def _recorded(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], out: Any) -> Any:
+        """Return the results as tensors, with a record if a gradient may be asked for."""
         for t in tensors:
             if t.borrowed:
                 out = _apart(out, tensors)
@@ -200,17 +207,17 @@ class Eager(Backend):
         """Return `function` as a step whose assignments are made together at its end."""
         return EagerStep(self, function)
 
-    def run_step(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call the function; make its assignments together when it has returned."""
+    @contextmanager
+    def step_scope(self) -> Iterator[None]:
+        """A context of a step: its assignments are made together at its end, if it succeeds."""
         scope = self._scope()
         before, self._quiet.run = self._quiet.run, None
         try:
             with np.errstate(all="ignore"), using_scope(scope):
-                result = function(*args, **kwargs)
+                yield
         finally:
             self._quiet.run = before
         scope.commit()
-        return result
 
     def _scope(self) -> VariableScope:
         return VariableScope()
@@ -224,10 +231,9 @@ class EagerStep(CompiledStep):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Inside a trace, or another engine's step, that engine stays in charge.
-        if has_chosen_engine():
-            return self.engine.run_step(self.function, args, kwargs)
-        with using_engine(self.engine):
-            return self.engine.run_step(self.function, args, kwargs)
+        chosen = nullcontext() if has_chosen_engine() else using_engine(self.engine)
+        with chosen, self.engine.step_scope():
+            return self.function(*args, **kwargs)
 
 
 def _apart(out: Any, tensors: Sequence[Tensor]) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish import ops, registry, tree
 from kerasish.engine.diagnostics.user_line import levels_to_user
+from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import AdviceWarning, DTypeError, ShapeError
@@ -70,18 +71,18 @@ class InputLayer(Layer):
                 f"{self.display_name()}: give the shape of one example, e.g. Input((28, 28))."
             )
         self.batch_shape = _as_shape(batch_shape, self.display_name())
-        self._input_dtype = dtypes.name_of(dtype)
+        self.expected_dtype = dtypes.name_of(dtype)
         self.sparse, self.ragged, self.optional = False, False, optional
         self.built = True
         output = input_tensor
         if output is None:
-            output = KerasTensor(self.batch_shape, self._input_dtype, name=self.name)
+            output = KerasTensor(self.batch_shape, self.expected_dtype, name=self.name)
         Node(self, (), {}, output)
 
     @property
     def dtype(self) -> str:
         """The dtype of the input."""
-        return self._input_dtype
+        return self.expected_dtype
 
     def call(self, *args: Any) -> Any:
         """Nothing to compute."""
@@ -90,7 +91,7 @@ class InputLayer(Layer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {
-            "batch_shape": self.batch_shape, "dtype": self._input_dtype, "sparse": False,
+            "batch_shape": self.batch_shape, "dtype": self.expected_dtype, "sparse": False,
             "ragged": False, "name": self.name, "optional": self.optional,
         }  # fmt: skip
 
@@ -263,11 +264,30 @@ class Graph:
             if not any(id(t) in ends for t in tree.flatten(node.outputs))
         ]
 
-    def run(self, inputs: list[Any], call: Callable[..., Any]) -> list[Any]:
-        """Return the outputs' values for the inputs' values; `call(operation, args, kwargs)`."""
+    def run(self, inputs: list[Any], call: Callable[..., Any] | None = None) -> list[Any]:
+        """Return the outputs' values for the inputs' values.
+
+        Args:
+            inputs: a value for each input.
+            call: `call(operation, args, kwargs)` calls an operation; None: the operation itself
+                is called, with the training flag in force in place of its own.
+        """
         values: dict[int, Any] = {id(t): v for t, v in zip(self.inputs, inputs)}
         for step in self._steps:
-            step.run(values, call)
+            if call is not None:
+                result = call(step.operation, *step.arguments(values))
+            elif step.only is not None:
+                result = step.operation(values[step.only])
+            else:
+                args, kwargs = step.arguments(values)
+                if context.training is not None and kwargs.get("training") is not None:
+                    kwargs["training"] = context.training
+                result = step.operation(*args, **kwargs)
+            if len(step.outputs) == 1 and not tree.is_nested(result):
+                values[step.outputs[0]] = result
+                continue
+            for key, value in zip(step.outputs, tree.flatten(result)):
+                values[key] = value
         return [values[id(t)] for t in self.outputs]
 
 
@@ -281,16 +301,11 @@ class _Call:
         plain = len(node.args) == 1 and isinstance(node.args[0], KerasTensor) and not node.kwargs
         self.only = id(node.args[0]) if plain else None
 
-    def run(self, values: dict[int, Any], call: Callable[..., Any]) -> None:
+    def arguments(self, values: dict[int, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return (args, kwargs) of the call, with values in place of symbolic tensors."""
         if self.only is not None:
-            result = call(self.operation, (values[self.only],), {})
-        else:
-            result = call(self.operation, _fill(self.args, values), _fill(self.kwargs, values))
-        if len(self.outputs) == 1 and not tree.is_nested(result):
-            values[self.outputs[0]] = result
-            return
-        for key, value in zip(self.outputs, tree.flatten(result)):
-            values[key] = value
+            return (values[self.only],), {}
+        return _fill(self.args, values), _fill(self.kwargs, values)
 
 
 def _fill(structure: Any, values: dict[int, Any]) -> Any:

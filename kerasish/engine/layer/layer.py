@@ -97,7 +97,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
         self.built = self._complete = True
         return result
 
-    built_once._wrapped = True  # type: ignore[attr-defined]
+    built_once.builds_once = True  # type: ignore[attr-defined]
     return built_once
 
 
@@ -164,7 +164,7 @@ class Layer(Masked, Penalised, Weighted, Operation):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         build, call = _written_for(cls, "build"), _written_for(cls, "call")
-        if build is not None and not hasattr(build, "_wrapped"):
+        if build is not None and not hasattr(build, "builds_once"):
             cls.build = _wrap_build(build)  # type: ignore[method-assign]
         if call is not None:
             cls.call_parts = read_call(call)
@@ -489,21 +489,24 @@ class Layer(Masked, Penalised, Weighted, Operation):
                 self._build_for(args, kwargs)
             if self.input_spec is not None:
                 check_input(self.input_spec, args[0] if args else None, self.display_name())
-            return self._compute(args, kwargs)
+            with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
+                remat = self._remat_mode is not None
+                call = self.rematerialized_call(self.call) if remat else self.call
+                try:
+                    outputs = call(*args, **kwargs)
+                except Exception as error:
+                    note_layer(error, self, args, kwargs)
+                    raise
+            self._finish_call(args, kwargs, outputs)
+            return outputs
         finally:
             context.training = before
             if outermost:
                 context.root = None
                 set_calling(False)
 
-    def _compute(self, args: Any, kwargs: Any) -> Any:
-        with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
-            call = self.call if self._remat_mode is None else self.rematerialized_call(self.call)
-            try:
-                outputs = call(*args, **kwargs)
-            except Exception as error:
-                note_layer(error, self, args, kwargs)
-                raise
+    def _finish_call(self, args: Any, kwargs: Any, outputs: Any) -> None:
+        """Add the penalty on the results, and give them their masks."""
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
@@ -513,7 +516,6 @@ class Layer(Masked, Penalised, Weighted, Operation):
             self._set_masks(first, outputs, given)
         elif first is not None:
             self._set_mask(first, outputs)
-        return outputs
 
     def _call_symbolic(self, args: Any, kwargs: Any) -> Any:
         args = tuple(

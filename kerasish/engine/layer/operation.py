@@ -57,6 +57,11 @@ class KerasTensor(Operators):
         self._keras_history: KerasHistory | None = None
 
     @property
+    def history(self) -> KerasHistory | None:
+        """The call that made this tensor; None for one that no call made."""
+        return self._keras_history
+
+    @property
     def dtype(self) -> str:  # type: ignore[override]
         """The dtype's name."""
         return self._dtype
@@ -192,11 +197,15 @@ class Operation(Watched):
     """
 
     _arguments: dict[str, Any]
+    _own_arguments: tuple[Any, Any] | None = None  # the constructor's arguments, of users' classes
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = object.__new__(cls)
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
-            self.__dict__["_given"] = args, kwargs  # for the config of a class of one's own
+            self.__dict__["_own_arguments"] = (
+                args,
+                kwargs,
+            )  # for the config of a user's class
         return self
 
     def __init__(self, name: str | None = None) -> None:
@@ -262,9 +271,9 @@ class Operation(Watched):
         Raises:
             NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
         """
-        if not hasattr(self, "_given"):
+        if self._own_arguments is None:
             return {"name": self.name}
-        found = _arguments_of(type(self), *self._given)
+        found = _arguments_of(type(self), *self._own_arguments)
         if found.pop("name", self) is not self:
             found["name"] = self.name
         try:

@@ -122,7 +122,7 @@ class Weighted:
     def count_params(self: Any) -> int:
         """Return the number of elements of all weights."""
         if not self.built and self._layers == [] and not self._weights:
-            pass_through = not hasattr(type(self).build, "_wrapped")
+            pass_through = not hasattr(type(self).build, "builds_once")
             if not pass_through:
                 raise ValueError(
                     f"{self.display_name()} has no weights yet: call it, or build(input_shape), "

@@ -17,7 +17,6 @@ from kerasish.engine.functional.functional import (
 )
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.functional.replay import Job, place_of, replay_all
-from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
@@ -90,10 +89,7 @@ class Model(Trainer):
         """Compute the outputs; subclasses that are no functional models define their own."""
         graph = self.layer_graph
         if graph is None:
-            raise NotImplementedError(
-                f"{self.display_name()} defines no call(self, inputs); write one, or give inputs "
-                "and outputs."
-            )
+            return self._call_without_graph(inputs)
         if type(inputs) is HostInputs:  # in a step: the host stage has run already
             results = host_stage_of(graph).finish(inputs)  # type: ignore[union-attr]
         else:
@@ -104,10 +100,16 @@ class Model(Trainer):
                 for value, m in zip(values, tree.flatten(mask)):
                     if m is not None and getattr(value, "_keras_mask", None) is None:
                         value._keras_mask = m
-            results = graph.run(values, _call)
+            results = graph.run(values)
         if is_keras_tensor(self.outputs_structure):
             return results[0]
         return tree.pack_sequence_as(self.outputs_structure, results)
+
+    def _call_without_graph(self, inputs: Any) -> Any:
+        raise NotImplementedError(
+            f"{self.display_name()} defines no call(self, inputs); write one, or give inputs and "
+            "outputs."
+        )
 
     def _prepare_inputs(self, x: Any) -> Any:
         """Return what a step gets for x: x, or the results of the model's host stage."""
@@ -356,13 +358,6 @@ def _has_own_init(cls: type) -> bool:
 
 def _as_is(x: Any) -> Any:
     return x
-
-
-def _call(operation: Any, args: Any, kwargs: Any) -> Any:
-    """Call one operation of the graph; the training flag in force overrides its own."""
-    if context.training is not None and kwargs.get("training") is not None:
-        kwargs = {**kwargs, "training": context.training}
-    return operation(*args, **kwargs)
 
 
 class Functional(Model):

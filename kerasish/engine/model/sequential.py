@@ -33,13 +33,14 @@ class Sequential(Model):
     """
 
     is_sequential = True
+    _functional: Functional | None = None
     _known_shape: Any = None  # of the inputs, while layers are added or taken off
 
     def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
         Layer.__init__(self, trainable=trainable, name=name)
         self.training_program = TrainingProgram(self)
         self._stack: list[Any] = []
-        self._functional: Functional | None = None
+        self._functional = None
         if layers is not None:
             names: set[str] = set()
             for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
@@ -131,7 +132,7 @@ class Sequential(Model):
             x = inputs = first.inbound_nodes[0].outputs
             rest = self._stack[1:]
         else:
-            dtype = getattr(first, "_input_dtype", None) or first.compute_dtype
+            dtype = getattr(first, "expected_dtype", None) or first.compute_dtype
             if isinstance(first, Model) and first.layer_graph is not None:
                 make = lambda t: Input(batch_shape=t.shape, dtype=t.dtype)  # noqa: E731
                 x = inputs = tree.map_structure(make, first.input)
@@ -155,10 +156,8 @@ class Sequential(Model):
         self._any_sizes = self._functional._any_sizes = rest is self._stack
         self.built = True
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def _call_without_graph(self, inputs: Any) -> Any:
         """Call the layers one after the other."""
-        if self._functional is not None:
-            return self._functional.call(inputs, training=training, mask=mask)
         x = inputs
         for layer in self._stack:
             if not isinstance(layer, InputLayer):
@@ -184,7 +183,7 @@ class Sequential(Model):
 
     @property
     def layer_graph(self) -> Any:  # type: ignore[override]
-        functional = getattr(self, "_functional", None)
+        functional = self._functional
         return None if functional is None else functional.layer_graph
 
     @property
@@ -242,7 +241,7 @@ class Sequential(Model):
         stack = self._stack
         if stack and not isinstance(stack[0], (InputLayer, Model)):
             # Keep integer inputs integer.
-            stack[0]._input_dtype = getattr(first, "dtype", None)
+            stack[0].expected_dtype = getattr(first, "dtype", None)
         self.build((None, *shape[1:]))
 
 

@@ -39,7 +39,7 @@ class StringLookup(IndexLookup):
     """
 
     vocabulary_dtype = "string"
-    _input_dtype = "string"
+    expected_dtype = "string"
 
     def __init__(
         self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: Any = None,
@@ -55,7 +55,7 @@ class StringLookup(IndexLookup):
             output_mode, sparse, pad_to_max_tokens, salt=salt, name=name, **kwargs,
         )  # fmt: skip
         if self.invert:
-            self._input_dtype = "int64"
+            self.expected_dtype = "int64"
 
     def _read(self, x: Any) -> Any:
         return read_strings(x, self.display_name(), self.encoding)
@@ -87,7 +87,7 @@ class IntegerLookup(IndexLookup):
         [2, 0]
     """
 
-    _input_dtype = "int64"
+    expected_dtype = "int64"
 
     def __init__(
         self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: Any = None,

@@ -70,7 +70,7 @@ class TextVectorization(HostLayer):
         [[2, 3, 2, 1]]
     """
 
-    _input_dtype = "string"
+    expected_dtype = "string"
 
     def __init__(
         self, max_tokens: int | None = None,

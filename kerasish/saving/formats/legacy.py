@@ -282,7 +282,7 @@ def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
     optimizer = model.optimizer
     own = optimizer.variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
-        own = [v for v in own if v is not optimizer._learning_rate]
+        own = [v for v in own if v is not optimizer.learning_rate]
     if len(own) != len(entries):
         plan.notes.append(
             f"{plan.where}: holds {len(entries)} variables of the optimizer, the optimizer has "

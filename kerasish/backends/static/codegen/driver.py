@@ -414,6 +414,7 @@ class Steps:
 
     def __init__(self, program: Program, advances: Sequence[tuple[Any, int, int]] = ()) -> None:
         self.program = program
+        self._before = 0  # steps done when the last run began
         self._blocks = [block for block, _, _ in advances]
         self._advances = np.array(
             [(block.ctypes.data + 8 * word, amount) for block, word, amount in advances],
@@ -448,14 +449,25 @@ class Steps:
         Raises:
             RecordError: a record failed; the steps before have been done.
         """
-        before = self.done
+        return self.finish(self.program.runtime.run_steps(self.begin(steps, seconds)))
+
+    def begin(self, steps: int, seconds: float | None = None) -> int:
+        """Return the argument of the native function that runs up to `steps` steps."""
+        self._before = self.done
         self._job[2] = steps
         self._job[8:] = self._deadline(seconds)
-        status = self.program.runtime.run_steps(self._job.ctypes.data)
+        return int(self._job.ctypes.data)
+
+    def finish(self, status: int) -> int:
+        """Return how many steps the native function did that gave `status`.
+
+        Raises:
+            RecordError: a record failed.
+        """
         self.flag[0] = 0
         if status not in (0, INTERRUPTED):
             raise self.program.error(int(self._job[7]), status)
-        return self.done - before
+        return self.done - self._before
 
     def _deadline(self, seconds: float | None) -> tuple[int, int, int]:
         get = self.program.runtime.clock_gettime

@@ -92,6 +92,7 @@ class RowSteps:
         gather.start(self.order)
         self._program = Program([*gathers, *program.records])
         self._steps = Steps(self._program, gather.advances)
+        self._run = self._program.runtime.run_steps
 
     def run(self, seconds: float, most: int | None = None) -> int:
         """Do batches for about `seconds`, at least one; return how many were done.
@@ -102,7 +103,9 @@ class RowSteps:
         """
         self._before()
         try:
-            count = self._steps.run(self.left if most is None else min(most, self.left), seconds)
+            # The native call stands here, not in `Steps.run`: it is reached for every batch.
+            job = self._steps.begin(self.left if most is None else min(most, self.left), seconds)
+            count = self._steps.finish(self._run(job))
         finally:
             self._after()
         self.left -= count

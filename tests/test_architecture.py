@@ -1,0 +1,132 @@
+"""Facts on the structure: frames from fit to the kernel, private attributes of other packages."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import backends, config, layers
+from kerasish.backends.static.codegen import driver
+from kerasish.ops.op import REGISTRY
+
+PACKAGE = Path(kerasish.__file__).parent
+# Attributes that stand for a protocol: Keras's masks, and the fields of named tuples.
+PROTOCOLS = {"_keras_mask", "_keras_history", "_fields"}
+
+
+BY_NAME = ("getattr", "setattr", "hasattr")
+
+
+def frames_of(stack):
+    """Return (frames, files) of the package in a stack."""
+    own = [f.filename for f in stack if f.filename.startswith(str(PACKAGE))]
+    return len(own), len(set(own))
+
+
+def fit(backend):
+    config.set_backend(backend)
+    model = kerasish.Sequential([kerasish.Input((4,)), layers.Dense(3)])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((64, 4), "float32"), np.ones((64, 3), "float32"), verbose=0)
+
+
+def test_frames_from_fit_to_the_kernel_on_the_eager_engine(monkeypatch):
+    stacks, engine, op = [], backends.get("eager"), REGISTRY["matmul"]
+    kernel = engine.kernel(op)
+
+    def spy(*args, **attrs):
+        stacks.append(traceback.extract_stack())
+        return kernel(*args, **attrs)
+
+    monkeypatch.setitem(engine._kernels, op, spy)
+    fit("eager")
+    first = next(s for s in stacks if any(f.name == "_train" for f in s))
+    frames, files = frames_of(first)
+    assert frames <= 14, first
+    assert files <= 10, first
+
+
+def test_frames_from_fit_to_the_native_call_on_the_static_engine(monkeypatch):
+    stacks, finish = [], driver.Steps.finish
+
+    def spy(self, status):  # called in the frame of the native call, right after it
+        stacks.append(traceback.extract_stack())
+        return finish(self, status)
+
+    monkeypatch.setattr(driver.Steps, "finish", spy)
+    fit("static")
+    frames, files = frames_of(stacks[0])
+    assert frames <= 5, stacks[0]
+    assert files <= 4, stacks[0]
+
+
+# --- private attributes -----------------------------------------------------------------------
+
+
+def is_private(name):
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+
+def package_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def private_definitions(trees):
+    """Return private attribute -> packages that define it."""
+    found = collections.defaultdict(set)
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                    found[node.attr].add(package_of(path))
+            elif isinstance(node, ast.ClassDef):
+                for part in node.body:
+                    names = [getattr(part, "name", None)]
+                    for target in getattr(part, "targets", [getattr(part, "target", None)]):
+                        names.append(getattr(target, "id", None))
+                    for name in filter(is_private, names):
+                        found[name].add(package_of(path))
+    return found
+
+
+def reads_of_privates(trees):
+    """Yield the places that read a private attribute of another package's object."""
+    defined = private_definitions(trees)
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            place = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Attribute) and is_private(node.attr):
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                packages = defined.get(node.attr, set())
+                if not own and packages and package_of(path) not in packages:
+                    yield node.attr, place
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in BY_NAME:
+                name = getattr(node.args[1], "value", None) if len(node.args) > 1 else None
+                if is_private(name):
+                    yield name, place
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return {p: ast.parse(p.read_text("utf-8")) for p in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_no_package_reads_the_private_attributes_of_another(trees):
+    found = [
+        f"{place}: {name}" for name, place in reads_of_privates(trees) if name not in PROTOCOLS
+    ]
+    assert not found, "Add what is needed to the public interface of the other package"
+
+
+def test_a_read_would_be_found():
+    trees = {
+        PACKAGE / "a" / "x.py": ast.parse("class A:\n    def f(self):\n        self._size = 1"),
+        PACKAGE / "b" / "y.py": ast.parse("def g(a):\n    return a._size + getattr(a, '_more')"),
+    }
+    assert [name for name, _ in reads_of_privates(trees)] == ["_size", "_more"]
