@@ -9,7 +9,8 @@ from kerasish import backends, ops
 from kerasish.backends.static.codegen.description import OPS
 from kerasish.graph.passes import gather
 from kerasish.graph.trace import trace
-from kerasish.ops.op import REGISTRY, broadcast_shapes, op, same
+from kerasish.ops.op import REGISTRY, op
+from kerasish.ops.shapes import broadcast_shapes, same
 
 FLOATS = np.array([0.0, -0.0, 1.5, -2.0, 3.0, np.inf, -np.inf, 1e-40], "float32")
 WHOLE = np.array([0, 1, 2, -3, 7, -128, 127], "int8")

@@ -8,22 +8,15 @@ from typing import Any
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.algebra.decomposition import singular_values
-from kerasish.ops.basic.array import expand_dims, moveaxis, where
-from kerasish.ops.basic.elementwise import (
-    absolute,
-    as_tensor,
-    cast,
-    equal,
-    greater,
-    multiply,
-    not_equal,
-    power,
-    sqrt,
-    square,
-    subtract,
-)
+from kerasish.ops.basic.arithmetic import absolute, multiply, square, subtract
+from kerasish.ops.basic.comparison import equal, greater, not_equal
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.exponentials import power, sqrt
 from kerasish.ops.basic.reduce import reduce_max, reduce_min, reduce_sum
-from kerasish.ops.op import agree, function, normalize_axes, normalize_axis
+from kerasish.ops.basic.reshaping import expand_dims, moveaxis
+from kerasish.ops.basic.selection import where
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
 
 
 @function

@@ -8,19 +8,21 @@ from typing import Any
 from kerasish.errors import DTypeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import as_float, meeting
-from kerasish.ops.basic.elementwise import (
-    PAIRS,
-    SINGLE,
+from kerasish.ops.basic.arithmetic import (
     absolute,
     add,
-    alias,
-    as_tensor,
-    cast,
     divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    square,
+    subtract,
+    trunc,
+)
+from kerasish.ops.basic.comparison import (
     equal,
-    exp,
     greater,
-    integers,
     isfinite,
     isinf,
     isnan,
@@ -28,23 +30,17 @@ from kerasish.ops.basic.elementwise import (
     less_equal,
     logical_and,
     logical_or,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    numbers,
-    power,
     select,
-    sigmoid,
-    sin,
-    sqrt,
-    square,
-    subtract,
-    trunc,
 )
+from kerasish.ops.basic.conversion import alias, as_tensor, cast
 from kerasish.ops.basic.error_function import _erfc_positive, erf
+from kerasish.ops.basic.examples import PAIRS, SINGLE, integers, numbers
+from kerasish.ops.basic.exponentials import exp, power, sqrt
+from kerasish.ops.basic.nonlinearity import sigmoid
 from kerasish.ops.basic.reduce import reduce_all
-from kerasish.ops.op import broadcast, function, op, same
+from kerasish.ops.basic.trigonometry import sin
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import broadcast, same
 
 # --- ops ------------------------------------------------------------------------------------
 

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.array import expand_dims, ravel, where
+from kerasish.ops.basic.comparison import equal, logical_not, not_equal, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import unsized
-from kerasish.ops.basic.elementwise import as_tensor, cast, equal, logical_not, not_equal, select
 from kerasish.ops.basic.reduce import argsort, reduce_any
-from kerasish.ops.op import Shape, Spec, function, is_inferring, normalize_axis, op
+from kerasish.ops.basic.reshaping import expand_dims, ravel
+from kerasish.ops.basic.selection import where
+from kerasish.ops.op import function, is_inferring, op
+from kerasish.ops.shapes import Shape, Spec, normalize_axis
 
 
 def _side(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:

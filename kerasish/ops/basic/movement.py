@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.op import (
-    Op,
+from kerasish.ops.op import Op, op
+from kerasish.ops.shapes import (
     Shape,
     Spec,
     Unknown,
@@ -16,7 +16,6 @@ from kerasish.ops.op import (
     is_unknown,
     normalize_axes,
     normalize_axis,
-    op,
 )
 
 

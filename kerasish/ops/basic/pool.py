@@ -13,7 +13,7 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import as_tensor, cast
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import transpose
 from kerasish.ops.basic.product import matmul
@@ -26,7 +26,8 @@ from kerasish.ops.basic.window import (
     resolve_padding,
     window_counts,
 )
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec
 
 
 def _geometry(sizes: Shape, attrs: dict[str, Any], what: str) -> dict[str, Any]:

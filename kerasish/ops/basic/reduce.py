@@ -7,7 +7,10 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import bools, cast, divide, equal, multiply
+from kerasish.ops.basic.arithmetic import divide, multiply
+from kerasish.ops.basic.comparison import equal
+from kerasish.ops.basic.conversion import cast
+from kerasish.ops.basic.examples import bools
 from kerasish.ops.basic.movement import (
     broadcast_to,
     constant_pad,
@@ -18,7 +21,8 @@ from kerasish.ops.basic.movement import (
     strided_slice,
     transpose,
 )
-from kerasish.ops.op import Shape, Spec, normalize_axes, normalize_axis, op
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Shape, Spec, normalize_axes, normalize_axis
 
 REDUCTIONS = [
     (((2, 3),), {}),
