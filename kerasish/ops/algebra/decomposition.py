@@ -23,6 +23,8 @@ from kerasish.ops.basic.selection import get_item, where
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, least
 
+__all__ = ["cholesky", "cholesky_inverse", "eig", "eigh", "lu_factor", "qr", "svd"]
+
 
 def _positive(*shape: int) -> Any:
     """Return an example input: symmetric positive definite matrices."""
@@ -457,8 +459,3 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         return singular_values(x)
     return svd_full(x) if full_matrices else svd_reduced(x)
-
-
-__all__ = [
-    "cholesky", "cholesky_inverse", "eig", "eigh", "lu_factor", "qr", "singular_values", "svd",
-]  # fmt: skip

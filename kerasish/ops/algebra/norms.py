@@ -18,6 +18,8 @@ from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
 
+__all__ = ["matrix_rank", "norm"]
+
 
 @function
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -122,6 +124,3 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
         eps = precision.get(values.dtype, 2.0**-7)
         tol = multiply(reduce_max(values, -1, True), max(x.shape[-2:]) * eps)
     return cast(reduce_sum(cast(greater(values, tol), "int32"), -1), "int32")
-
-
-__all__ = ["cdist", "matrix_rank", "norm"]

@@ -17,6 +17,8 @@ from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, agree, broadcast_shapes
 
+__all__ = ["det", "inv", "lstsq", "pinv", "solve", "solve_triangular"]
+
 # --- what the kernels share -----------------------------------------------------------------------
 
 
@@ -287,9 +289,3 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
         [1.5]
     """
     return _columns(a, b, lambda a, b: matmul(pinv(a, rcond), b))
-
-
-__all__ = [
-    "det", "inv", "logdet", "lstsq", "pinv", "slogdet", "solve", "solve_matrix",
-    "solve_triangular", "triangle",
-]  # fmt: skip

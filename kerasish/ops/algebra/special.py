@@ -42,6 +42,12 @@ from kerasish.ops.basic.trigonometry import sin
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import broadcast, same
 
+__all__ = [
+    "allclose", "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",
+    "fmin", "fmod", "gcd", "heaviside", "hypot", "isclose", "isneginf", "isposinf", "lcm",
+    "ldexp", "logaddexp", "logaddexp2", "nan_to_num", "nextafter", "rad2deg", "sinc",
+]  # fmt: skip
+
 # --- ops ------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from kerasish.ops.basic.trigonometry import arctan2, cos, sin
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec, agree
 
+__all__ = ["angle", "conj", "conjugate", "imag", "isreal", "real", "view"]
+
 
 def _part_dtype(dtype: str) -> str:
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
@@ -140,3 +142,7 @@ def view(x: Any, dtype: Any = None) -> Any:
     """Return the bits of x read as another dtype (None: its own)."""
     x = as_tensor(x)
     return x if dtype is None else reinterpret(x, dtype)
+
+
+# Second names, as Keras has them.
+conjugate = conj

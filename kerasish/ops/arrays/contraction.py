@@ -16,6 +16,8 @@ from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, broadcast_shapes, is_unknown, normalize_axis
 
+__all__ = ["cross", "dot", "inner", "tensordot", "vdot"]
+
 
 def _axes(given: Any, ndim: int) -> list[int]:
     many = given if isinstance(given, (tuple, list)) else (given,)
@@ -175,6 +177,3 @@ def _with_third(a: Any, a0: Any, a1: Any, b: Any, b0: Any, b1: Any) -> tuple[Any
         subtract(multiply(a1, b2), multiply(a2, b1)),
         subtract(multiply(a2, b0), multiply(a0, b2)),
     )
-
-
-__all__ = ["cross", "dot", "inner", "tensordot", "vdot"]

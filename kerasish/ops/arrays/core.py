@@ -12,6 +12,11 @@ from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.reshaping import shape as shape_of
 from kerasish.ops.op import function
 
+__all__ = [
+    "convert_to_numpy", "convert_to_tensor", "custom_gradient", "dtype", "is_tensor",
+    "saturate_cast",
+]  # fmt: skip
+
 # The reverse pass lives in a room above and puts its `custom_gradient` and `jvp` here.
 derivatives: dict[str, Callable[..., Any]] = {}
 

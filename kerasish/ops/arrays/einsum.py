@@ -17,6 +17,8 @@ from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, is_unknown
 
+__all__ = ["einsum"]
+
 Letters = tuple[str, ...]
 Term = tuple[Any, Letters]  # a tensor, and the letter of each of its axes
 

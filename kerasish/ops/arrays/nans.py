@@ -20,6 +20,11 @@ from kerasish.ops.basic.statistics import cumprod, cumsum, max, min
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes
 
+__all__ = [
+    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian",
+    "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+]  # fmt: skip
+
 
 def _filled(x: Any, value: float) -> Any:
     """Return x with `value` in place of NaN."""

@@ -20,6 +20,11 @@ from kerasish.ops.basic.statistics import max
 from kerasish.ops.op import function, is_inferring, op
 from kerasish.ops.shapes import Spec, agree, is_unknown
 
+__all__ = [
+    "scatter", "scatter_update", "segment_max", "segment_min", "segment_prod", "segment_sum",
+    "slice", "slice_update",
+]  # fmt: skip
+
 # --- slices ---------------------------------------------------------------------------------
 
 

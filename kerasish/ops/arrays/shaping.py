@@ -20,6 +20,13 @@ from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import function
 from kerasish.ops.shapes import broadcast_shapes, is_unknown, normalize_axis
 
+__all__ = [
+    "append", "array_split", "diag", "diagflat", "diagonal", "diff", "dsplit", "dstack",
+    "fliplr", "flipud", "geomspace", "hsplit", "hstack", "kron", "linspace", "logspace",
+    "meshgrid", "outer", "rot90", "trace", "trapezoid", "tril", "triu", "unravel_index",
+    "vander", "vsplit", "vstack",
+]  # fmt: skip
+
 # --- joining and splitting --------------------------------------------------------------------
 
 

@@ -25,6 +25,11 @@ from kerasish.ops.basic.statistics import max, mean, min
 from kerasish.ops.op import function, is_inferring
 from kerasish.ops.shapes import agree, normalize_axes
 
+__all__ = [
+    "average", "bincount", "corrcoef", "correlate", "count_nonzero", "histogram", "median",
+    "percentile", "prod", "ptp", "quantile",
+]  # fmt: skip
+
 
 @function
 def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:

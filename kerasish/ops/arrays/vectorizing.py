@@ -13,6 +13,8 @@ from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.shapes import broadcast_shapes
 
+__all__ = ["vectorize"]
+
 
 def _ranks(signature: str | None, count: int) -> list[int]:
     """Return how many axes of each argument one call takes."""

@@ -34,6 +34,13 @@ from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes, normalize_axis
 
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish",
+    "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "relu6", "selu", "silu",
+    "soft_shrink", "softmax", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax",
+    "squareplus", "swish", "tanh_shrink", "threshold",
+]  # fmt: skip
+
 # alpha and scale for which mean 0 and variance 1 are a fixed point, Klambauer et al., 2017.
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 

@@ -9,6 +9,12 @@ from kerasish.ops.basic.examples import PAIRS, SINGLE, between, integers, number
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, broadcast, same
 
+__all__ = [
+    "abs", "absolute", "add", "ceil", "divide", "floor", "floor_divide", "maximum", "minimum",
+    "mod", "multiply", "negative", "reciprocal", "sign", "square", "subtract", "true_divide",
+    "trunc",
+]  # fmt: skip
+
 
 @op("elementwise", broadcast, lambda g, y, a, b: (g, g), "same", examples=PAIRS, commutative=True)
 def add(xp, x1, x2):
@@ -200,3 +206,8 @@ def trunc(xp, x):
     if x.dtype.kind in "biu":  # NumPy before 2.1 would make floats of them
         return x.copy()
     return xp.trunc(x)
+
+
+# Second names, as Keras has them.
+abs = absolute
+true_divide = divide

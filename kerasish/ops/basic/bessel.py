@@ -16,6 +16,8 @@ from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
 
+__all__ = ["i0"]
+
 SPLIT = 22.0  # from here on the asymptotic series is exact to float64
 LARGEST = 714.0  # both are infinite in float64 from here on
 _TAYLOR_TERMS, _ASYMPTOTIC_TERMS = 42, 34

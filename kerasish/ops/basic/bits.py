@@ -6,6 +6,11 @@ from kerasish.ops.basic.examples import integers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import broadcast, same
 
+__all__ = [
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "left_shift", "right_shift",
+]  # fmt: skip
+
 BITS = [((integers(0, 99), integers(0, 99)), {}), ((integers(0, 99, 2, 1), integers(0, 99, 3)), {})]
 
 
@@ -46,3 +51,9 @@ def left_shift(xp, x, y):
 def right_shift(xp, x, y):
     """floor(x / 2 ** y)."""
     return xp.right_shift(x, y)
+
+
+# Second names, as Keras has them.
+bitwise_invert = bitwise_not
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift

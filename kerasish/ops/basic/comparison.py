@@ -8,6 +8,11 @@ from kerasish.ops.basic.examples import PAIRS, SINGLE, bools
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, broadcast, broadcast_bool
 
+__all__ = [
+    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal", "signbit",
+]  # fmt: skip
+
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
 def equal(xp, x1, x2):

@@ -33,6 +33,11 @@ from kerasish.ops.basic.statistics import clip
 from kerasish.ops.op import current_engine, function
 from kerasish.ops.shapes import normalize_axis
 
+__all__ = [
+    "associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map",
+    "while_loop",
+]  # fmt: skip
+
 # --- what is at hand ------------------------------------------------------------------------------
 
 
@@ -414,9 +419,3 @@ def _interleave(a: Any, b: Any, axis: int) -> Any:
     if a.shape[axis] == count:
         return both
     return concatenate([both, _cut([a], axis, count, None)[0]], axis)
-
-
-__all__ = [
-    "associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map",
-    "while_loop",
-]  # fmt: skip

@@ -14,6 +14,8 @@ from kerasish.ops.basic.window import channels_back, channels_to_last, layout, p
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree
 
+__all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
+
 
 def _data_and_layout(inputs: Any, data_format: str | None, what: str) -> tuple[Any, str]:
     inputs, data_format = as_tensor(inputs), layout(data_format)

@@ -9,6 +9,8 @@ from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, same
 
+__all__ = ["cast", "stop_gradient"]
+
 
 def _cast_shape(x: Spec, dtype: str) -> Spec:
     return Spec(x.shape, dtype)

@@ -14,6 +14,11 @@ from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
 
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones",
+    "ones_like", "tri", "zeros", "zeros_like",
+]  # fmt: skip
+
 
 def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     shape = sizes(attrs["shape"], "full")

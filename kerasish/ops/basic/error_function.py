@@ -10,6 +10,8 @@ from kerasish.ops.basic.exponentials import exp
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
 
+__all__ = ["erf", "erfinv"]
+
 # Coefficients of rational approximations, J. Cody, Math. Comp. 22 (1969), 631-637: erf within
 # 1e-16 relative on |x| <= 0.5, erfc by scaled exp(-x*x) beyond.
 _ERF_P = (3.209377589138469472562e03, 3.774852376853020208137e02, 1.138641541510501556495e02,

@@ -10,6 +10,8 @@ from kerasish.ops.basic.examples import SINGLE, between, numbers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import broadcast, same
 
+__all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "power", "sqrt"]
+
 
 def _base_grad(g, y, base, exponent):
     return multiply(multiply(g, exponent), power(base, subtract(exponent, 1)))

@@ -9,6 +9,8 @@ from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
 
+__all__ = ["relu", "sigmoid", "softplus"]
+
 
 @op(
     "elementwise",

@@ -29,6 +29,8 @@ from kerasish.ops.basic.window import (
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
 
+__all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]
+
 
 def _geometry(sizes: Shape, attrs: dict[str, Any], what: str) -> dict[str, Any]:
     count = len(sizes)
@@ -352,9 +354,3 @@ def adaptive_max_pool(inputs: Any, output_size: Any, data_format: str | None = N
         [[[2.0], [3.0]]]
     """
     return _adaptive(inputs, output_size, data_format, pool_max, _max_of_bins)
-
-
-__all__ = [
-    "adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool", "pool_average",
-    "pool_average_gradient", "pool_max", "pool_max_gradient", "pool_max_select", "shares",
-]  # fmt: skip

@@ -12,6 +12,8 @@ from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, agree, broadcast_shapes
 
+__all__ = ["matmul"]
+
 
 def _matmul_shape(a: Spec, b: Spec) -> Spec:
     if not a.shape or not b.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -23,6 +24,8 @@ from kerasish.ops.basic.movement import (
 )
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Shape, Spec, normalize_axes, normalize_axis
+
+__all__ = ["all", "any", "argmax", "argmin", "argsort", "sum"]
 
 REDUCTIONS = [
     (((2, 3),), {}),
@@ -64,7 +67,7 @@ def _reduced_bool(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
 
 
 def _nonempty(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
-    if any(x.shape[a] == 0 for a in axis):
+    if builtins.any(x.shape[a] == 0 for a in axis):
         raise ShapeError(f"max and min of no elements: axis {axis} of shape {x.shape} is empty.")
     return _reduced(x, axis, keepdims)
 
@@ -255,3 +258,9 @@ def running_sum(xp, x, *, axis=-1):
     name = "int32" if x.dtype == bool else dtypes.name_of(x.dtype)
     total = xp.cumsum(x, axis=axis, dtype=dtypes.adding_dtype(name))
     return total.astype(dtypes.array_dtype(name), copy=False)
+
+
+# Second names, as Keras has them.
+all = reduce_all
+any = reduce_any
+sum = reduce_sum

@@ -26,6 +26,11 @@ from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
 
+__all__ = [
+    "expand_dims", "flip", "moveaxis", "ndim", "pad", "ravel", "repeat", "roll", "size",
+    "split", "squeeze", "stack", "swapaxes", "tile",
+]  # fmt: skip
+
 
 @function
 def expand_dims(x: Any, axis: Any) -> Any:

@@ -22,6 +22,8 @@ from kerasish.ops.basic.reshaping import expand_dims, ravel
 from kerasish.ops.op import function, is_inferring
 from kerasish.ops.shapes import agree, normalize_axis
 
+__all__ = ["get_item", "sort", "take", "take_along_axis", "where"]
+
 
 def _is_plain(part: Any) -> bool:
     return (

@@ -33,6 +33,8 @@ from kerasish.ops.basic.reshaping import squeeze, swapaxes
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes
 
+__all__ = ["amax", "amin", "clip", "cumprod", "cumsum", "max", "mean", "min", "round", "std", "var"]
+
 
 def _count(x: Any, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[a] for a in axes)

@@ -8,6 +8,11 @@ from kerasish.ops.basic.exponentials import rsqrt
 from kerasish.ops.op import op
 from kerasish.ops.shapes import broadcast, same
 
+__all__ = [
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cos", "cosh",
+    "sin", "sinh", "tan", "tanh",
+]  # fmt: skip
+
 
 def _arctan2_grad(g, y, a, b):
     scaled = divide(g, add(square(a), square(b)))

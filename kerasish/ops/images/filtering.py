@@ -36,6 +36,11 @@ from kerasish.ops.images.resizing import channel_axis, spatial_axes
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, is_unknown
 
+__all__ = [
+    "crop_images", "extract_patches", "extract_patches_3d", "gaussian_blur", "hsv_to_rgb",
+    "pad_images", "rgb_to_grayscale", "rgb_to_hsv", "sobel_edges", "ssim",
+]  # fmt: skip
+
 # --- filters --------------------------------------------------------------------------------
 
 

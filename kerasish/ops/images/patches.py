@@ -16,6 +16,8 @@ from kerasish.ops.basic.movement import reshape, strided_slice, transpose
 from kerasish.ops.basic.reshaping import expand_dims, pad
 from kerasish.ops.op import function
 
+__all__ = ["depth_to_space", "fold", "space_to_depth", "unfold"]
+
 
 def _two(value: Any, what: str) -> tuple[int, int]:
     pair = (value, value) if isinstance(value, int) else tuple(value)

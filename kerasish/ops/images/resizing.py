@@ -20,6 +20,8 @@ from kerasish.ops.basic.reshaping import pad
 from kerasish.ops.basic.statistics import clip, round
 from kerasish.ops.op import function
 
+__all__ = ["resize", "scale_and_translate"]
+
 
 def _linear(x: Any) -> Any:
     return np.maximum(0, 1 - x)

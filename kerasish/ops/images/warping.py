@@ -33,6 +33,8 @@ from kerasish.ops.op import function
 from kerasish.ops.random import normal
 from kerasish.ops.shapes import agree
 
+__all__ = ["affine_transform", "elastic_transform", "map_coordinates", "perspective_transform"]
+
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 
 

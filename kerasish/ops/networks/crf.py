@@ -24,6 +24,8 @@ from kerasish.ops.basic.selection import get_item, take_along_axis
 from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function
 
+__all__ = ["crf_decode", "crf_log_likelihood", "crf_log_norm", "crf_score"]
+
 
 def _ready(
     potentials: Any, transitions: Any, mask: Any, start: Any, end: Any

@@ -21,6 +21,11 @@ from kerasish.ops.basic.statistics import clip, mean
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axis
 
+__all__ = [
+    "binary_crossentropy", "categorical_crossentropy", "multi_hot", "psnr",
+    "sparse_categorical_crossentropy",
+]  # fmt: skip
+
 
 def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:
     """Return both as float tensors whose shapes agree as far as they are known."""

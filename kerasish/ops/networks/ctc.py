@@ -22,6 +22,8 @@ from kerasish.ops.basic.selection import get_item, take_along_axis
 from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function, is_inferring
 
+__all__ = ["ctc_decode", "ctc_loss"]
+
 # The logarithm of no probability: finite, so that differences of two such numbers are too.
 NEVER = -1e5
 

@@ -32,6 +32,11 @@ from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
 
+__all__ = [
+    "batch_normalization", "dot_product_attention", "layer_normalization", "moments",
+    "normalize", "rms_normalization",
+]  # fmt: skip
+
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 _LOW = ("float16", "bfloat16")
 

@@ -28,6 +28,8 @@ from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, agree
 
+__all__ = ["gru", "lstm", "simple_rnn"]
+
 
 class Maths(NamedTuple):
     """What the cells need beside operators and slices."""
@@ -445,7 +447,3 @@ for _op in (lstm, gru):
     # Their rules want to know which gradients are missing: nobody asks for the gates' but a
     # gradient of a gradient.
     _op.sparse_gradients = True
-
-__all__ = [
-    "gru", "gru_gradient", "lstm", "lstm_gradient", "simple_rnn", "simple_rnn_gradient",
-]  # fmt: skip

@@ -20,6 +20,8 @@ from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec, agree
 from kerasish.ops.signals.tapers import hamming, hanning
 
+__all__ = ["extract_sequences", "fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
+
 
 def _axes(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     if len(shapes[0]) != len(shapes[1]):

@@ -11,6 +11,8 @@ from kerasish.ops.basic.creation import arange, ones
 from kerasish.ops.basic.exponentials import sqrt
 from kerasish.ops.basic.trigonometry import cos
 
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
+
 
 def _count(x: Any) -> int:
     return int(x)
