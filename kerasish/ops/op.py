@@ -147,8 +147,9 @@ class Traits:
             broadcast.
         commutative: swapping its two inputs changes no bit of the result.
         native: what computes one element in a fused loop: the name of a loop op (see
-            `backends/static/codegen/description.py`), or a function `native(loop, *values)` that
-            composes loop ops; None: no fused loop does. Element-wise ops have their own name.
+            `backends/static/codegen/loop_ops.py`), or a function `native(loop, *values, **attrs)`
+            that composes loop ops, which the values' operators and `loop.op(name, *values)` make;
+            None: no fused loop does. Element-wise ops have their own name.
         reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
             "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.
         view: the result's elements are the input's, in order, or repeated.
@@ -172,6 +173,16 @@ class Traits:
     exact_storage = False
     epilogues = False
     flops: Callable[..., int] | None = None
+
+
+def c_function(name: str) -> Callable[..., Any]:
+    """Return the trait `native` of an op that is a function of floats of the C library.
+
+    Args:
+        name: the function for float64, "asin" for example: one of `C_FUNCTIONS` in
+            `backends/static/codegen/loop_ops.py`.
+    """
+    return lambda loop, *values: loop.op("c_function", *values, function=name)
 
 
 TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - {"kind", "elementwise"}

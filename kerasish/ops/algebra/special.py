@@ -39,7 +39,7 @@ from kerasish.ops.basic.exponentials import exp, power, sqrt
 from kerasish.ops.basic.nonlinearity import sigmoid
 from kerasish.ops.basic.reduce import reduce_all
 from kerasish.ops.basic.trigonometry import sin
-from kerasish.ops.op import function, op
+from kerasish.ops.op import c_function, function, op
 from kerasish.ops.shapes import broadcast, same
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     lambda g, y, x: (divide(g, multiply(square(y), 3)),),
     "float",
     examples=[((numbers(0.5, 2),), {}), ((numbers(-2, -0.5),), {}), (((0, 2),), {})],
+    native=c_function("cbrt"),
 )
 def cbrt(xp, x):
     """The cube root of x."""
@@ -69,6 +70,7 @@ def cbrt(xp, x):
     lambda g, y, x: (multiply(multiply(g, -2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
     "float",
     examples=SINGLE,
+    native=c_function("erfc"),
 )
 def erfc(xp, x):
     """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969."""

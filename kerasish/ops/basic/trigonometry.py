@@ -5,7 +5,7 @@ from __future__ import annotations
 from kerasish.ops.basic.arithmetic import add, divide, multiply, negative, square, subtract
 from kerasish.ops.basic.examples import SINGLE, between, numbers
 from kerasish.ops.basic.exponentials import rsqrt
-from kerasish.ops.op import op
+from kerasish.ops.op import c_function, op
 from kerasish.ops.shapes import broadcast, same
 
 __all__ = [
@@ -19,7 +19,14 @@ def _arctan2_grad(g, y, a, b):
     return multiply(scaled, b), negative(multiply(scaled, a))
 
 
-@op("elementwise", broadcast, _arctan2_grad, "float", examples=[((numbers(0.5, 2), (2, 3)), {})])
+@op(
+    "elementwise",
+    broadcast,
+    _arctan2_grad,
+    "float",
+    examples=[((numbers(0.5, 2), (2, 3)), {})],
+    native=c_function("atan2"),
+)
 def arctan2(xp, x1, x2):
     """The angle of the point (x2, x1), in radians in [-pi, pi]."""
     return xp.arctan2(x1, x2)
@@ -43,6 +50,7 @@ def cos(xp, x):
     lambda g, y, x: (multiply(g, add(square(y), 1)),),
     "float",
     examples=between(-1, 1),
+    native=c_function("tan"),
 )
 def tan(xp, x):
     """The tangent of x radians."""
@@ -55,6 +63,7 @@ def tan(xp, x):
     lambda g, y, x: (multiply(g, rsqrt(subtract(1, square(x)))),),
     "float",
     examples=between(-0.7, 0.7),
+    native=c_function("asin"),
 )
 def arcsin(xp, x):
     """The angle in [-pi/2, pi/2] whose sine is x."""
@@ -67,6 +76,7 @@ def arcsin(xp, x):
     lambda g, y, x: (negative(multiply(g, rsqrt(subtract(1, square(x))))),),
     "float",
     examples=between(-0.7, 0.7),
+    native=c_function("acos"),
 )
 def arccos(xp, x):
     """The angle in [0, pi] whose cosine is x."""
@@ -79,19 +89,34 @@ def arccos(xp, x):
     lambda g, y, x: (divide(g, add(square(x), 1)),),
     "float",
     examples=SINGLE,
+    native=c_function("atan"),
 )
 def arctan(xp, x):
     """The angle in (-pi/2, pi/2) whose tangent is x."""
     return xp.arctan(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, cosh(x)),), "float", examples=SINGLE)
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(g, cosh(x)),),
+    "float",
+    examples=SINGLE,
+    native=c_function("sinh"),
+)
 def sinh(xp, x):
     """(exp(x) - exp(-x)) / 2."""
     return xp.sinh(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, sinh(x)),), "float", examples=SINGLE)
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(g, sinh(x)),),
+    "float",
+    examples=SINGLE,
+    native=c_function("cosh"),
+)
 def cosh(xp, x):
     """(exp(x) + exp(-x)) / 2."""
     return xp.cosh(x)
@@ -115,6 +140,7 @@ def tanh(xp, x):
     lambda g, y, x: (multiply(g, rsqrt(add(square(x), 1))),),
     "float",
     examples=SINGLE,
+    native=c_function("asinh"),
 )
 def arcsinh(xp, x):
     """The number whose hyperbolic sine is x."""
@@ -127,6 +153,7 @@ def arcsinh(xp, x):
     lambda g, y, x: (multiply(g, rsqrt(subtract(square(x), 1))),),
     "float",
     examples=between(1.5, 3),
+    native=c_function("acosh"),
 )
 def arccosh(xp, x):
     """The number >= 0 whose hyperbolic cosine is x; x >= 1."""
@@ -139,6 +166,7 @@ def arccosh(xp, x):
     lambda g, y, x: (divide(g, subtract(1, square(x))),),
     "float",
     examples=between(-0.7, 0.7),
+    native=c_function("atanh"),
 )
 def arctanh(xp, x):
     """The number whose hyperbolic tangent is x; |x| < 1."""
