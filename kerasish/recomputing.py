@@ -11,7 +11,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.autodiff import _name, walk_back
-from kerasish.ops.basic.elementwise import anew
+from kerasish.ops.basic.conversion import anew
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,

@@ -15,7 +15,8 @@ from kerasish import ops
 from kerasish.backends.eager import numpy_kernels
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, convert
 from kerasish.testing import gradient_check
 

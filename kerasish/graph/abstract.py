@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import ops, tree
-from kerasish.ops.op import Engine, Op, Spec, Unknown, using_engine
+from kerasish.ops.op import Engine, Op, using_engine
+from kerasish.ops.shapes import Spec, Unknown
 from kerasish.tensor import (
     Tensor,
     Variable,

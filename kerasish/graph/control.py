@@ -20,7 +20,8 @@ from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, Value
 from kerasish.ops import dtypes
-from kerasish.ops.op import Spec, Traits, current_engine
+from kerasish.ops.op import Traits, current_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, wrap
 
 

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kerasish.ops.op import Spec, Traits
+from kerasish.ops.op import Traits
+from kerasish.ops.shapes import Spec
 
 _numbers = itertools.count()
 

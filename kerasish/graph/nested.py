@@ -11,7 +11,8 @@ from kerasish.graph.control import control_op
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.tracer import NodeWriter
 from kerasish.ops.basic.control import keep_kind, tensors_of
-from kerasish.ops.op import Spec, using_engine
+from kerasish.ops.op import using_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, current_scope, record, recording, using_scope, wrap
 
 UNROLLED = 8  # loops of at most so many rounds are written out: their rounds can be fused

@@ -19,7 +19,8 @@ from kerasish.graph.control import GRAPHS, ControlOp, control_op
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.tracer import NodeWriter
 from kerasish.ops import dtypes
-from kerasish.ops.op import REGISTRY, Op, Spec
+from kerasish.ops.op import REGISTRY, Op
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, wrap
 
 _CONTROL = ("branch", "loop", "scan_along")

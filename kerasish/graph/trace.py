@@ -10,7 +10,8 @@ import numpy as np
 from kerasish import tree
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.nested import Tracer
-from kerasish.ops.op import Spec, using_engine
+from kerasish.ops.op import using_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 
 

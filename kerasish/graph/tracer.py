@@ -7,7 +7,8 @@ from typing import Any
 
 from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.ir import Node, Value
-from kerasish.ops.op import Engine, Op, Spec
+from kerasish.ops.op import Engine, Op
+from kerasish.ops.shapes import Spec
 from kerasish.scopes import current_path
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
 

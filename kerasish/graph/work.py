@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.graph.abstract import ShapesOnly, infer
-from kerasish.ops.op import Op, Spec
+from kerasish.ops.op import Op
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import prepare
 
 _EACH = frozenset(("random", "complex"))  # kinds that make each number by some arithmetic

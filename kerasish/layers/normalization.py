@@ -10,7 +10,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.ops.networks.normalization import group_normalization, standardize
-from kerasish.ops.op import normalize_axes
+from kerasish.ops.shapes import normalize_axes
 
 
 class BatchNormalization(Layer):

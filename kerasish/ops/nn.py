@@ -1,59 +1,12 @@
 """Neural network functions: Keras's `ops.nn` namespace."""
 
 from kerasish.ops.arrays.complexes import polar as polar
-from kerasish.ops.basic.activation import celu as celu
-from kerasish.ops.basic.activation import elu as elu
-from kerasish.ops.basic.activation import gelu as gelu
-from kerasish.ops.basic.activation import glu as glu
-from kerasish.ops.basic.activation import hard_shrink as hard_shrink
-from kerasish.ops.basic.activation import hard_sigmoid as hard_sigmoid
-from kerasish.ops.basic.activation import hard_silu as hard_silu
-from kerasish.ops.basic.activation import hard_swish as hard_swish
-from kerasish.ops.basic.activation import hard_tanh as hard_tanh
-from kerasish.ops.basic.activation import leaky_relu as leaky_relu
-from kerasish.ops.basic.activation import log_sigmoid as log_sigmoid
-from kerasish.ops.basic.activation import log_softmax as log_softmax
-from kerasish.ops.basic.activation import relu6 as relu6
-from kerasish.ops.basic.activation import selu as selu
-from kerasish.ops.basic.activation import silu as silu
-from kerasish.ops.basic.activation import soft_shrink as soft_shrink
-from kerasish.ops.basic.activation import softmax as softmax
-from kerasish.ops.basic.activation import softsign as softsign
-from kerasish.ops.basic.activation import sparse_plus as sparse_plus
-from kerasish.ops.basic.activation import sparse_sigmoid as sparse_sigmoid
-from kerasish.ops.basic.activation import sparsemax as sparsemax
-from kerasish.ops.basic.activation import squareplus as squareplus
-from kerasish.ops.basic.activation import swish as swish
-from kerasish.ops.basic.activation import tanh_shrink as tanh_shrink
-from kerasish.ops.basic.activation import threshold as threshold
-from kerasish.ops.basic.array import one_hot as one_hot
-from kerasish.ops.basic.conv import conv as conv
-from kerasish.ops.basic.conv import conv_transpose as conv_transpose
-from kerasish.ops.basic.conv import depthwise_conv as depthwise_conv
-from kerasish.ops.basic.conv import separable_conv as separable_conv
-from kerasish.ops.basic.elementwise import relu as relu
-from kerasish.ops.basic.elementwise import sigmoid as sigmoid
-from kerasish.ops.basic.elementwise import softplus as softplus
-from kerasish.ops.basic.pool import adaptive_average_pool as adaptive_average_pool
-from kerasish.ops.basic.pool import adaptive_max_pool as adaptive_max_pool
-from kerasish.ops.basic.pool import average_pool as average_pool
-from kerasish.ops.basic.pool import max_pool as max_pool
-from kerasish.ops.images.patches import depth_to_space as depth_to_space
-from kerasish.ops.images.patches import fold as fold
-from kerasish.ops.images.patches import space_to_depth as space_to_depth
-from kerasish.ops.images.patches import unfold as unfold
-from kerasish.ops.networks.crossentropy import binary_crossentropy as binary_crossentropy
-from kerasish.ops.networks.crossentropy import categorical_crossentropy as categorical_crossentropy
-from kerasish.ops.networks.crossentropy import multi_hot as multi_hot
-from kerasish.ops.networks.crossentropy import psnr as psnr
-from kerasish.ops.networks.crossentropy import (
-    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
-)
-from kerasish.ops.networks.ctc import ctc_decode as ctc_decode
-from kerasish.ops.networks.ctc import ctc_loss as ctc_loss
-from kerasish.ops.networks.normalization import batch_normalization as batch_normalization
-from kerasish.ops.networks.normalization import dot_product_attention as dot_product_attention
-from kerasish.ops.networks.normalization import layer_normalization as layer_normalization
-from kerasish.ops.networks.normalization import moments as moments
-from kerasish.ops.networks.normalization import normalize as normalize
-from kerasish.ops.networks.normalization import rms_normalization as rms_normalization
+from kerasish.ops.basic.activation import *
+from kerasish.ops.basic.conv import *
+from kerasish.ops.basic.nonlinearity import *
+from kerasish.ops.basic.pool import *
+from kerasish.ops.basic.selection import one_hot as one_hot
+from kerasish.ops.images.patches import *
+from kerasish.ops.networks.crossentropy import *
+from kerasish.ops.networks.ctc import *
+from kerasish.ops.networks.normalization import *

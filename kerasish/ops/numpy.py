@@ -1,222 +1,26 @@
 """Functions named as in NumPy: Keras's `ops.numpy` namespace."""
 
 from kerasish.ops.algebra.solving import slogdet as slogdet
-from kerasish.ops.algebra.special import allclose as allclose
-from kerasish.ops.algebra.special import array as array
-from kerasish.ops.algebra.special import cbrt as cbrt
-from kerasish.ops.algebra.special import copy as copy
-from kerasish.ops.algebra.special import deg2rad as deg2rad
-from kerasish.ops.algebra.special import divide_no_nan as divide_no_nan
-from kerasish.ops.algebra.special import exp2 as exp2
-from kerasish.ops.algebra.special import fabs as fabs
-from kerasish.ops.algebra.special import fmax as fmax
-from kerasish.ops.algebra.special import fmin as fmin
-from kerasish.ops.algebra.special import fmod as fmod
-from kerasish.ops.algebra.special import gcd as gcd
-from kerasish.ops.algebra.special import heaviside as heaviside
-from kerasish.ops.algebra.special import hypot as hypot
-from kerasish.ops.algebra.special import isclose as isclose
-from kerasish.ops.algebra.special import isneginf as isneginf
-from kerasish.ops.algebra.special import isposinf as isposinf
-from kerasish.ops.algebra.special import lcm as lcm
-from kerasish.ops.algebra.special import ldexp as ldexp
-from kerasish.ops.algebra.special import logaddexp as logaddexp
-from kerasish.ops.algebra.special import logaddexp2 as logaddexp2
-from kerasish.ops.algebra.special import nan_to_num as nan_to_num
-from kerasish.ops.algebra.special import nextafter as nextafter
-from kerasish.ops.algebra.special import rad2deg as rad2deg
-from kerasish.ops.algebra.special import sinc as sinc
-from kerasish.ops.arrays.complexes import angle as angle
-from kerasish.ops.arrays.complexes import conj as conj
-from kerasish.ops.arrays.complexes import conj as conjugate
-from kerasish.ops.arrays.complexes import imag as imag
-from kerasish.ops.arrays.complexes import isreal as isreal
-from kerasish.ops.arrays.complexes import real as real
-from kerasish.ops.arrays.complexes import view as view
-from kerasish.ops.arrays.contraction import cross as cross
-from kerasish.ops.arrays.contraction import dot as dot
-from kerasish.ops.arrays.contraction import inner as inner
-from kerasish.ops.arrays.contraction import tensordot as tensordot
-from kerasish.ops.arrays.contraction import vdot as vdot
-from kerasish.ops.arrays.einsum import einsum as einsum
-from kerasish.ops.arrays.nans import nanargmax as nanargmax
-from kerasish.ops.arrays.nans import nanargmin as nanargmin
-from kerasish.ops.arrays.nans import nancumprod as nancumprod
-from kerasish.ops.arrays.nans import nancumsum as nancumsum
-from kerasish.ops.arrays.nans import nanmax as nanmax
-from kerasish.ops.arrays.nans import nanmean as nanmean
-from kerasish.ops.arrays.nans import nanmedian as nanmedian
-from kerasish.ops.arrays.nans import nanmin as nanmin
-from kerasish.ops.arrays.nans import nanpercentile as nanpercentile
-from kerasish.ops.arrays.nans import nanprod as nanprod
-from kerasish.ops.arrays.nans import nanquantile as nanquantile
-from kerasish.ops.arrays.nans import nanstd as nanstd
-from kerasish.ops.arrays.nans import nansum as nansum
-from kerasish.ops.arrays.nans import nanvar as nanvar
-from kerasish.ops.arrays.searching import argpartition as argpartition
-from kerasish.ops.arrays.searching import digitize as digitize
-from kerasish.ops.arrays.searching import isin as isin
-from kerasish.ops.arrays.searching import nonzero as nonzero
-from kerasish.ops.arrays.searching import searchsorted as searchsorted
-from kerasish.ops.arrays.searching import select_first as select
-from kerasish.ops.arrays.searching import unique as unique
-from kerasish.ops.arrays.shaping import append as append
-from kerasish.ops.arrays.shaping import array_split as array_split
-from kerasish.ops.arrays.shaping import diag as diag
-from kerasish.ops.arrays.shaping import diagflat as diagflat
-from kerasish.ops.arrays.shaping import diagonal as diagonal
-from kerasish.ops.arrays.shaping import diff as diff
-from kerasish.ops.arrays.shaping import dsplit as dsplit
-from kerasish.ops.arrays.shaping import dstack as dstack
-from kerasish.ops.arrays.shaping import fliplr as fliplr
-from kerasish.ops.arrays.shaping import flipud as flipud
-from kerasish.ops.arrays.shaping import geomspace as geomspace
-from kerasish.ops.arrays.shaping import hsplit as hsplit
-from kerasish.ops.arrays.shaping import hstack as hstack
-from kerasish.ops.arrays.shaping import kron as kron
-from kerasish.ops.arrays.shaping import linspace as linspace
-from kerasish.ops.arrays.shaping import logspace as logspace
-from kerasish.ops.arrays.shaping import meshgrid as meshgrid
-from kerasish.ops.arrays.shaping import outer as outer
-from kerasish.ops.arrays.shaping import rot90 as rot90
-from kerasish.ops.arrays.shaping import trace as trace
-from kerasish.ops.arrays.shaping import trapezoid as trapezoid
-from kerasish.ops.arrays.shaping import tril as tril
-from kerasish.ops.arrays.shaping import triu as triu
-from kerasish.ops.arrays.shaping import unravel_index as unravel_index
-from kerasish.ops.arrays.shaping import vander as vander
-from kerasish.ops.arrays.shaping import vsplit as vsplit
-from kerasish.ops.arrays.shaping import vstack as vstack
-from kerasish.ops.arrays.statistics import average as average
-from kerasish.ops.arrays.statistics import bincount as bincount
-from kerasish.ops.arrays.statistics import corrcoef as corrcoef
-from kerasish.ops.arrays.statistics import correlate as correlate
-from kerasish.ops.arrays.statistics import count_nonzero as count_nonzero
-from kerasish.ops.arrays.statistics import histogram as histogram
-from kerasish.ops.arrays.statistics import median as median
-from kerasish.ops.arrays.statistics import percentile as percentile
-from kerasish.ops.arrays.statistics import prod as prod
-from kerasish.ops.arrays.statistics import ptp as ptp
-from kerasish.ops.arrays.statistics import quantile as quantile
-from kerasish.ops.arrays.vectorizing import vectorize as vectorize
-from kerasish.ops.basic.array import amax as amax
-from kerasish.ops.basic.array import amin as amin
-from kerasish.ops.basic.array import clip as clip
-from kerasish.ops.basic.array import cumprod as cumprod
-from kerasish.ops.basic.array import cumsum as cumsum
-from kerasish.ops.basic.array import expand_dims as expand_dims
-from kerasish.ops.basic.array import flip as flip
-from kerasish.ops.basic.array import get_item as get_item
-from kerasish.ops.basic.array import max as max
-from kerasish.ops.basic.array import mean as mean
-from kerasish.ops.basic.array import min as min
-from kerasish.ops.basic.array import moveaxis as moveaxis
-from kerasish.ops.basic.array import ndim as ndim
-from kerasish.ops.basic.array import pad as pad
-from kerasish.ops.basic.array import ravel as ravel
-from kerasish.ops.basic.array import repeat as repeat
-from kerasish.ops.basic.array import roll as roll
-from kerasish.ops.basic.array import round as round
-from kerasish.ops.basic.array import size as size
-from kerasish.ops.basic.array import sort as sort
-from kerasish.ops.basic.array import split as split
-from kerasish.ops.basic.array import squeeze as squeeze
-from kerasish.ops.basic.array import stack as stack
-from kerasish.ops.basic.array import std as std
-from kerasish.ops.basic.array import swapaxes as swapaxes
-from kerasish.ops.basic.array import take as take
-from kerasish.ops.basic.array import take_along_axis as take_along_axis
-from kerasish.ops.basic.array import tile as tile
-from kerasish.ops.basic.array import var as var
-from kerasish.ops.basic.array import where as where
-from kerasish.ops.basic.bessel import i0 as i0
-from kerasish.ops.basic.creation import arange as arange
-from kerasish.ops.basic.creation import empty as empty
-from kerasish.ops.basic.creation import empty_like as empty_like
-from kerasish.ops.basic.creation import eye as eye
-from kerasish.ops.basic.creation import full as full
-from kerasish.ops.basic.creation import full_like as full_like
-from kerasish.ops.basic.creation import identity as identity
-from kerasish.ops.basic.creation import ones as ones
-from kerasish.ops.basic.creation import ones_like as ones_like
-from kerasish.ops.basic.creation import tri as tri
-from kerasish.ops.basic.creation import zeros as zeros
-from kerasish.ops.basic.creation import zeros_like as zeros_like
-from kerasish.ops.basic.elementwise import absolute as abs
-from kerasish.ops.basic.elementwise import absolute as absolute
-from kerasish.ops.basic.elementwise import add as add
-from kerasish.ops.basic.elementwise import arccos as arccos
-from kerasish.ops.basic.elementwise import arccosh as arccosh
-from kerasish.ops.basic.elementwise import arcsin as arcsin
-from kerasish.ops.basic.elementwise import arcsinh as arcsinh
-from kerasish.ops.basic.elementwise import arctan as arctan
-from kerasish.ops.basic.elementwise import arctan2 as arctan2
-from kerasish.ops.basic.elementwise import arctanh as arctanh
-from kerasish.ops.basic.elementwise import bitwise_and as bitwise_and
-from kerasish.ops.basic.elementwise import bitwise_not as bitwise_invert
-from kerasish.ops.basic.elementwise import bitwise_not as bitwise_not
-from kerasish.ops.basic.elementwise import bitwise_or as bitwise_or
-from kerasish.ops.basic.elementwise import bitwise_xor as bitwise_xor
-from kerasish.ops.basic.elementwise import ceil as ceil
-from kerasish.ops.basic.elementwise import cos as cos
-from kerasish.ops.basic.elementwise import cosh as cosh
-from kerasish.ops.basic.elementwise import divide as divide
-from kerasish.ops.basic.elementwise import divide as true_divide
-from kerasish.ops.basic.elementwise import equal as equal
-from kerasish.ops.basic.elementwise import exp as exp
-from kerasish.ops.basic.elementwise import expm1 as expm1
-from kerasish.ops.basic.elementwise import floor as floor
-from kerasish.ops.basic.elementwise import floor_divide as floor_divide
-from kerasish.ops.basic.elementwise import greater as greater
-from kerasish.ops.basic.elementwise import greater_equal as greater_equal
-from kerasish.ops.basic.elementwise import isfinite as isfinite
-from kerasish.ops.basic.elementwise import isinf as isinf
-from kerasish.ops.basic.elementwise import isnan as isnan
-from kerasish.ops.basic.elementwise import left_shift as bitwise_left_shift
-from kerasish.ops.basic.elementwise import left_shift as left_shift
-from kerasish.ops.basic.elementwise import less as less
-from kerasish.ops.basic.elementwise import less_equal as less_equal
-from kerasish.ops.basic.elementwise import log as log
-from kerasish.ops.basic.elementwise import log1p as log1p
-from kerasish.ops.basic.elementwise import log2 as log2
-from kerasish.ops.basic.elementwise import log10 as log10
-from kerasish.ops.basic.elementwise import logical_and as logical_and
-from kerasish.ops.basic.elementwise import logical_not as logical_not
-from kerasish.ops.basic.elementwise import logical_or as logical_or
-from kerasish.ops.basic.elementwise import logical_xor as logical_xor
-from kerasish.ops.basic.elementwise import maximum as maximum
-from kerasish.ops.basic.elementwise import minimum as minimum
-from kerasish.ops.basic.elementwise import mod as mod
-from kerasish.ops.basic.elementwise import multiply as multiply
-from kerasish.ops.basic.elementwise import negative as negative
-from kerasish.ops.basic.elementwise import not_equal as not_equal
-from kerasish.ops.basic.elementwise import power as power
-from kerasish.ops.basic.elementwise import reciprocal as reciprocal
-from kerasish.ops.basic.elementwise import right_shift as bitwise_right_shift
-from kerasish.ops.basic.elementwise import right_shift as right_shift
-from kerasish.ops.basic.elementwise import sign as sign
-from kerasish.ops.basic.elementwise import signbit as signbit
-from kerasish.ops.basic.elementwise import sin as sin
-from kerasish.ops.basic.elementwise import sinh as sinh
-from kerasish.ops.basic.elementwise import sqrt as sqrt
-from kerasish.ops.basic.elementwise import square as square
-from kerasish.ops.basic.elementwise import subtract as subtract
-from kerasish.ops.basic.elementwise import tan as tan
-from kerasish.ops.basic.elementwise import tanh as tanh
-from kerasish.ops.basic.elementwise import trunc as trunc
-from kerasish.ops.basic.movement import broadcast_to as broadcast_to
-from kerasish.ops.basic.movement import concatenate as concatenate
-from kerasish.ops.basic.movement import reshape as reshape
-from kerasish.ops.basic.movement import transpose as transpose
-from kerasish.ops.basic.product import matmul as matmul
-from kerasish.ops.basic.reduce import argmax as argmax
-from kerasish.ops.basic.reduce import argmin as argmin
-from kerasish.ops.basic.reduce import argsort as argsort
-from kerasish.ops.basic.reduce import reduce_all as all
-from kerasish.ops.basic.reduce import reduce_any as any
-from kerasish.ops.basic.reduce import reduce_sum as sum
-from kerasish.ops.signals.tapers import bartlett as bartlett
-from kerasish.ops.signals.tapers import blackman as blackman
-from kerasish.ops.signals.tapers import hamming as hamming
-from kerasish.ops.signals.tapers import hanning as hanning
-from kerasish.ops.signals.tapers import kaiser as kaiser
+from kerasish.ops.algebra.special import *
+from kerasish.ops.arrays.complexes import *
+from kerasish.ops.arrays.contraction import *
+from kerasish.ops.arrays.einsum import *
+from kerasish.ops.arrays.nans import *
+from kerasish.ops.arrays.searching import *
+from kerasish.ops.arrays.shaping import *
+from kerasish.ops.arrays.statistics import *
+from kerasish.ops.arrays.vectorizing import *
+from kerasish.ops.basic.arithmetic import *
+from kerasish.ops.basic.bessel import *
+from kerasish.ops.basic.bits import *
+from kerasish.ops.basic.comparison import *
+from kerasish.ops.basic.creation import *
+from kerasish.ops.basic.exponentials import *
+from kerasish.ops.basic.movement import *
+from kerasish.ops.basic.product import *
+from kerasish.ops.basic.reduce import *
+from kerasish.ops.basic.reshaping import *
+from kerasish.ops.basic.selection import *
+from kerasish.ops.basic.statistics import *
+from kerasish.ops.basic.trigonometry import *
+from kerasish.ops.signals.tapers import *

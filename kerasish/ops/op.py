@@ -11,23 +11,9 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-from kerasish.errors import ShapeError
-
-Shape = tuple[Any, ...]  # sizes; None where a size is not known yet
-
-
-class Spec(NamedTuple):
-    """Shape and dtype of a value."""
-
-    shape: Shape
-    dtype: str
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
+from kerasish.ops.shapes import Unknown
 
 
 class Engine:
@@ -94,6 +80,8 @@ class _Slot(threading.local):
 
 
 _slot = _Slot()
+
+
 _default: list[Engine] = []
 
 
@@ -145,6 +133,8 @@ class SymbolicArgument(Exception):  # noqa: N818 (a signal, not an error)
 
 
 REGISTRY: dict[str, Op] = {}
+
+
 _missing = object()
 
 
@@ -157,8 +147,9 @@ class Traits:
             broadcast.
         commutative: swapping its two inputs changes no bit of the result.
         native: what computes one element in a fused loop: the name of a loop op (see
-            `backends/static/codegen/description.py`), or a function `native(loop, *values)` that
-            composes loop ops; None: no fused loop does. Element-wise ops have their own name.
+            `backends/static/codegen/loop_ops.py`), or a function `native(loop, *values, **attrs)`
+            that composes loop ops, which the values' operators and `loop.op(name, *values)` make;
+            None: no fused loop does. Element-wise ops have their own name.
         reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
             "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.
         view: the result's elements are the input's, in order, or repeated.
@@ -184,7 +175,19 @@ class Traits:
     flops: Callable[..., int] | None = None
 
 
+def c_function(name: str) -> Callable[..., Any]:
+    """Return the trait `native` of an op that is a function of floats of the C library.
+
+    Args:
+        name: the function for float64, "asin" for example: one of `C_FUNCTIONS` in
+            `backends/static/codegen/loop_ops.py`.
+    """
+    return lambda loop, *values: loop.op("c_function", *values, function=name)
+
+
 TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - {"kind", "elementwise"}
+
+
 ELEMENTWISE_KINDS = frozenset(("elementwise", "comparison", "logic", "bits"))
 
 
@@ -394,116 +397,3 @@ def function(f: Callable[..., Any]) -> Callable[..., Any]:
         return f(*args, **kwargs)
 
     return composed
-
-
-class Unknown(int):
-    """A number that stands for an unknown size while shapes are inferred.
-
-    What is computed from one is unknown, too. It is equal to its number, but hashes otherwise: what
-    is kept for a real size is never taken for it.
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "None"
-
-    def __hash__(self) -> int:
-        return hash((Unknown, int(self)))
-
-
-def _computed(name: str) -> Any:
-    method = getattr(int, name)
-
-    def compute(self: Unknown, *other: Any) -> Any:
-        y = method(self, *other)
-        return Unknown(y) if type(y) is int else y
-
-    compute.__name__ = name
-    return compute
-
-
-for _name in "add radd sub rsub mul rmul floordiv rfloordiv neg".split():
-    setattr(Unknown, f"__{_name}__", _computed(f"__{_name}__"))
-
-
-def is_unknown(size: Any) -> bool:
-    """Return whether a size is not known yet."""
-    return size is None or type(size) is Unknown
-
-
-def least(sizes: Sequence[Any]) -> Any:
-    """Return the smallest size; where one is unknown, so is the smallest."""
-    return next(filter(is_unknown, sizes), None) if any(map(is_unknown, sizes)) else min(sizes)
-
-
-def agree(a: Any, b: Any) -> bool:
-    """Return whether two sizes are equal, or may be since one of them is unknown.
-
-    Example:
-        >>> agree(3, 3), agree(3, None), agree(3, 4)
-        (True, True, False)
-    """
-    return a == b or is_unknown(a) or is_unknown(b)
-
-
-def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:
-    """Return the shape to which `shapes` broadcast; an unknown size gives way to a known one.
-
-    Example:
-        >>> broadcast_shapes((2, 1, None), (3, 1))
-        (2, 3, None)
-    """
-    first = shapes[0]
-    if all(s == first for s in shapes):
-        return first
-    ndim = max(map(len, shapes))
-    result: list[Any] = [1] * ndim
-    for shape in shapes:
-        for axis, size in enumerate(shape, ndim - len(shape)):
-            known = result[axis]
-            if known == 1 or (known is None and size not in (1, None)):
-                result[axis] = size
-            elif size not in (1, None, known) and type(size) is not Unknown:
-                if type(known) is Unknown:
-                    result[axis] = size
-                    continue
-                raise ShapeError(
-                    f"{what}: shapes {' and '.join(map(str, shapes))} do not broadcast: "
-                    f"sizes {known} and {size} of axis {axis - ndim} differ."
-                )
-    return tuple(result)
-
-
-def broadcast(*specs: Spec, **attrs: Any) -> Spec:
-    """Shape rule: the inputs broadcast, the dtype stays."""
-    return Spec(broadcast_shapes(*(s.shape for s in specs)), specs[0].dtype)
-
-
-def broadcast_bool(*specs: Spec, **attrs: Any) -> Spec:
-    """Shape rule: the inputs broadcast, the result is bool."""
-    return Spec(broadcast_shapes(*(s.shape for s in specs)), "bool")
-
-
-def same(x: Spec, *others: Spec, **attrs: Any) -> Spec:
-    """Shape rule: as the first input."""
-    return Spec(x.shape, x.dtype)
-
-
-def normalize_axis(axis: Any, ndim: int, what: str) -> int:
-    """Return `axis` as a number in [0, ndim)."""
-    number = int(axis)
-    if not -ndim <= number < ndim:
-        raise ShapeError(f"{what}: axis {number} is out of range for {ndim} axes.")
-    return number % ndim
-
-
-def normalize_axes(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
-    """Return `axis` (None: all, a number, or a sequence) as a sorted tuple in [0, ndim)."""
-    if axis is None:
-        return tuple(range(ndim))
-    many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(normalize_axis(a, ndim, what) for a in many))
-    if len(set(axes)) != len(axes):
-        raise ShapeError(f"{what}: axis {axis} names an axis twice.")
-    return axes

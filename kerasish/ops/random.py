@@ -11,38 +11,32 @@ from typing import Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.array import clip, expand_dims, get_item, where
-from kerasish.ops.basic.creation import arange, zeros
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     add,
-    as_tensor,
-    cast,
-    cos,
     divide,
-    equal,
     floor,
-    greater_equal,
-    integers,
-    less,
-    less_equal,
-    log,
-    logical_and,
     mod,
     multiply,
     negative,
-    power,
-    right_shift,
-    sin,
-    sqrt,
     square,
-    stop_gradient,
     subtract,
 )
+from kerasish.ops.basic.bits import right_shift
+from kerasish.ops.basic.comparison import equal, greater_equal, less, less_equal, logical_and
+from kerasish.ops.basic.conversion import as_tensor, cast, stop_gradient
+from kerasish.ops.basic.creation import arange, zeros
 from kerasish.ops.basic.error_function import erfinv
+from kerasish.ops.basic.examples import integers
+from kerasish.ops.basic.exponentials import log, power, sqrt
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, sizes
 from kerasish.ops.basic.reduce import argmax, argsort, reduce_max, reduce_sum
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.basic.reshaping import expand_dims
+from kerasish.ops.basic.selection import get_item, where
+from kerasish.ops.basic.statistics import clip
+from kerasish.ops.basic.trigonometry import cos, sin
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec
 
 # --- bits -----------------------------------------------------------------------------------------
 

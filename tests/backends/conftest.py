@@ -11,6 +11,7 @@ from ml_dtypes import bfloat16
 from kerasish.backends.static.codegen import arguments, driver, kernels
 from kerasish.backends.static.codegen.description import KernelBuilder
 from kerasish.backends.static.machine import guard_pages
+from kerasish.ops.op import REGISTRY
 
 
 def _run_kernel(kernel, arrays, *, rows=1, columns, groups=1, threads=1, target=None, **more):
@@ -58,10 +59,14 @@ def _guarded_copy(array):
 
 
 def _apply_op(op, arrays, *, out="float32", dtype=None, threads=1, target=None, **attrs):
-    """One element-wise op on flat arrays."""
+    """One loop op, or an op that composes some, on flat arrays."""
     k = KernelBuilder()
     symbols = [k.input(str(a.dtype)) for a in arrays]
-    k.output(k.op(op, *symbols, dtype=dtype, **attrs), out)
+    native = REGISTRY[op].native if op in REGISTRY else op
+    if callable(native):
+        k.output(native(k, *symbols, **attrs), out)
+    else:
+        k.output(k.op(op, *symbols, dtype=dtype, **attrs), out)
     result = np.zeros(arrays[0].size, bfloat16 if out == "bfloat16" else out)
     kernel = k.build()
     status = _run_kernel(

@@ -4,7 +4,7 @@ import pytest
 
 from kerasish import ops
 from kerasish.graph.abstract import infer
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 
 
 def test_unknown_sizes_meet_known_ones():

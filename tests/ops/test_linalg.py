@@ -13,7 +13,8 @@ from kerasish import Input, ops
 from kerasish.autodiff import grad
 from kerasish.errors import ShapeError
 from kerasish.ops import linalg
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 from kerasish.testing import gradient_check
 
 rng = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from kerasish.ops.basic.movement import (
     transpose,
     unslice,
 )
-from kerasish.ops.op import Spec, broadcast_shapes
+from kerasish.ops.shapes import Spec, broadcast_shapes
 from kerasish.testing import gradient_check
 
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)

@@ -11,7 +11,8 @@ from kerasish import ops
 from kerasish.autodiff import grad
 from kerasish.backends.eager import numpy_pool
 from kerasish.errors import ShapeError
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 from kerasish.testing import gradient_check
 
 rng = np.random.default_rng(0)

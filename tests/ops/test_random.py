@@ -15,7 +15,8 @@ from kerasish import random as keras_random
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import random as drawn
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 from kerasish.random import SeedGenerator
 
 N = 40_000

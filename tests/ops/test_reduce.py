@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import kerasish
 from kerasish import autodiff, ops
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 from kerasish.testing import gradient_check
 
 

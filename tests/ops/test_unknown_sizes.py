@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kerasish import KerasTensor, Model, ops
-from kerasish.ops.op import Unknown, agree
+from kerasish.ops.shapes import Unknown, agree
 
 
 def spec(*shape, dtype="float32"):

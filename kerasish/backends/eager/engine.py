@@ -16,7 +16,8 @@ from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_by_rule
 from kerasish.devices import Device, _State, current, place_of
-from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
+from kerasish.ops.op import Op, has_chosen_engine, using_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import (
     Tensor,
     VariableScope,

@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_recurrent
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import power
+from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
 
 Kernel = Any

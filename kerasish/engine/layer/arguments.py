@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasish import registry, tree
 from kerasish.engine.layer.operation import KerasTensor
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable
 
 _BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")

@@ -57,7 +57,7 @@ from kerasish.graph.abstract import infer
 from kerasish.metrics.metric import Metric
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 from kerasish.random import SeedGenerator
 from kerasish.tensor import (
     Tensor,

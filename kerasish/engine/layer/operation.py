@@ -14,7 +14,8 @@ from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.operators import Operators
 from kerasish.ops import dtypes
-from kerasish.ops.op import REGISTRY, Op, Spec
+from kerasish.ops.op import REGISTRY, Op
+from kerasish.ops.shapes import Spec
 from kerasish.watched import Watched
 
 

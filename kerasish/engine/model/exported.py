@@ -13,7 +13,8 @@ from kerasish.errors import ShapeError
 from kerasish.graph.portable import Player, Recorder, sample_sizes
 from kerasish.graph.trace import Place, Traced, map_leaves, spec_of, trace
 from kerasish.ops import dtypes
-from kerasish.ops.op import Spec, current_engine
+from kerasish.ops.op import current_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, convert
 
 _PLAIN = (type(None), bool, int, float, str)

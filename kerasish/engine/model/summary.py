@@ -15,7 +15,7 @@ from kerasish.engine.functional.functional import InputLayer
 from kerasish.engine.layer.operation import to_specs
 from kerasish.graph.work import count_flops, specs_of
 from kerasish.ops import dtypes
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 
 
 def _shape_text(layer: Any) -> str:

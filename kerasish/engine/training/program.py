@@ -21,7 +21,7 @@ from kerasish.engine.training.interface import TrainedModel
 from kerasish.graph.abstract import infer
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Tensor, Variable, wrap

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 
 Dims = tuple[Any, ...]
 

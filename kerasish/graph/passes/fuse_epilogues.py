@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 
 WORTH = 1e6  # operations of a product; smaller ones are no library's, and loops add for nothing
 

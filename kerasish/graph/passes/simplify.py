@@ -15,7 +15,8 @@ import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import dtypes
-from kerasish.ops.op import REGISTRY, Spec, broadcast_shapes
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec, broadcast_shapes
 
 # A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
 # of which makes the result.

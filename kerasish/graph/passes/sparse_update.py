@@ -15,7 +15,7 @@ import numpy as np
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
-from kerasish.ops.op import Spec
+from kerasish.ops.shapes import Spec
 
 ZERO, SAME, OTHER = "zero", "same", "other"  # what a value is in a row whose gradient is 0
 SMALLEST = 4096  # elements of a table; below, one pass over all of it is as fast

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 
 KINDS = frozenset((
     "elementwise", "comparison", "logic", "movement", "creation", "indexing", "reduce",

@@ -13,12 +13,17 @@ from kerasish.ops.algebra.solving import (
     solve_matrix,
     triangle,
 )
-from kerasish.ops.basic.array import expand_dims, get_item, where
+from kerasish.ops.basic.arithmetic import add, divide, multiply, square, subtract
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.creation import eye
-from kerasish.ops.basic.elementwise import add, as_tensor, divide, multiply, square, subtract
 from kerasish.ops.basic.movement import concatenate
 from kerasish.ops.basic.product import matmul, swap_last
-from kerasish.ops.op import Spec, function, least, op
+from kerasish.ops.basic.reshaping import expand_dims
+from kerasish.ops.basic.selection import get_item, where
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Spec, least
+
+__all__ = ["cholesky", "cholesky_inverse", "eig", "eigh", "lu_factor", "qr", "svd"]
 
 
 def _positive(*shape: int) -> Any:
@@ -454,8 +459,3 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     if not compute_uv:
         return singular_values(x)
     return svd_full(x) if full_matrices else svd_reduced(x)
-
-
-__all__ = [
-    "cholesky", "cholesky_inverse", "eig", "eigh", "lu_factor", "qr", "singular_values", "svd",
-]  # fmt: skip

@@ -8,22 +8,17 @@ from typing import Any
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.algebra.decomposition import singular_values
-from kerasish.ops.basic.array import expand_dims, moveaxis, where
-from kerasish.ops.basic.elementwise import (
-    absolute,
-    as_tensor,
-    cast,
-    equal,
-    greater,
-    multiply,
-    not_equal,
-    power,
-    sqrt,
-    square,
-    subtract,
-)
+from kerasish.ops.basic.arithmetic import absolute, multiply, square, subtract
+from kerasish.ops.basic.comparison import equal, greater, not_equal
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.exponentials import power, sqrt
 from kerasish.ops.basic.reduce import reduce_max, reduce_min, reduce_sum
-from kerasish.ops.op import agree, function, normalize_axes, normalize_axis
+from kerasish.ops.basic.reshaping import expand_dims, moveaxis
+from kerasish.ops.basic.selection import where
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
+
+__all__ = ["matrix_rank", "norm"]
 
 
 @function
@@ -129,6 +124,3 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
         eps = precision.get(values.dtype, 2.0**-7)
         tol = multiply(reduce_max(values, -1, True), max(x.shape[-2:]) * eps)
     return cast(reduce_sum(cast(greater(values, tol), "int32"), -1), "int32")
-
-
-__all__ = ["cdist", "matrix_rank", "norm"]

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.array import expand_dims, squeeze, where
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    greater,
-    multiply,
-    negative,
-    subtract,
-)
+from kerasish.ops.basic.arithmetic import add, multiply, negative, subtract
+from kerasish.ops.basic.comparison import greater
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.product import matmul, swap_last
-from kerasish.ops.op import Spec, agree, broadcast_shapes, function, op
+from kerasish.ops.basic.reshaping import expand_dims, squeeze
+from kerasish.ops.basic.selection import where
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Spec, agree, broadcast_shapes
+
+__all__ = ["det", "inv", "lstsq", "pinv", "solve", "solve_triangular"]
 
 # --- what the kernels share -----------------------------------------------------------------------
 
@@ -291,9 +289,3 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
         [1.5]
     """
     return _columns(a, b, lambda a, b: matmul(pinv(a, rcond), b))
-
-
-__all__ = [
-    "det", "inv", "logdet", "lstsq", "pinv", "slogdet", "solve", "solve_matrix",
-    "solve_triangular", "triangle",
-]  # fmt: skip

@@ -8,19 +8,21 @@ from typing import Any
 from kerasish.errors import DTypeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import as_float, meeting
-from kerasish.ops.basic.elementwise import (
-    PAIRS,
-    SINGLE,
+from kerasish.ops.basic.arithmetic import (
     absolute,
     add,
-    alias,
-    as_tensor,
-    cast,
     divide,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    square,
+    subtract,
+    trunc,
+)
+from kerasish.ops.basic.comparison import (
     equal,
-    exp,
     greater,
-    integers,
     isfinite,
     isinf,
     isnan,
@@ -28,23 +30,23 @@ from kerasish.ops.basic.elementwise import (
     less_equal,
     logical_and,
     logical_or,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    numbers,
-    power,
     select,
-    sigmoid,
-    sin,
-    sqrt,
-    square,
-    subtract,
-    trunc,
 )
+from kerasish.ops.basic.conversion import alias, as_tensor, cast
 from kerasish.ops.basic.error_function import _erfc_positive, erf
+from kerasish.ops.basic.examples import PAIRS, SINGLE, integers, numbers
+from kerasish.ops.basic.exponentials import exp, power, sqrt
+from kerasish.ops.basic.nonlinearity import sigmoid
 from kerasish.ops.basic.reduce import reduce_all
-from kerasish.ops.op import broadcast, function, op, same
+from kerasish.ops.basic.trigonometry import sin
+from kerasish.ops.op import c_function, function, op
+from kerasish.ops.shapes import broadcast, same
+
+__all__ = [
+    "allclose", "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",
+    "fmin", "fmod", "gcd", "heaviside", "hypot", "isclose", "isneginf", "isposinf", "lcm",
+    "ldexp", "logaddexp", "logaddexp2", "nan_to_num", "nextafter", "rad2deg", "sinc",
+]  # fmt: skip
 
 # --- ops ------------------------------------------------------------------------------------
 
@@ -55,6 +57,7 @@ from kerasish.ops.op import broadcast, function, op, same
     lambda g, y, x: (divide(g, multiply(square(y), 3)),),
     "float",
     examples=[((numbers(0.5, 2),), {}), ((numbers(-2, -0.5),), {}), (((0, 2),), {})],
+    native=c_function("cbrt"),
 )
 def cbrt(xp, x):
     """The cube root of x."""
@@ -67,6 +70,7 @@ def cbrt(xp, x):
     lambda g, y, x: (multiply(multiply(g, -2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
     "float",
     examples=SINGLE,
+    native=c_function("erfc"),
 )
 def erfc(xp, x):
     """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969."""

@@ -6,9 +6,16 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.array import get_item, stack
-from kerasish.ops.basic.elementwise import arctan2, as_tensor, cast, cos, equal, multiply, sin
-from kerasish.ops.op import Shape, Spec, agree, function, op
+from kerasish.ops.basic.arithmetic import multiply
+from kerasish.ops.basic.comparison import equal
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.reshaping import stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.basic.trigonometry import arctan2, cos, sin
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec, agree
+
+__all__ = ["angle", "conj", "conjugate", "imag", "isreal", "real", "view"]
 
 
 def _part_dtype(dtype: str) -> str:
@@ -135,3 +142,7 @@ def view(x: Any, dtype: Any = None) -> Any:
     """Return the bits of x read as another dtype (None: its own)."""
     x = as_tensor(x)
     return x if dtype is None else reinterpret(x, dtype)
+
+
+# Second names, as Keras has them.
+conjugate = conj

@@ -6,11 +6,17 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.array import get_item, moveaxis, stack
-from kerasish.ops.basic.elementwise import add, as_tensor, cast, multiply, relu, subtract
+from kerasish.ops.basic.arithmetic import add, multiply, subtract
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to, reshape, transpose
+from kerasish.ops.basic.nonlinearity import relu
 from kerasish.ops.basic.product import matmul
-from kerasish.ops.op import agree, broadcast_shapes, function, is_unknown, normalize_axis
+from kerasish.ops.basic.reshaping import moveaxis, stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, broadcast_shapes, is_unknown, normalize_axis
+
+__all__ = ["cross", "dot", "inner", "tensordot", "vdot"]
 
 
 def _axes(given: Any, ndim: int) -> list[int]:
@@ -171,6 +177,3 @@ def _with_third(a: Any, a0: Any, a1: Any, b: Any, b0: Any, b1: Any) -> tuple[Any
         subtract(multiply(a1, b2), multiply(a2, b1)),
         subtract(multiply(a2, b0), multiply(a0, b2)),
     )
-
-
-__all__ = ["cross", "dot", "inner", "tensordot", "vdot"]

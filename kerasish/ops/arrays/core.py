@@ -7,9 +7,15 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.array import shape as shape_of
-from kerasish.ops.basic.elementwise import as_tensor, cast, maximum, minimum
+from kerasish.ops.basic.arithmetic import maximum, minimum
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.reshaping import shape as shape_of
 from kerasish.ops.op import function
+
+__all__ = [
+    "convert_to_numpy", "convert_to_tensor", "custom_gradient", "dtype", "is_tensor",
+    "saturate_cast",
+]  # fmt: skip
 
 # The reverse pass lives in a room above and puts its `custom_gradient` and `jvp` here.
 derivatives: dict[str, Callable[..., Any]] = {}

@@ -8,11 +8,16 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.shaping import diagonal
-from kerasish.ops.basic.elementwise import add, as_tensor, cast, multiply, relu
+from kerasish.ops.basic.arithmetic import add, multiply
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import reshape, transpose
+from kerasish.ops.basic.nonlinearity import relu
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import agree, function, is_unknown
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, is_unknown
+
+__all__ = ["einsum"]
 
 Letters = tuple[str, ...]
 Term = tuple[Any, Letters]  # a tensor, and the letter of each of its axes

@@ -8,24 +8,22 @@ from typing import Any
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.statistics import check_method, interpolated, to_last
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import cumprod, cumsum, expand_dims, max, min, sort, take_along_axis
+from kerasish.ops.basic.arithmetic import divide, maximum, multiply, square, subtract
+from kerasish.ops.basic.comparison import equal, isnan, logical_not, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import full
-from kerasish.ops.basic.elementwise import (
-    as_tensor,
-    cast,
-    divide,
-    equal,
-    isnan,
-    logical_not,
-    maximum,
-    multiply,
-    select,
-    sqrt,
-    square,
-    subtract,
-)
+from kerasish.ops.basic.exponentials import sqrt
 from kerasish.ops.basic.reduce import argmax, argmin, reduce_all, reduce_prod, reduce_sum
-from kerasish.ops.op import function, normalize_axes
+from kerasish.ops.basic.reshaping import expand_dims
+from kerasish.ops.basic.selection import sort, take_along_axis
+from kerasish.ops.basic.statistics import cumprod, cumsum, max, min
+from kerasish.ops.op import function
+from kerasish.ops.shapes import normalize_axes
+
+__all__ = [
+    "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian",
+    "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+]  # fmt: skip
 
 
 def _filled(x: Any, value: float) -> Any:

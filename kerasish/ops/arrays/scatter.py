@@ -8,24 +8,22 @@ from typing import Any
 
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.array import expand_dims, max, stack
+from kerasish.ops.basic.arithmetic import add, divide, multiply
+from kerasish.ops.basic.comparison import equal, greater_equal, less, logical_and, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, full, unsized
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    divide,
-    equal,
-    greater_equal,
-    integers,
-    less,
-    logical_and,
-    multiply,
-    select,
-)
+from kerasish.ops.basic.examples import integers
 from kerasish.ops.basic.indexing import add_at, add_rows, read_at, take_rows, write_at
 from kerasish.ops.basic.movement import broadcast_to, reshape, sizes, strided_slice
-from kerasish.ops.op import Spec, agree, function, is_inferring, is_unknown, op
+from kerasish.ops.basic.reshaping import expand_dims, stack
+from kerasish.ops.basic.statistics import max
+from kerasish.ops.op import function, is_inferring, op
+from kerasish.ops.shapes import Spec, agree, is_unknown
+
+__all__ = [
+    "scatter", "scatter_update", "segment_max", "segment_min", "segment_prod", "segment_sum",
+    "slice", "slice_update",
+]  # fmt: skip
 
 # --- slices ---------------------------------------------------------------------------------
 

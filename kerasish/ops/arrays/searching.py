@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.array import expand_dims, ravel, where
+from kerasish.ops.basic.comparison import equal, logical_not, not_equal
+from kerasish.ops.basic.comparison import select as choose
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import unsized
-from kerasish.ops.basic.elementwise import as_tensor, cast, equal, logical_not, not_equal, select
 from kerasish.ops.basic.reduce import argsort, reduce_any
-from kerasish.ops.op import Shape, Spec, function, is_inferring, normalize_axis, op
+from kerasish.ops.basic.reshaping import expand_dims, ravel
+from kerasish.ops.basic.selection import where
+from kerasish.ops.op import function, is_inferring, op
+from kerasish.ops.shapes import Shape, Spec, normalize_axis
+
+__all__ = ["argpartition", "digitize", "isin", "nonzero", "searchsorted", "select", "unique"]
 
 
 def _side(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
         )
     y = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
-        y = select(cast(as_tensor(condition), "bool"), choice, y)
+        y = choose(cast(as_tensor(condition), "bool"), choice, y)
     return y
 
 
@@ -160,3 +166,7 @@ def _sized(array: Any, size: int, fill: Any, axis: int) -> Any:
     if have >= size:
         return np.take(array, range(size), axis=axis)
     return np.concatenate([array, np.repeat(fill, size - have, axis=axis)], axis=axis)
+
+
+# Second names, as Keras has them.
+select = select_first

@@ -7,33 +7,25 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float, meeting
-from kerasish.ops.basic.array import expand_dims, flip, get_item, moveaxis, pad, ravel, swapaxes
-from kerasish.ops.basic.array import split as split_at
+from kerasish.ops.basic.arithmetic import add, divide, floor_divide, mod, multiply, subtract
+from kerasish.ops.basic.comparison import equal, not_equal, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, tri, unsized
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    divide,
-    equal,
-    exp,
-    floor_divide,
-    log,
-    mod,
-    multiply,
-    not_equal,
-    power,
-    select,
-    subtract,
-)
+from kerasish.ops.basic.exponentials import exp, log, power
 from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, strided_slice
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import (
-    broadcast_shapes,
-    function,
-    is_unknown,
-    normalize_axis,
-)
+from kerasish.ops.basic.reshaping import expand_dims, flip, moveaxis, pad, ravel, swapaxes
+from kerasish.ops.basic.reshaping import split as split_at
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.op import function
+from kerasish.ops.shapes import broadcast_shapes, is_unknown, normalize_axis
+
+__all__ = [
+    "append", "array_split", "diag", "diagflat", "diagonal", "diff", "dsplit", "dstack",
+    "fliplr", "flipud", "geomspace", "hsplit", "hstack", "kron", "linspace", "logspace",
+    "meshgrid", "outer", "rot90", "trace", "trapezoid", "tril", "triu", "unravel_index",
+    "vander", "vsplit", "vstack",
+]  # fmt: skip
 
 # --- joining and splitting --------------------------------------------------------------------
 

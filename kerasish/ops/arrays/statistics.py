@@ -10,40 +10,25 @@ from kerasish.ops import dtypes
 from kerasish.ops.arrays.searching import searchsorted
 from kerasish.ops.arrays.shaping import linspace
 from kerasish.ops.basic.activation import as_float, meeting
-from kerasish.ops.basic.array import (
-    expand_dims,
-    flip,
-    max,
-    mean,
-    min,
-    moveaxis,
-    pad,
-    ravel,
-    sort,
-    squeeze,
-)
+from kerasish.ops.basic.arithmetic import add, ceil, divide, floor, minimum, multiply, subtract
+from kerasish.ops.basic.comparison import isnan, logical_and, not_equal, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, full, full_like, ones_like, unsized
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    ceil,
-    divide,
-    floor,
-    isnan,
-    logical_and,
-    minimum,
-    multiply,
-    not_equal,
-    select,
-    sqrt,
-    subtract,
-)
+from kerasish.ops.basic.exponentials import sqrt
 from kerasish.ops.basic.indexing import add_rows, take_rows
 from kerasish.ops.basic.movement import reshape
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reduce import reduce_any, reduce_prod, reduce_sum
-from kerasish.ops.op import agree, function, is_inferring, normalize_axes
+from kerasish.ops.basic.reshaping import expand_dims, flip, moveaxis, pad, ravel, squeeze
+from kerasish.ops.basic.selection import sort
+from kerasish.ops.basic.statistics import max, mean, min
+from kerasish.ops.op import function, is_inferring
+from kerasish.ops.shapes import agree, normalize_axes
+
+__all__ = [
+    "average", "bincount", "corrcoef", "correlate", "count_nonzero", "histogram", "median",
+    "percentile", "prod", "ptp", "quantile",
+]  # fmt: skip
 
 
 @function

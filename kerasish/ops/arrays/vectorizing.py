@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kerasish.ops.basic.control import vectorized_map
-from kerasish.ops.basic.elementwise import as_tensor
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.movement import broadcast_to, reshape
-from kerasish.ops.op import broadcast_shapes
+from kerasish.ops.shapes import broadcast_shapes
+
+__all__ = ["vectorize"]
 
 
 def _ranks(signature: str | None, count: int) -> list[int]:

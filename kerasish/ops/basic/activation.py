@@ -7,40 +7,39 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.array import clip, sort, split
-from kerasish.ops.basic.creation import arange
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     absolute,
     add,
-    as_tensor,
-    cast,
     divide,
-    exp,
-    expm1,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    log,
     maximum,
     minimum,
     multiply,
     negative,
-    relu,
-    select,
-    sigmoid,
     sign,
-    softplus,
-    sqrt,
     square,
-    stop_gradient,
     subtract,
-    tanh,
 )
+from kerasish.ops.basic.comparison import greater, greater_equal, less, less_equal, select
+from kerasish.ops.basic.conversion import as_tensor, cast, stop_gradient
+from kerasish.ops.basic.creation import arange
 from kerasish.ops.basic.error_function import erf
+from kerasish.ops.basic.exponentials import exp, expm1, log, sqrt
 from kerasish.ops.basic.movement import reshape, strided_slice
+from kerasish.ops.basic.nonlinearity import relu, sigmoid, softplus
 from kerasish.ops.basic.reduce import reduce_max, reduce_sum, running_sum
-from kerasish.ops.op import function, normalize_axes, normalize_axis
+from kerasish.ops.basic.reshaping import split
+from kerasish.ops.basic.selection import sort
+from kerasish.ops.basic.statistics import clip
+from kerasish.ops.basic.trigonometry import tanh
+from kerasish.ops.op import function
+from kerasish.ops.shapes import normalize_axes, normalize_axis
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish",
+    "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "relu6", "selu", "silu",
+    "soft_shrink", "softmax", "softsign", "sparse_plus", "sparse_sigmoid", "sparsemax",
+    "squareplus", "swish", "tanh_shrink", "threshold",
+]  # fmt: skip
 
 # alpha and scale for which mean 0 and variance 1 are a fixed point, Klambauer et al., 2017.
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805

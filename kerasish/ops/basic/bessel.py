@@ -10,8 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kerasish.ops.basic.elementwise import SINGLE, divide, equal, multiply, select, subtract
-from kerasish.ops.op import op, same
+from kerasish.ops.basic.arithmetic import divide, multiply, subtract
+from kerasish.ops.basic.comparison import equal, select
+from kerasish.ops.basic.examples import SINGLE
+from kerasish.ops.op import op
+from kerasish.ops.shapes import same
+
+__all__ = ["i0"]
 
 SPLIT = 22.0  # from here on the asymptotic series is exact to float64
 LARGEST = 714.0  # both are infinite in float64 from here on

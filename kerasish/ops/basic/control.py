@@ -23,11 +23,20 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.errors import DTypeError, ShapeError, TraceError, at_user_line
-from kerasish.ops.basic.array import clip, expand_dims, flip, get_item, stack
+from kerasish.ops.basic.comparison import equal, less, logical_and, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import zeros
-from kerasish.ops.basic.elementwise import as_tensor, cast, equal, less, logical_and, select
 from kerasish.ops.basic.movement import concatenate, reshape, strided_slice
-from kerasish.ops.op import current_engine, function, normalize_axis
+from kerasish.ops.basic.reshaping import expand_dims, flip, stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.basic.statistics import clip
+from kerasish.ops.op import current_engine, function
+from kerasish.ops.shapes import normalize_axis
+
+__all__ = [
+    "associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map",
+    "while_loop",
+]  # fmt: skip
 
 # --- what is at hand ------------------------------------------------------------------------------
 
@@ -410,9 +419,3 @@ def _interleave(a: Any, b: Any, axis: int) -> Any:
     if a.shape[axis] == count:
         return both
     return concatenate([both, _cut([a], axis, count, None)[0]], axis)
-
-
-__all__ = [
-    "associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map",
-    "while_loop",
-]  # fmt: skip

@@ -7,9 +7,17 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import add, cast, equal, greater_equal
+from kerasish.ops.basic.arithmetic import add
+from kerasish.ops.basic.comparison import equal, greater_equal
+from kerasish.ops.basic.conversion import cast
 from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec
+
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones",
+    "ones_like", "tri", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import math
 
-from kerasish.ops.basic.elementwise import SINGLE, between, exp, multiply, negative, square
-from kerasish.ops.op import op, same
+from kerasish.ops.basic.arithmetic import multiply, negative, square
+from kerasish.ops.basic.examples import SINGLE, between
+from kerasish.ops.basic.exponentials import exp
+from kerasish.ops.op import op
+from kerasish.ops.shapes import same
+
+__all__ = ["erf", "erfinv"]
 
 # Coefficients of rational approximations, J. Cody, Math. Comp. 22 (1969), 631-637: erf within
 # 1e-16 relative on |x| <= 0.5, erfc by scaled exp(-x*x) beyond.

@@ -6,8 +6,10 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import integers, select
-from kerasish.ops.op import Shape, Spec, broadcast_shapes, normalize_axis, op
+from kerasish.ops.basic.comparison import select
+from kerasish.ops.basic.examples import integers
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Shape, Spec, broadcast_shapes, normalize_axis
 
 
 def _axis(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:

@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.op import (
-    Op,
+from kerasish.ops.op import op
+from kerasish.ops.shapes import (
     Shape,
     Spec,
     Unknown,
     agree,
     broadcast_shapes,
     is_unknown,
-    normalize_axes,
     normalize_axis,
-    op,
 )
+
+__all__ = ["broadcast_to", "concatenate", "reshape", "transpose"]
 
 
 def sizes(shape: Any, what: str) -> tuple[int, ...]:
@@ -360,10 +360,3 @@ def move_last(x: Any, axes: tuple[int, ...]) -> Any:
     ndim = len(x.shape)
     rest = [i for i in range(ndim) if i not in axes]
     return transpose(x, (*rest, *axes))
-
-
-__all__ = [
-    "Op", "broadcast_to", "concatenate", "constant_pad", "expand_axes", "expand_axes_of",
-    "flip_axes", "move_last", "normalize_axes", "pad_pairs", "reshape", "sizes", "strided_slice",
-    "transpose", "unslice",
-]  # fmt: skip

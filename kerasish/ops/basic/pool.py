@@ -13,7 +13,7 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import as_tensor, cast
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import transpose
 from kerasish.ops.basic.product import matmul
@@ -26,7 +26,10 @@ from kerasish.ops.basic.window import (
     resolve_padding,
     window_counts,
 )
-from kerasish.ops.op import Shape, Spec, function, op
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec
+
+__all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]
 
 
 def _geometry(sizes: Shape, attrs: dict[str, Any], what: str) -> dict[str, Any]:
@@ -351,9 +354,3 @@ def adaptive_max_pool(inputs: Any, output_size: Any, data_format: str | None = N
         [[[2.0], [3.0]]]
     """
     return _adaptive(inputs, output_size, data_format, pool_max, _max_of_bins)
-
-
-__all__ = [
-    "adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool", "pool_average",
-    "pool_average_gradient", "pool_max", "pool_max_gradient", "pool_max_select", "shares",
-]  # fmt: skip

@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.elementwise import multiply
+from kerasish.ops.basic.arithmetic import multiply
 from kerasish.ops.basic.movement import expand_axes, reshape, transpose
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import Spec, agree, broadcast_shapes, op
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Spec, agree, broadcast_shapes
+
+__all__ = ["matmul"]
 
 
 def _matmul_shape(a: Spec, b: Spec) -> Spec:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
-from kerasish.ops.basic.elementwise import bools, cast, divide, equal, multiply
+from kerasish.ops.basic.arithmetic import divide, multiply
+from kerasish.ops.basic.comparison import equal
+from kerasish.ops.basic.conversion import cast
+from kerasish.ops.basic.examples import bools
 from kerasish.ops.basic.movement import (
     broadcast_to,
     constant_pad,
@@ -18,7 +22,10 @@ from kerasish.ops.basic.movement import (
     strided_slice,
     transpose,
 )
-from kerasish.ops.op import Shape, Spec, normalize_axes, normalize_axis, op
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Shape, Spec, normalize_axes, normalize_axis
+
+__all__ = ["all", "any", "argmax", "argmin", "argsort", "sum"]
 
 REDUCTIONS = [
     (((2, 3),), {}),
@@ -60,7 +67,7 @@ def _reduced_bool(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
 
 
 def _nonempty(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
-    if any(x.shape[a] == 0 for a in axis):
+    if builtins.any(x.shape[a] == 0 for a in axis):
         raise ShapeError(f"max and min of no elements: axis {axis} of shape {x.shape} is empty.")
     return _reduced(x, axis, keepdims)
 
@@ -251,3 +258,9 @@ def running_sum(xp, x, *, axis=-1):
     name = "int32" if x.dtype == bool else dtypes.name_of(x.dtype)
     total = xp.cumsum(x, axis=axis, dtype=dtypes.adding_dtype(name))
     return total.astype(dtypes.array_dtype(name), copy=False)
+
+
+# Second names, as Keras has them.
+all = reduce_all
+any = reduce_any
+sum = reduce_sum

@@ -8,33 +8,19 @@ from typing import Any
 from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import expand_dims, get_item, stack
-from kerasish.ops.basic.array import max as largest
-from kerasish.ops.basic.array import min as least
+from kerasish.ops.basic.arithmetic import add, divide, maximum, minimum, multiply, square, subtract
+from kerasish.ops.basic.comparison import greater, less, logical_or, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import ones_like
-from kerasish.ops.basic.elementwise import (
-    add,
-    arctan,
-    as_tensor,
-    cast,
-    cos,
-    divide,
-    exp,
-    greater,
-    less,
-    log,
-    logical_or,
-    maximum,
-    minimum,
-    multiply,
-    select,
-    sin,
-    square,
-    subtract,
-    tan,
-)
+from kerasish.ops.basic.exponentials import exp, log
 from kerasish.ops.basic.movement import concatenate
-from kerasish.ops.op import agree, function
+from kerasish.ops.basic.reshaping import expand_dims, stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.basic.statistics import max as largest
+from kerasish.ops.basic.statistics import min as least
+from kerasish.ops.basic.trigonometry import arctan, cos, sin, tan
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree
 
 FORMATS = (
     "xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw",

@@ -11,29 +11,35 @@ from kerasish import config
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import clip, expand_dims, get_item, mean, moveaxis, pad, stack
-from kerasish.ops.basic.conv import depthwise_conv
-from kerasish.ops.basic.creation import ones, unsized
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     add,
-    as_tensor,
-    cast,
     divide,
-    equal,
-    exp,
     maximum,
     minimum,
     mod,
     multiply,
-    select,
     square,
     subtract,
 )
+from kerasish.ops.basic.comparison import equal, select
+from kerasish.ops.basic.conv import depthwise_conv
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.creation import ones, unsized
+from kerasish.ops.basic.exponentials import exp
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import reshape, strided_slice, transpose
 from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.basic.reshaping import expand_dims, moveaxis, pad, stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.basic.statistics import clip, mean
 from kerasish.ops.images.resizing import channel_axis, spatial_axes
-from kerasish.ops.op import agree, function, is_unknown
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, is_unknown
+
+__all__ = [
+    "crop_images", "extract_patches", "extract_patches_3d", "gaussian_blur", "hsv_to_rgb",
+    "pad_images", "rgb_to_grayscale", "rgb_to_hsv", "sobel_edges", "ssim",
+]  # fmt: skip
 
 # --- filters --------------------------------------------------------------------------------
 

@@ -8,12 +8,15 @@ from typing import Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.array import expand_dims, pad
+from kerasish.ops.basic.arithmetic import add, multiply
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.creation import arange
-from kerasish.ops.basic.elementwise import add, as_tensor, multiply
 from kerasish.ops.basic.indexing import add_rows, take_rows
 from kerasish.ops.basic.movement import reshape, strided_slice, transpose
+from kerasish.ops.basic.reshaping import expand_dims, pad
 from kerasish.ops.op import function
+
+__all__ = ["depth_to_space", "fold", "space_to_depth", "unfold"]
 
 
 def _two(value: Any, what: str) -> tuple[int, int]:

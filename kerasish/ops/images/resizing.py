@@ -12,12 +12,15 @@ from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import clip, pad, round
-from kerasish.ops.basic.elementwise import as_tensor, cast
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import reshape, strided_slice
 from kerasish.ops.basic.product import matmul
+from kerasish.ops.basic.reshaping import pad
+from kerasish.ops.basic.statistics import clip, round
 from kerasish.ops.op import function
+
+__all__ = ["resize", "scale_and_translate"]
 
 
 def _linear(x: Any) -> Any:

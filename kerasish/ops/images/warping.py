@@ -8,32 +8,32 @@ from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import expand_dims, get_item, moveaxis, stack
-from kerasish.ops.basic.creation import arange, ones_like
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     absolute,
     add,
-    as_tensor,
-    cast,
     floor,
     floor_divide,
-    greater_equal,
-    less,
-    logical_and,
     maximum,
     minimum,
     mod,
     multiply,
     rint,
-    select,
     sign,
     subtract,
 )
+from kerasish.ops.basic.comparison import greater_equal, less, logical_and, select
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.creation import arange, ones_like
 from kerasish.ops.basic.indexing import read_at
 from kerasish.ops.basic.movement import broadcast_to, reshape
+from kerasish.ops.basic.reshaping import expand_dims, moveaxis, stack
+from kerasish.ops.basic.selection import get_item
 from kerasish.ops.images.filtering import gaussian_blur
-from kerasish.ops.op import agree, function
+from kerasish.ops.op import function
 from kerasish.ops.random import normal
+from kerasish.ops.shapes import agree
+
+__all__ = ["affine_transform", "elastic_transform", "map_coordinates", "perspective_transform"]
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 

@@ -11,14 +11,20 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import expand_dims, get_item, logsumexp, ndim, take_along_axis
+from kerasish.ops.basic.arithmetic import add, subtract
+from kerasish.ops.basic.comparison import logical_or, select
 from kerasish.ops.basic.control import scan
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, full, zeros
-from kerasish.ops.basic.elementwise import add, as_tensor, cast, logical_or, select, subtract
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import broadcast_to, reshape, transpose
 from kerasish.ops.basic.reduce import argmax, reduce_max
+from kerasish.ops.basic.reshaping import expand_dims, ndim
+from kerasish.ops.basic.selection import get_item, take_along_axis
+from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function
+
+__all__ = ["crf_decode", "crf_log_likelihood", "crf_log_norm", "crf_score"]
 
 
 def _ready(

@@ -7,30 +7,24 @@ from typing import Any
 from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float, log_softmax
-from kerasish.ops.basic.array import clip, expand_dims, mean, one_hot, squeeze, take_along_axis
+from kerasish.ops.basic.arithmetic import add, divide, multiply, negative, square, subtract
+from kerasish.ops.basic.comparison import equal, greater, isfinite, less, logical_and, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    divide,
-    equal,
-    greater,
-    isfinite,
-    less,
-    log,
-    log10,
-    logical_and,
-    multiply,
-    negative,
-    select,
-    softplus,
-    square,
-    subtract,
-)
+from kerasish.ops.basic.exponentials import log, log10
 from kerasish.ops.basic.movement import reshape
+from kerasish.ops.basic.nonlinearity import softplus
 from kerasish.ops.basic.reduce import reduce_max, reduce_sum
-from kerasish.ops.op import agree, function, normalize_axis
+from kerasish.ops.basic.reshaping import expand_dims, squeeze
+from kerasish.ops.basic.selection import one_hot, take_along_axis
+from kerasish.ops.basic.statistics import clip, mean
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, normalize_axis
+
+__all__ = [
+    "binary_crossentropy", "categorical_crossentropy", "multi_hot", "psnr",
+    "sparse_categorical_crossentropy",
+]  # fmt: skip
 
 
 def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:

@@ -10,26 +10,19 @@ import numpy as np
 from kerasish.errors import ShapeError
 from kerasish.ops.algebra.special import logaddexp
 from kerasish.ops.basic.activation import as_float, log_softmax
-from kerasish.ops.basic.array import expand_dims, get_item, logsumexp, take_along_axis
+from kerasish.ops.basic.arithmetic import add, multiply, negative, subtract
+from kerasish.ops.basic.comparison import equal, less, logical_and, logical_or, not_equal, select
 from kerasish.ops.basic.control import scan
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, full, unsized
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    equal,
-    less,
-    logical_and,
-    logical_or,
-    multiply,
-    negative,
-    not_equal,
-    select,
-    subtract,
-)
 from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, strided_slice, transpose
 from kerasish.ops.basic.reduce import argmax, argsort, reduce_max, reduce_sum
+from kerasish.ops.basic.reshaping import expand_dims
+from kerasish.ops.basic.selection import get_item, take_along_axis
+from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function, is_inferring
+
+__all__ = ["ctc_decode", "ctc_loss"]
 
 # The logarithm of no probability: finite, so that differences of two such numbers are too.
 NEVER = -1e5

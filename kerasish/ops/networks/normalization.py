@@ -8,31 +8,34 @@ from typing import Any
 from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float, softmax
-from kerasish.ops.basic.array import mean, repeat, squeeze
-from kerasish.ops.basic.creation import arange
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     absolute,
     add,
-    as_tensor,
-    cast,
     divide,
-    greater_equal,
-    logical_and,
     maximum,
     minimum,
     multiply,
     negative,
-    power,
-    rsqrt,
-    select,
     square,
     subtract,
-    tanh,
 )
+from kerasish.ops.basic.comparison import greater_equal, logical_and, select
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.creation import arange
+from kerasish.ops.basic.exponentials import power, rsqrt
 from kerasish.ops.basic.movement import reshape, transpose
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import agree, function, normalize_axes, normalize_axis
+from kerasish.ops.basic.reshaping import repeat, squeeze
+from kerasish.ops.basic.statistics import mean
+from kerasish.ops.basic.trigonometry import tanh
+from kerasish.ops.op import function
+from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
+
+__all__ = [
+    "batch_normalization", "dot_product_attention", "layer_normalization", "moments",
+    "normalize", "rms_normalization",
+]  # fmt: skip
 
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 _LOW = ("float16", "bfloat16")

@@ -17,13 +17,18 @@ from typing import Any, NamedTuple
 
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.core import derivatives
-from kerasish.ops.basic.array import stack, where
-from kerasish.ops.basic.conv import accumulation_dtype
+from kerasish.ops.basic.comparison import not_equal
+from kerasish.ops.basic.convolution import accumulation_dtype
 from kerasish.ops.basic.creation import zeros
-from kerasish.ops.basic.elementwise import not_equal, tanh
 from kerasish.ops.basic.movement import concatenate, transpose
 from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.op import Spec, agree, op
+from kerasish.ops.basic.reshaping import stack
+from kerasish.ops.basic.selection import where
+from kerasish.ops.basic.trigonometry import tanh
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Spec, agree
+
+__all__ = ["gru", "lstm", "simple_rnn"]
 
 
 class Maths(NamedTuple):
@@ -442,7 +447,3 @@ for _op in (lstm, gru):
     # Their rules want to know which gradients are missing: nobody asks for the gates' but a
     # gradient of a gradient.
     _op.sparse_gradients = True
-
-__all__ = [
-    "gru", "gru_gradient", "lstm", "lstm_gradient", "simple_rnn", "simple_rnn_gradient",
-]  # fmt: skip

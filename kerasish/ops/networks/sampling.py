@@ -10,25 +10,23 @@ import numpy as np
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.searching import searchsorted
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import cumsum, get_item, top_k
-from kerasish.ops.basic.creation import arange, ones_like
-from kerasish.ops.basic.elementwise import (
+from kerasish.ops.basic.arithmetic import (
     add,
-    as_tensor,
-    cast,
     divide,
-    exp,
-    expm1,
     floor,
-    log,
     maximum,
     minimum,
     multiply,
     negative,
     subtract,
 )
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.creation import arange, ones_like
+from kerasish.ops.basic.exponentials import exp, expm1, log
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.basic.selection import get_item, top_k
+from kerasish.ops.basic.statistics import cumsum
 from kerasish.ops.op import function
 from kerasish.ops.random import uniform
 

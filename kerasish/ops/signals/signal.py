@@ -9,22 +9,18 @@ import numpy as np
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float
-from kerasish.ops.basic.array import expand_dims, pad
+from kerasish.ops.basic.arithmetic import add, divide, multiply, square
+from kerasish.ops.basic.comparison import greater, select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, ones, zeros_like
-from kerasish.ops.basic.elementwise import (
-    add,
-    as_tensor,
-    cast,
-    divide,
-    greater,
-    multiply,
-    select,
-    square,
-)
 from kerasish.ops.basic.indexing import add_rows, take_rows
 from kerasish.ops.basic.movement import broadcast_to, strided_slice
-from kerasish.ops.op import Shape, Spec, agree, function, op
+from kerasish.ops.basic.reshaping import expand_dims, pad
+from kerasish.ops.op import function, op
+from kerasish.ops.shapes import Shape, Spec, agree
 from kerasish.ops.signals.tapers import hamming, hanning
+
+__all__ = ["extract_sequences", "fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
 
 
 def _axes(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:

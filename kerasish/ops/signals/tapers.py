@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kerasish.ops.basic.arithmetic import absolute, add, divide, multiply, square, subtract
 from kerasish.ops.basic.bessel import i0
 from kerasish.ops.basic.creation import arange, ones
-from kerasish.ops.basic.elementwise import (
-    absolute,
-    add,
-    cos,
-    divide,
-    multiply,
-    sqrt,
-    square,
-    subtract,
-)
+from kerasish.ops.basic.exponentials import sqrt
+from kerasish.ops.basic.trigonometry import cos
+
+__all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 
 def _count(x: Any) -> int:

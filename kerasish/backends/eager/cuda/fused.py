@@ -8,7 +8,8 @@ from typing import Any
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.devices import current, place_of
 from kerasish.ops.arrays.core import derivatives
-from kerasish.ops.op import Op, same
+from kerasish.ops.op import Op
+from kerasish.ops.shapes import same
 
 Call = tuple[Op, list[Any], dict[str, Any]]
 

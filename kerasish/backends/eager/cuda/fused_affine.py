@@ -12,7 +12,9 @@ from kerasish.backends.eager.cuda.entry import compact
 from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.ops.arrays.einsum import read_letters
-from kerasish.ops.basic.elementwise import add, as_tensor, cast, greater, multiply
+from kerasish.ops.basic.arithmetic import add, multiply
+from kerasish.ops.basic.comparison import greater
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import reshape
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import REGISTRY

@@ -7,7 +7,8 @@ from typing import Any
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention
 from kerasish.backends.eager.cuda.fused import Call, again, composition, device_of, fits, make_op
-from kerasish.ops.basic.elementwise import as_tensor, cast, select
+from kerasish.ops.basic.comparison import select
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.networks import normalization
 

@@ -8,8 +8,9 @@ from kerasish.backends.eager.cuda import convolution, cudnn, cudnn_convolution
 from kerasish.backends.eager.cuda.activation import bias_activation
 from kerasish.backends.eager.cuda.fused import Call, device_of, fits, make_op
 from kerasish.backends.eager.cuda.fused_affine import BIAS_GRADIENT, THROUGH_RELU
-from kerasish.ops.basic.elementwise import as_tensor
-from kerasish.ops.op import REGISTRY, Spec
+from kerasish.ops.basic.conversion import as_tensor
+from kerasish.ops.op import REGISTRY
+from kerasish.ops.shapes import Spec
 
 CONVOLUTION = REGISTRY["convolution"]
 

@@ -41,7 +41,7 @@ from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
 from kerasish.ops.basic.conv import biased_conv
-from kerasish.ops.basic.elementwise import as_tensor
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import attention, crossentropy, normalization
 from kerasish.optimizers import clipping
 

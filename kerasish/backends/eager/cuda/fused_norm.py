@@ -9,7 +9,8 @@ from kerasish import config
 from kerasish.backends.eager.cuda import norm
 from kerasish.backends.eager.cuda.entry import cast as cast_array
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
-from kerasish.ops.basic.elementwise import add, as_tensor, cast, multiply, subtract
+from kerasish.ops.basic.arithmetic import add, multiply, subtract
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to
 from kerasish.ops.networks import normalization
 

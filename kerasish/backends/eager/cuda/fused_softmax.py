@@ -7,7 +7,8 @@ from typing import Any
 from kerasish.backends.eager.cuda import softmax
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
 from kerasish.ops.basic import activation as activations
-from kerasish.ops.basic.elementwise import as_tensor, cast, multiply, negative, subtract
+from kerasish.ops.basic.arithmetic import multiply, negative, subtract
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import expand_axes
 from kerasish.ops.networks import crossentropy
 

@@ -5,20 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kerasish.backends.static.codegen.description import Kernel
+from kerasish.backends.static.codegen.loop_ops import LOOP_OPS
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.machine.assembly import STORED
 
-# Nanoseconds per element on one thread with AVX2, measured in the first-level cache.
-_OPS = {
-    "exp": 0.5, "expm1": 0.6, "log": 0.9, "log1p": 1.2, "tanh": 0.9, "sigmoid": 0.8,
-    "softplus": 1.7, "erf": 1.4, "sin": 1.3, "cos": 1.3, "power": 4.0, "logaddexp": 2.0,
-    "i0": 5.0, "i1": 5.0, "log2": 2.0, "log10": 2.0,
-    "divide": 0.2, "sqrt": 0.2, "rsqrt": 0.3, "reciprocal": 0.2, "random_bits": 1.0,
-}  # fmt: skip
-_LIBRARY = frozenset((
-    "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh", "erfc",
-    "erfinv", "lgamma", "mod", "floor_divide", "arctan2", "cbrt", "fmod", "gcd", "lcm",
-))  # fmt: skip
 _BYTE = 0.02  # nanoseconds to bring one byte from the second-level cache
 _ROW = 12.0  # nanoseconds to begin a row
 GRAIN = 4_000.0  # nanoseconds of work below which a thread costs more than it saves
@@ -33,8 +23,7 @@ def _rates(kernel: Kernel) -> tuple[float, float]:
         if not plan.is_node(v):
             cost = _BYTE * STORED[kernel.inputs[v].dtype][1]
         else:
-            op = plan.node(v).op
-            cost = 10.0 if op in _LIBRARY else _OPS.get(op, 0.03)
+            cost = LOOP_OPS[plan.node(v).op].nanoseconds
         if plan.levels.level[v] == "element":
             element += cost
         elif plan.levels.level[v] == "row":

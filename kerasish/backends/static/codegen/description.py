@@ -60,45 +60,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from kerasish.backends.static.codegen.loop_ops import (
+    ALL_REDUCTIONS,
+    C_FUNCTIONS,
+    COLUMN_REDUCTIONS,
+    LOOP_OPS,
+    REDUCTIONS,
+    ROW_REDUCTIONS,
+    SIZES,
+)
 from kerasish.backends.static.machine.assembly import STORED, computed, is_float
 from kerasish.errors import UnknownNameError
 
 LEVELS = ("scalar", "row", "column", "element")
 
-COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-TESTS = ("isnan", "isinf", "isfinite", "signbit")
-FLOAT_FUNCTIONS = (
-    "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
-    "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
-    "sigmoid", "softplus", "erf", "erfc", "erfinv", "lgamma", "cbrt", "i0", "i1",
-    "floor", "ceil", "rint", "trunc",
-)  # fmt: skip
-ONE = ("negative", "absolute", "sign", "square", "relu", "stop_gradient", *FLOAT_FUNCTIONS)
-TWO = (
-    "add", "subtract", "multiply", "divide", "floor_divide", "mod", "power", "maximum", "minimum",
-    "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "fmod",
-    "gcd", "lcm", "logaddexp", "nextafter",
-)  # fmt: skip
-FLOATS_ONLY = frozenset((*FLOAT_FUNCTIONS, "divide", "arctan2", "logaddexp", "nextafter"))
-INTEGERS_ONLY = frozenset((
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "gcd",
-    "lcm",
-))  # fmt: skip
-LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
-ROW_REDUCTIONS = ("row_sum", "row_max", "row_min", "row_prod", "row_argmax", "row_argmin")
-COLUMN_REDUCTIONS = ("column_sum", "column_max", "column_min", "column_prod")
-ALL_REDUCTIONS = ("all_sum", "all_max", "all_min", "all_prod")
-REDUCTIONS = (*ROW_REDUCTIONS, *COLUMN_REDUCTIONS, *ALL_REDUCTIONS)
-SIZES = ("rows", "columns", "group_rows")
-SOURCES = ("constant", "column_index", "row_index", "outer_index", "random_bits", *SIZES)
-OTHERS = ("cast", "bitcast", "select", "bitwise_not", "uniform", "pick", "broadcast")
-OPS = frozenset((*ONE, *TWO, *COMPARISONS, *TESTS, *LOGIC, *REDUCTIONS, *SOURCES, *OTHERS))
 ALIASES = {"where": "select", "round": "rint", "remainder": "mod", "invert": "bitwise_not"}
-# Ops that cost more than reading their result back from the first-level cache.
-DEAR = frozenset(FLOAT_FUNCTIONS) - {"floor", "ceil", "rint", "trunc"} | {
-    "divide", "floor_divide", "mod", "power", "arctan2", "random_bits", "fmod", "gcd",
-    "lcm", "logaddexp",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -258,8 +234,10 @@ def verify(kernel: Kernel) -> Levels:
         if i.level not in LEVELS:
             raise UnknownNameError.of("level", i.level, LEVELS)
     for place, node in enumerate(kernel.nodes):
-        if node.op not in OPS:
-            raise UnknownNameError.of("loop op", node.op, OPS)
+        if node.op not in LOOP_OPS:
+            raise UnknownNameError.of("loop op", node.op, LOOP_OPS)
+        if node.op == "c_function" and node.attr("function") not in C_FUNCTIONS:
+            raise UnknownNameError.of("C function", node.attr("function"), C_FUNCTIONS)
         if any(not 0 <= a < known + place for a in node.args):
             raise ValueError(f"node {known + place} {node}: arguments must be earlier values")
     levels = Levels(kernel)
@@ -365,8 +343,8 @@ class KernelBuilder:
             row_index, ...).
         """
         name = ALIASES.get(name, name)
-        if name not in OPS:
-            raise UnknownNameError.of("loop op", name, OPS)
+        if name not in LOOP_OPS:
+            raise UnknownNameError.of("loop op", name, LOOP_OPS)
         weak = [a.dtype for a in args if isinstance(a, Symbol)]
         if name == "select":
             weak = [a.dtype for a in args[1:] if isinstance(a, Symbol)]
@@ -444,8 +422,10 @@ def result_dtype(name: str, args: list[str], dtype: str | None) -> str:
     Raises:
         ValueError: the arguments' dtypes differ, or do not suit the op.
     """
-    if name in COMPARISONS or name in TESTS or name in LOGIC:
-        _same(name, args)
+    about = LOOP_OPS[name]
+    if about.gives == "bool":
+        if not name.startswith("logical_"):  # these take numbers of any dtypes: true where not 0
+            _same(name, args)
         return "bool"
     if name in ("row_argmax", "row_argmin", "column_index", "row_index", "outer_index"):
         return dtype or "int32"
@@ -461,9 +441,9 @@ def result_dtype(name: str, args: list[str], dtype: str | None) -> str:
     if dtype is not None:
         return computed(dtype)
     _same(name, args)
-    if name in FLOATS_ONLY and not is_float(args[0]):
+    if about.takes == "floats" and not is_float(args[0]):
         raise ValueError(f"{name}: needs floats, got {args[0]}; cast first")
-    if name in INTEGERS_ONLY and is_float(args[0]):
+    if about.takes == "integers" and is_float(args[0]):
         raise ValueError(f"{name}: needs whole numbers, got {args[0]}; cast first")
     return args[0]
 

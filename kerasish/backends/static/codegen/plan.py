@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kerasish.backends.static.codegen.description import (
+from kerasish.backends.static.codegen.description import Kernel, Node, verify
+from kerasish.backends.static.codegen.loop_ops import (
     ALL_REDUCTIONS,
     COLUMN_REDUCTIONS,
-    DEAR,
+    EXPENSIVE,
     ROW_REDUCTIONS,
-    Kernel,
-    Node,
-    verify,
 )
 from kerasish.backends.static.machine.assembly import STORED, Target
 
@@ -123,7 +121,7 @@ class LoopPlan:
         wide = any(
             STORED[self.kernel.dtype_of(v)][1] == 8 and self.wide(v) for v in range(self.count)
         )
-        if self.tiled or ops & DEAR - {"divide", "sqrt", "rsqrt"}:
+        if self.tiled or ops & EXPENSIVE - {"divide", "sqrt", "rsqrt"}:
             return target.lanes
         if self.kernel.segments:
             return target.lanes
@@ -177,7 +175,7 @@ class LoopPlan:
                 if not self.is_node(v):
                     loop.loads.add(v)
                     continue
-                if v in first and self.node(v).op in DEAR:
+                if v in first and self.node(v).op in EXPENSIVE:
                     loop.restored.add(v)
                     if v not in first[v].spilled:
                         first[v].spilled.append(v)

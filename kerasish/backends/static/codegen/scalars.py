@@ -32,11 +32,6 @@ _PREDICATES = {
     "greater": ("ogt", "sgt", "ugt"),
     "greater_equal": ("oge", "sge", "uge"),
 }
-_LIBRARY = {
-    "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh",
-    "cosh": "cosh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "erfc": "erfc",
-    "lgamma": "lgamma", "cbrt": "cbrt",
-}  # fmt: skip
 _INTRINSICS = {
     "floor": "llvm.floor", "ceil": "llvm.ceil", "rint": "llvm.rint", "trunc": "llvm.trunc",
     "sqrt": "llvm.sqrt",
@@ -62,8 +57,8 @@ def apply(w: Writer, node: Node, args: list[Value]) -> Value:
         return compare(w, op, *args)
     if op in _VECTOR_MATH:
         return _VECTOR_MATH[op](w, *args)
-    if op in _LIBRARY:
-        return vector_math.library(w, _LIBRARY[op], *args)
+    if op == "c_function":
+        return vector_math.library(w, node.attr("function"), *args)
     if op in _INTRINSICS:
         return w.call(_INTRINSICS[op], *args)
     if op == "cast":
@@ -337,7 +332,6 @@ _RULES: dict[str, Rule] = {
     "logaddexp": functions.logaddexp,
     "i0": functions.i0,
     "i1": functions.i1,
-    "arctan2": lambda w, a, b: vector_math.library(w, "atan2", a, b),
     "negative": lambda w, x: w.negative(x),
     "absolute": _absolute,
     "sign": _sign,

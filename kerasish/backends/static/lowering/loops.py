@@ -96,14 +96,15 @@ class Recipe(NamedTuple):
     Attributes:
         rank: how many outer sizes there are.
         inputs: (dtype, level, strided) of each operand.
-        steps: (op, dtype of its result, arguments) in order; an argument is ("input", number),
-            ("made", number of the step) or ("number", its text, it, dtype).
+        steps: (op, dtype of its result, arguments, attributes of composed native code) in order;
+            an argument is ("input", number), ("made", number of the step) or ("number", its text,
+            it, dtype).
         outputs: (number of the step, dtype, strided, number of the input in whose memory it lies).
     """
 
     rank: int
     inputs: tuple[tuple[str, str, bool], ...]
-    steps: tuple[tuple[str, str, tuple[Any, ...]], ...]
+    steps: tuple[tuple[Any, str, tuple[Any, ...], tuple[tuple[str, Any], ...]], ...]
     outputs: tuple[tuple[int, str, bool, int | None], ...]
 
 
@@ -124,8 +125,8 @@ def build_kernel(recipe: Recipe) -> Kernel:
             return symbols[what[0]]
         return made[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
 
-    for name, dtype, arguments_ in recipe.steps:
-        made.append(_apply(k, name, dtype, [find(a) for a in arguments_]))
+    for name, dtype, arguments_, attrs in recipe.steps:
+        made.append(_apply(k, name, dtype, [find(a) for a in arguments_], dict(attrs)))
     for value, dtype, strided, home in recipe.outputs:
         in_place = None if home is None else symbols[home]
         k.output(made[value], dtype, strided=strided, in_place=in_place)
@@ -135,10 +136,10 @@ def build_kernel(recipe: Recipe) -> Kernel:
         raise NotALoop(str(error)) from error
 
 
-def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any]) -> Any:
+def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any], attrs: dict[str, Any]) -> Any:
     try:
         if callable(name):
-            return name(k, *args)
+            return name(k, *args, **attrs)
         if name == "reshape":
             return args[0]
         if name == "cast":
@@ -154,10 +155,6 @@ def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any]) -> Any:
             return k.op(name, args[0])
         if name.startswith(("row_", "column_", "all_")):
             return k.op(name, _cast(k, args[0], dtype))
-        if name.startswith("logical_"):
-            args = [a if a.dtype == "bool" else k.op("not_equal", a, 0) for a in args]
-        if name == "select" and args[0].dtype != "bool":
-            args = [k.op("not_equal", args[0], 0), *args[1:]]
         if name == "nextafter" and dtype in ("bfloat16", "float16"):
             return k.op(name, *args, stored=dtype)  # neighbours as they are stored
         return k.op(name, *args)
@@ -317,7 +314,8 @@ class LoopUnit(Unit):
                     name = self._broadcast_name(number, node)
                 else:
                     name = node.op.native
-            steps.append((name, node.out.dtype, tuple(args)))
+            attrs = tuple(sorted(node.attrs.items())) if callable(name) else ()
+            steps.append((name, node.out.dtype, tuple(args), attrs))
             made[node.out] = number
         outputs = []
         for j, v in enumerate(body.graph.outputs):

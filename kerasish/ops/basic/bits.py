@@ -1,0 +1,59 @@
+"""Bits of whole numbers."""
+
+from __future__ import annotations
+
+from kerasish.ops.basic.examples import integers
+from kerasish.ops.op import op
+from kerasish.ops.shapes import broadcast, same
+
+__all__ = [
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "left_shift", "right_shift",
+]  # fmt: skip
+
+BITS = [((integers(0, 99), integers(0, 99)), {}), ((integers(0, 99, 2, 1), integers(0, 99, 3)), {})]
+
+
+SHIFTS = [((integers(0, 99), integers(0, 5)), {})]
+
+
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+def bitwise_and(xp, x, y):
+    """The bits set in both."""
+    return xp.bitwise_and(x, y)
+
+
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+def bitwise_or(xp, x, y):
+    """The bits set in either."""
+    return xp.bitwise_or(x, y)
+
+
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+def bitwise_xor(xp, x, y):
+    """The bits set in just one."""
+    return xp.bitwise_xor(x, y)
+
+
+@op("bits", same, None, examples=[((integers(0, 99),), {})])
+def bitwise_not(xp, x):
+    """Every bit turned round."""
+    return xp.invert(x)
+
+
+@op("bits", broadcast, None, "number", examples=SHIFTS)
+def left_shift(xp, x, y):
+    """x * 2 ** y."""
+    return xp.left_shift(x, y)
+
+
+@op("bits", broadcast, None, "number", examples=SHIFTS)
+def right_shift(xp, x, y):
+    """floor(x / 2 ** y)."""
+    return xp.right_shift(x, y)
+
+
+# Second names, as Keras has them.
+bitwise_invert = bitwise_not
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift

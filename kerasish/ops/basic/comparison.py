@@ -1,0 +1,130 @@
+"""Comparison and logic: results are truth values, and `select` chooses by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.ops.basic.examples import PAIRS, SINGLE, bools
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Spec, broadcast, broadcast_bool
+
+__all__ = [
+    "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal", "signbit",
+]  # fmt: skip
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
+def equal(xp, x1, x2):
+    """x1 == x2."""
+    return xp.equal(x1, x2)
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
+def not_equal(xp, x1, x2):
+    """x1 != x2."""
+    return xp.not_equal(x1, x2)
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+def less(xp, x1, x2):
+    """x1 < x2."""
+    return xp.less(x1, x2)
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+def less_equal(xp, x1, x2):
+    """x1 <= x2."""
+    return xp.less_equal(x1, x2)
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+def greater(xp, x1, x2):
+    """x1 > x2."""
+    return xp.greater(x1, x2)
+
+
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+def greater_equal(xp, x1, x2):
+    """x1 >= x2."""
+    return xp.greater_equal(x1, x2)
+
+
+def _as_bool(x: Spec, **attrs: Any) -> Spec:
+    return Spec(x.shape, "bool")
+
+
+@op("comparison", _as_bool, None, "float", examples=SINGLE)
+def isnan(xp, x):
+    """Whether x is not a number."""
+    return xp.isnan(x)
+
+
+@op("comparison", _as_bool, None, "float", examples=SINGLE)
+def isinf(xp, x):
+    """Whether x is infinite."""
+    return xp.isinf(x)
+
+
+@op("comparison", _as_bool, None, "float", examples=SINGLE)
+def isfinite(xp, x):
+    """Whether x is neither infinite nor NaN."""
+    return xp.isfinite(x)
+
+
+@op("comparison", _as_bool, None, "float", examples=SINGLE)
+def signbit(xp, x):
+    """Whether the sign bit of x is set (it is for -0.0)."""
+    return xp.signbit(x)
+
+
+BOOLS = [((bools(), bools()), {}), ((bools(2, 1), bools(3)), {})]
+
+
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
+def logical_and(xp, x1, x2):
+    """Whether both are true (non-zero)."""
+    return xp.logical_and(x1, x2)
+
+
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
+def logical_or(xp, x1, x2):
+    """Whether either is true (non-zero)."""
+    return xp.logical_or(x1, x2)
+
+
+@op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
+def logical_xor(xp, x1, x2):
+    """Whether just one is true (non-zero)."""
+    return xp.logical_xor(x1, x2)
+
+
+@op("logic", _as_bool, None, None, examples=[((bools(),), {})])
+def logical_not(xp, x):
+    """Whether x is false (zero)."""
+    return xp.logical_not(x)
+
+
+def _where_shape(condition: Spec, x1: Spec, x2: Spec) -> Spec:
+    return Spec(broadcast(condition, x1, x2).shape, x1.dtype)
+
+
+_where_grad = (
+    lambda g, y, condition, x1, x2: None,
+    lambda g, y, condition, x1, x2: select(condition, g, 0),
+    lambda g, y, condition, x1, x2: select(condition, 0, g),
+)
+
+
+@op(
+    "elementwise",
+    _where_shape,
+    _where_grad,
+    "same",
+    1,
+    examples=[((bools(), (2, 3), (2, 3)), {}), ((bools(2, 1), (), (3,)), {})],
+    name="select",
+)
+def select(xp, condition, x1, x2):
+    """x1 where the condition holds (is not zero), x2 elsewhere."""
+    return xp.where(condition, x1, x2)

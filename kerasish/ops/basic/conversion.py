@@ -1,0 +1,66 @@
+"""The same numbers in another form: other dtypes, tensors, without a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.ops import dtypes
+from kerasish.ops.basic.examples import SINGLE
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Spec, same
+
+__all__ = ["cast", "stop_gradient"]
+
+
+def _cast_shape(x: Spec, dtype: str) -> Spec:
+    return Spec(x.shape, dtype)
+
+
+def _cast_grad(g, y, x, dtype):
+    smooth = dtypes.is_inexact(x.dtype) and dtypes.is_inexact(dtype)
+    return (cast(g, dtype=x.dtype) if smooth else None,)
+
+
+@op(
+    "elementwise",
+    _cast_shape,
+    _cast_grad,
+    canonical=lambda shapes, attrs: {"dtype": dtypes.name_of(attrs["dtype"])},
+    examples=[(((2, 3),), {"dtype": "float64"}), (((2, 3),), {"dtype": "int32"})],
+    keeps_zero=True,
+    flops=lambda inputs, results: 0,
+)
+def cast(xp, x, *, dtype):
+    """x as `dtype`; floats lose their fraction on the way to integers."""
+    return x.astype(dtypes.array_dtype(dtype))
+
+
+@op("elementwise", same, None, examples=SINGLE, native=None, aliases=True)
+def stop_gradient(xp, variable):
+    """The same value, through which no gradient flows."""
+    return variable
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (g,),
+    examples=SINGLE,
+    native=None,
+    aliases=True,
+    keeps_zero=True,
+)
+def alias(xp, x):
+    """The same value: what turns arrays, lists, numbers and variables into tensors."""
+    return x
+
+
+@op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True)
+def anew(xp, x):
+    """The same value, for computing once more: passes do not see that the results are known."""
+    return x
+
+
+def as_tensor(x: Any) -> Any:
+    """Return x (tensor, variable, array, list, number) as a tensor, uncopied if it can be."""
+    return x if hasattr(x, "maker") else alias(x)

@@ -1,0 +1,121 @@
+"""Powers, roots, exponentials and logarithms."""
+
+from __future__ import annotations
+
+import math
+
+from kerasish.ops.basic.arithmetic import add, divide, multiply, subtract
+from kerasish.ops.basic.comparison import greater, select
+from kerasish.ops.basic.examples import SINGLE, between, numbers
+from kerasish.ops.op import op
+from kerasish.ops.shapes import broadcast, same
+
+__all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "power", "sqrt"]
+
+
+def _base_grad(g, y, base, exponent):
+    return multiply(multiply(g, exponent), power(base, subtract(exponent, 1)))
+
+
+def _exponent_grad(g, y, base, exponent):
+    positive = greater(base, 0)
+    return multiply(g, select(positive, multiply(y, log(select(positive, base, 1))), 0))
+
+
+@op(
+    "elementwise",
+    broadcast,
+    (_base_grad, _exponent_grad),
+    "number",
+    examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
+)
+def power(xp, x1, x2):
+    """x1 ** x2; whole numbers with a negative exponent lose their fraction."""
+    if x2.dtype.kind != "i":
+        if xp.__name__ == "numpy" and x2.ndim == 0 and x2.dtype.kind == "f" and x2 == 0.5:
+            # Some versions of NumPy take the square root here, which is NaN at -Inf.
+            root = xp.sqrt(x1 + x2.dtype.type(0))
+            return xp.where(x1 == -xp.inf, x2.dtype.type(xp.inf), root)
+        return xp.power(x1, x2)
+    whole = xp.power(x1, xp.maximum(x2, 0))
+    unit = xp.where(x1 == 1, 1, xp.where(x1 == -1, 1 - 2 * (x2 & 1), 0))
+    return xp.where(x2 < 0, unit, whole).astype(x1.dtype)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (divide(multiply(g, 0.5), y),),
+    "float",
+    examples=between(0.5, 2),
+    keeps_zero=True,
+)
+def sqrt(xp, x):
+    """The square root of x."""
+    return xp.sqrt(x)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),),
+    "float",
+    examples=between(0.5, 2),
+)
+def rsqrt(xp, x):
+    """1 / sqrt(x)."""
+    return xp.reciprocal(xp.sqrt(x))
+
+
+@op("elementwise", same, lambda g, y, x: (multiply(g, y),), "float", examples=SINGLE)
+def exp(xp, x):
+    """e ** x."""
+    return xp.exp(x)
+
+
+@op("elementwise", same, lambda g, y, x: (multiply(g, add(y, 1)),), "float", examples=SINGLE)
+def expm1(xp, x):
+    """exp(x) - 1, exact near 0."""
+    return xp.expm1(x)
+
+
+@op("elementwise", same, lambda g, y, x: (divide(g, x),), "float", examples=between(0.5, 2))
+def log(xp, x):
+    """The natural logarithm of x."""
+    return xp.log(x)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (divide(g, add(x, 1)),),
+    "float",
+    examples=between(-0.5, 2),
+)
+def log1p(xp, x):
+    """log(1 + x), exact near 0."""
+    return xp.log1p(x)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (divide(multiply(g, 1 / math.log(2)), x),),
+    "float",
+    examples=between(0.5, 2),
+)
+def log2(xp, x):
+    """The logarithm of x to base 2."""
+    return xp.log2(x)
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (divide(multiply(g, 1 / math.log(10)), x),),
+    "float",
+    examples=between(0.5, 2),
+)
+def log10(xp, x):
+    """The logarithm of x to base 10."""
+    return xp.log10(x)

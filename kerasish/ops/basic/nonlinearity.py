@@ -1,0 +1,45 @@
+"""Nonlinearities of networks that are ops themselves; `activation` composes the others."""
+
+from __future__ import annotations
+
+from kerasish.ops.basic.arithmetic import multiply, subtract
+from kerasish.ops.basic.comparison import greater
+from kerasish.ops.basic.conversion import cast
+from kerasish.ops.basic.examples import SINGLE
+from kerasish.ops.op import op
+from kerasish.ops.shapes import same
+
+__all__ = ["relu", "sigmoid", "softplus"]
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),),
+    "float",
+    examples=SINGLE,
+)
+def sigmoid(xp, x):
+    """1 / (1 + exp(-x)), in [0, 1]."""
+    # exp(-|x|) neither overflows nor loses the digits of a small result.
+    if x.dtype.kind == "c":
+        return 1 / (1 + xp.exp(-x))
+    small = xp.exp(-xp.abs(x))
+    return xp.where(x >= 0, xp.ones((), x.dtype), small) / (small + 1)
+
+
+@op("elementwise", same, lambda g, y, x: (multiply(g, sigmoid(x)),), "float", examples=SINGLE)
+def softplus(xp, x):
+    """log(1 + exp(x))."""
+    return xp.logaddexp(x, xp.zeros((), dtype=x.dtype))
+
+
+@op(
+    "elementwise",
+    same,
+    lambda g, y, x: (multiply(g, cast(greater(y, 0), dtype=g.dtype)),),
+    examples=SINGLE,
+)
+def relu(xp, x):
+    """max(x, 0). Source: Nair & Hinton, ICML 2010."""
+    return xp.maximum(x, xp.zeros((), dtype=x.dtype))

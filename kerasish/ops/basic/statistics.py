@@ -1,0 +1,166 @@
+"""Statistics over axes, running sums; numbers clipped and rounded (names as in Keras)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.ops import dtypes
+from kerasish.ops.basic.arithmetic import (
+    add,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    rint,
+    square,
+    subtract,
+)
+from kerasish.ops.basic.comparison import isfinite, select
+from kerasish.ops.basic.conversion import as_tensor, cast, stop_gradient
+from kerasish.ops.basic.creation import zeros_like
+from kerasish.ops.basic.exponentials import exp, log, sqrt
+from kerasish.ops.basic.movement import broadcast_to, reshape
+from kerasish.ops.basic.reduce import (
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+    reduced_shape,
+    running_product,
+    running_sum,
+)
+from kerasish.ops.basic.reshaping import squeeze, swapaxes
+from kerasish.ops.op import function
+from kerasish.ops.shapes import normalize_axes
+
+__all__ = ["amax", "amin", "clip", "cumprod", "cumsum", "max", "mean", "min", "round", "std", "var"]
+
+
+def _count(x: Any, axes: tuple[int, ...]) -> int:
+    return math.prod(x.shape[a] for a in axes)
+
+
+def _inexact(x: Any) -> Any:
+    x = as_tensor(x)
+    return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
+
+
+@function
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean over `axis` (None: all).
+
+    Example:
+        >>> float(mean([1, 2]))
+        1.5
+    """
+    x = _inexact(x)
+    axes = normalize_axes(axis, len(x.shape), "mean")
+    return divide(reduce_sum(x, axes, keepdims), float(_count(x, axes)))
+
+
+@function
+def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the mean squared distance from the mean over `axis`."""
+    x = _inexact(x)
+    return mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
+
+
+@function
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the square root of the variance over `axis`."""
+    return sqrt(var(x, axis, keepdims))
+
+
+def _with_initial(reduced: Any, initial: Any, meet: Any) -> Any:
+    return reduced if initial is None else meet(reduced, initial)
+
+
+@function
+def max(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    """Return the largest element over `axis`, at least `initial`."""
+    return _extreme(x, axis, keepdims, initial, reduce_max, maximum)
+
+
+@function
+def min(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+    """Return the smallest element over `axis`, at most `initial`."""
+    return _extreme(x, axis, keepdims, initial, reduce_min, minimum)
+
+
+@function
+def amax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the largest element over `axis`."""
+    return max(x, axis, keepdims)
+
+
+@function
+def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the smallest element over `axis`."""
+    return min(x, axis, keepdims)
+
+
+def _extreme(x: Any, axis: Any, keepdims: bool, initial: Any, reduce: Any, meet: Any) -> Any:
+    x = as_tensor(x)
+    axes = normalize_axes(axis, len(x.shape), reduce.name)
+    if initial is not None and 0 in [x.shape[a] for a in axes]:
+        shape = reduced_shape(x.shape, axes, keepdims)
+        return broadcast_to(cast(as_tensor(initial), x.dtype), shape)
+    return _with_initial(reduce(x, axes, keepdims), initial, meet)
+
+
+@function
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return log(sum(exp(x))) over `axis`, without overflow."""
+    x = _inexact(x)
+    axes = normalize_axes(axis, len(x.shape), "logsumexp")
+    top = stop_gradient(reduce_max(x, axes, True))
+    top = select(isfinite(top), top, zeros_like(top))
+    y = add(log(reduce_sum(exp(subtract(x, top)), axes, True)), top)
+    return y if keepdims else squeeze(y, axes)
+
+
+@function
+def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Return the sums up to each place along `axis` (None: of the flattened x)."""
+    x = as_tensor(x) if dtype is None else cast(x, dtype)
+    return running_sum(reshape(x, (-1,)), 0) if axis is None else running_sum(x, axis)
+
+
+@function
+def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Return the products up to each place along `axis` (None: of the flattened x)."""
+    x = as_tensor(x) if dtype is None else cast(x, dtype)
+    x = cast(x, "int32") if x.dtype == "bool" else x
+    if axis is None:
+        return running_product(reshape(x, (-1,)))
+    return swapaxes(running_product(swapaxes(x, axis, -1)), axis, -1)
+
+
+@function
+def clip(x: Any, x_min: Any, x_max: Any) -> Any:
+    """Return x held between x_min and x_max; the gradient flows where x lies between them.
+
+    Args:
+        x_min, x_max: numbers or tensors; None: x is not held on that side.
+
+    Example:
+        >>> clip([-1.0, 0.5, 9.0], 0.0, 1.0).tolist()
+        [0.0, 0.5, 1.0]
+    """
+    x = as_tensor(x) if x_min is None else maximum(x, x_min)
+    return x if x_max is None else minimum(x, x_max)
+
+
+@function
+def round(x: Any, decimals: int = 0) -> Any:
+    """Return x rounded to `decimals` places, halves to even."""
+    x = as_tensor(x)
+    whole = not dtypes.is_inexact(x.dtype)
+    if decimals == 0 or (whole and decimals > 0):
+        return x if whole else rint(x)
+    # Powers of ten below 1 are not exact in binary: divide by those above instead.
+    scale = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return divide(rint(multiply(x, scale)), scale)
+    y = multiply(rint(divide(x, scale)), scale)
+    return cast(y, x.dtype) if whole else y
