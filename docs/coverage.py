@@ -132,10 +132,10 @@ def page() -> str:
     lines = [
         "# Coverage of Keras 3.15",
         "",
-        "`python docs/coverage.py` writes this page; `tests/test_coverage.py` checks that it is up to",
-        "date. Supported names have Keras's parameters, in Keras's order, with Keras's defaults",
-        "(`tests/test_public.py` compares them). Every other name raises an error that says what to",
-        "use instead.",
+        "`python docs/coverage.py` writes this page; `tests/test_coverage.py` checks that it is up",
+        "to date. Supported names have Keras's parameters, in Keras's order, with Keras's",
+        "defaults (`tests/test_public.py` compares them). Every other name raises an error that",
+        "says what to use instead.",
         "",
         f"**{count} of {total} public names are supported.**",
     ]
