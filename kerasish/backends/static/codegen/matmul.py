@@ -31,7 +31,7 @@ ROWS = 4
 
 @dataclass(frozen=True)
 class Matmul:
-    """Structure of a small matrix product of float32 (see the module)."""
+    """Structure of a small float32 matrix product (see the module)."""
 
     epilogue: Kernel
     transposed: bool = False
@@ -148,7 +148,7 @@ class _Product:
         w, lanes = self.w, self.lanes
         mask = None if rest is None else memory.tail_mask(w, rest, lanes)
         if self.matmul.transposed:
-            b_rest, b_mask = None, None  # the copy is padded
+            b_rest, b_mask = None, None  # the copy is padded to whole vectors
         else:
             b_rest, b_mask = rest, mask
         b_start = w.address(self.b, c, 4)
