@@ -152,7 +152,7 @@ class NaNAutopsy(Callback):
         self._state, self._batches = None, []
 
     def _put_in(self) -> None:
-        """Stand between the loop and the training step: so the batches are known, at no cost."""
+        """Wrap the training step that the loop calls, so the batches are known at no cost."""
         program = self.model.training_program
         run = program.step("train")
         if not isinstance(run, _WatchedStep):

@@ -155,7 +155,7 @@ class Callback:
         return False
 
     def flush_state(self) -> None:
-        """Wait for such a thread; raise what went wrong in it."""
+        """Wait for such a thread; raise its error, if any."""
 
     def _release(self) -> None:
         """Close open bars and files; called when a run ends with an error."""

@@ -67,7 +67,7 @@ class OpWatch(Engine):
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Birth] = []
-        # The arrays are kept: an id belongs to one only while that one lives.
+        # The arrays are kept alive, since ids are reused.
         held = [(v, v.latest.value) for v in model.variables]
         self._weights = {id(array): (v, array) for v, array in held}
         self._weight_shapes = {tuple(v.shape) for v in model.variables}

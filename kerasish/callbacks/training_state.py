@@ -25,7 +25,7 @@ def state_variables(model: Any) -> list[Variable]:
 
 
 def capture(variables: list[Variable]) -> dict[str, np.ndarray]:
-    """Return name -> value now of each variable; later steps leave these arrays alone."""
+    """Return name -> current value of each variable; later steps do not write to these arrays."""
     return {f"{i}:{v.path}": np.asarray(to_numpy(v.latest)) for i, v in enumerate(variables)}
 
 

@@ -40,7 +40,7 @@ class Builder:
         self.uses = graph.uses()
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
-        self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
+        self.waiting: dict[Value, Node] = {}  # transposes that are not materialized yet
         self._pairs = pair_pools(graph)
         self._last_read = LastReads(graph)
         self._place = {node: i for i, node in enumerate(graph.nodes)}

@@ -1,4 +1,4 @@
-"""Products, convolutions and mean poolings as oneDNN primitives (or BLAS, or small loops)."""
+"""Products, convolutions and mean pooling as oneDNN primitives (or BLAS, or small loops)."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def make_convolution(
 
 
 class PoolUnit(LibraryUnit):
-    """A mean pooling or its gradient. Maxima are `lower_pool`'s: oneDNN's drop NaN."""
+    """A mean pooling or its gradient. Maximum pooling is in `pool`: that of oneDNN drops NaN."""
 
     OPS = ("pool_average", "pool_average_gradient")
 

@@ -39,13 +39,13 @@ class Unit:
 
     Attributes:
         name: for messages and profiles.
-        reads, writes: the values that go in and come out.
-        scratch: bytes of memory that lives for this unit only; its key is ("scratch", unit).
-        workspace_key: names memory that one unit fills and others read after it (the chosen
+        reads, writes: the input and output values.
+        scratch: bytes of memory that this unit alone uses; its key is ("scratch", unit).
+        workspace_key: the key of memory that one unit fills and later units read (the chosen
             places of a maximum pooling); None for most.
         workspace_bytes: the size of that memory.
-        fills_workspace: whether this unit is the one that fills it.
-        flops: operations, for reports.
+        fills_workspace: whether this unit fills it.
+        flops: the number of operations, for reports.
     """
 
     native = True
