@@ -99,7 +99,7 @@ class NaNAutopsy(Callback):
         >>> model.compile("sgd", "mse")
         >>> autopsy = NaNAutopsy(os.path.join(tempfile.mkdtemp(), "autopsy.npz"))
         >>> data = np.ones((2, 1), "float32")
-        >>> history = model.fit(data, data, verbose=0, callbacks=[autopsy])
+        >>> history = model.fit(data, data, shuffle=False, verbose=0, callbacks=[autopsy])
         Epoch 1, batch 0 (update 0): the first Inf comes from log in 'last' (forward); 2 of 2
         values, rows [0, 1] of the batch (rows [0, 1] of the data). Replay: ...
         >>> autopsy.finding.birth.op

@@ -108,7 +108,7 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             try:
                 callback._release()
-            except Exception as error:  # noqa: BLE001 (an error is on its way already)
+            except Exception as error:  # noqa: BLE001 (another error is being raised already)
                 warnings.warn(f"{type(callback).__name__} could not close: {error!r}", stacklevel=2)
 
     def _release(self) -> None:

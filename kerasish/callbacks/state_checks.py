@@ -102,7 +102,7 @@ def check_state(state: dict[str, Any], version: int) -> None:
         ValueError: it has a value that no training writes; the message names it.
     """
     if type(state.get("version")) is int and state["version"] != version:
-        return  # nothing is known of it; whoever reads it says so
+        return  # an unknown version; the reader raises an error
     check_values("the state", state, _STATE)
     if state["epoch"] < state["first"]:
         raise ValueError(f"the state: epoch {state['epoch']} lies before {state['first']}")

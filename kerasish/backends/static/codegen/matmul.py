@@ -1,7 +1,7 @@
 """Small matrix products with an epilogue, where a library call costs more than the product.
 
 `Matmul(epilogue)` is y = epilogue(a @ b, ...): a is (m, k), b is (k, n), both at run-time
-strides, b's columns side by side unless `transposed` (then b is stored (n, k)). The epilogue is
+strides, b with adjacent columns unless `transposed` (then b is stored (n, k)). The epilogue is
 an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
 column operands; every output is an element output. Without an epilogue the product is stored. One
 thread; rows are taken four at a time, columns two vectors at a time.

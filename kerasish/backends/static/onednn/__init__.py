@@ -21,7 +21,7 @@ layout the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `
 Running: `primitive.bind({name: Buffer(address, nbytes)})` gives a Binding: `.block` for the driver,
 `Record(runtime.call_dnnl, binding.block, primitive.name)`; `.rebind(name, buffer)`; `.execute()`
 from Python; `.threads`, which OpenMP must be set to before (`Record(runtime.call_threads,
-threads_block(n))`, where two neighbours differ); `.check_process()`, which raises after a fork.
+threads_block(n))`, if two neighbors differ); `.check_process()`, which raises after a fork.
 
 Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector(n, dtype)`,
 `plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout
