@@ -1,7 +1,7 @@
-"""Write docs/keras_coverage.md: each public name of Keras 3.15, there or left out and why.
+"""Write docs/keras_coverage.md: each public name of Keras 3.15, supported or not, and why not.
 
-Run by hand from the checkout, after names were added: `python docs/coverage.py`. The test
-tests/test_coverage.py says when the page no longer tells the truth.
+Run it from the checkout after adding names: `python docs/coverage.py`. tests/test_coverage.py fails
+when the page is out of date.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "keras_coverage.md"
 DATA = ROOT / "tests" / "data"
 
-# Methods that Keras shows without describing them: the insides of its classes.
-_INSIDE = "a step of Keras's own implementation, not described in its manual"
+# Public methods that Keras does not document: implementation details of its classes.
+_INSIDE = "an undocumented implementation detail of Keras"
 _RAGGED = "kerasish has no ragged tensors"
 INSIDES = {
     **dict.fromkeys(("ragged_rank", "row_splits_dtype"), _RAGGED),
@@ -57,12 +57,12 @@ def room_of(module: str) -> Any:
 
 
 def reason(module: str, name: str) -> str | None:
-    """Return why a name is left out, None where nothing says so."""
+    """Return why a name is not supported; None if no reason is recorded."""
     return UNSUPPORTED.get("" if module == "keras" else module, {}).get(name)
 
 
 def names() -> dict[str, tuple[list[str], dict[str, str | None]]]:
-    """Return module -> (names that are there, name -> why it is left out)."""
+    """Return module -> (supported names, unsupported name -> reason)."""
     found = {}
     for module, known in read("keras_signatures").items():
         room = room_of(module)
@@ -79,7 +79,7 @@ def methods_of(module: str, name: str, known: dict[str, dict[str, list[str]]]) -
 
 
 def has_method(cls: type, name: str) -> bool:
-    """Return whether a class has a method or attribute, if only set on its instances."""
+    """Return whether a class, or its instances, have a method or attribute."""
     if hasattr(cls, name):
         return True
     return any(name in attributes_set(c.__module__, c.__name__) for c in cls.__mro__[:-1])
@@ -109,7 +109,7 @@ def classes_in(module: str) -> list[ast.ClassDef]:
 
 @functools.cache
 def missing_methods() -> dict[str, dict[str, list[str]]]:
-    """Return method -> why it is left out ("" where nothing says so) -> the classes without it."""
+    """Return method -> reason ("" if none is recorded) -> the classes without the method."""
     known = read("keras_methods")
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for module, (there, _) in names().items():
@@ -130,13 +130,14 @@ def page() -> str:
     count = sum(len(there) for there, _ in rooms.values())
     total = count + sum(len(out) for _, out in rooms.values())
     lines = [
-        "# What of Keras 3.15 is there",
+        "# Coverage of Keras 3.15",
         "",
-        "Written by `python docs/coverage.py`, kept true by `tests/test_coverage.py`. Names that "
-        "are there have Keras's parameters, in its order, with its defaults (`tests/test_public.py`"
-        " compares them). A name left out raises an error that says what to use instead.",
+        "`python docs/coverage.py` writes this page; `tests/test_coverage.py` checks that it is up",
+        "to date. Supported names have Keras's parameters, in Keras's order, with Keras's",
+        "defaults (`tests/test_public.py` compares them). Every other name raises an error that",
+        "says what to use instead.",
         "",
-        f"**{count} of {total} public names are there.**",
+        f"**{count} of {total} public names are supported.**",
     ]
     for module, (there, out) in rooms.items():
         title = "keras" if module == "keras" else f"keras.{module}"
@@ -144,9 +145,9 @@ def page() -> str:
         if there:
             lines += [", ".join(f"`{name}`" for name in there) + "."]
         if out:
-            lines += [""] * bool(there) + ["| left out | what to use instead |", "|---|---|"]
+            lines += [""] * bool(there) + ["| not supported | what to use instead |", "|---|---|"]
             lines += [f"| `{name}` | {why or 'nothing yet'} |" for name, why in out.items()]
-    lines += ["", "## Methods", "", "Of the classes above, these are left out:", ""]
+    lines += ["", "## Methods", "", "These methods of the classes above are not supported:", ""]
     lines += ["| method | of | why |", "|---|---|---|"]
     for method, whys in sorted(missing_methods().items()):
         for why, classes in whys.items():

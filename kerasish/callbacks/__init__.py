@@ -1,4 +1,4 @@
-"""What happens around training: stopping, saving, rates, progress, records. Handed the model."""
+"""Callbacks: stopping, saving, learning rates, progress and logs. They receive the model."""
 
 from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
 from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights

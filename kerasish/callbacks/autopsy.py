@@ -1,4 +1,4 @@
-"""NaNAutopsy: finds where the first NaN or Inf of a training came from."""
+"""NaNAutopsy: finds the origin of the first NaN or Inf of a training."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from kerasish.callbacks.nan_tracer import Birth, find_birth
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
 
-_SHARE = 0.005  # of the training's time that keeping states may take
+_SHARE = 0.005  # the largest share of the training time that saving states may take
 _SECONDS_BETWEEN_LOOKS = 0.05
-# Batches are kept for a replay until they weigh so much more than a state; then it is renewed.
+# Batches are kept for a replay until they are this many times as large as a state; then a new
+# state is saved.
 _LEAST_BYTES, _TIMES_A_STATE = 32 << 20, 8
 
 
 class Finding(NamedTuple):
-    """What an autopsy found.
+    """The result of an autopsy.
 
     Attributes:
-        birth: where the first value that is not finite was born, op by op; None where the step
-            did not repeat it.
-        epoch, batch: of the step, from 0.
-        step: the optimizer's updates before it.
-        data_rows: the rows of the data, where they are known, that `birth.rows` are in the batch.
+        birth: the origin of the first value that is not finite, found op by op; None if it did
+            not appear again when the step was repeated.
+        epoch, batch: those of the step, from 0.
+        step: the number of the optimizer's updates before it.
+        data_rows: the indices in the data, if known, of the rows `birth.rows` of the batch.
         file: the replay file.
     """
 
@@ -75,20 +76,20 @@ def _short(rows: tuple[int, ...]) -> str:
 
 
 class NaNAutopsy(Callback):
-    """Ends training at the first NaN or Inf, and says which layer, op and rows it came from.
+    """Ends training at the first NaN or Inf, and reports the layer, op and rows that caused it.
 
-    While all is well it looks at the running loss a few times a second and keeps a recent state of
-    all variables, for about a hundredth of the time. When the loss (or, at the end, a weight) is no
-    longer finite, it goes back to that state, finds the step, runs it op by op, prints what it
-    found and writes a file with which `NaNAutopsy.replay` repeats the step. The model is left as it
-    was before that step.
+    During training it checks the running loss a few times per second and saves a recent state of
+    all variables, which takes about one percent of the time. When the loss (or, at the end, a
+    weight) is no longer finite, it restores that state, finds the step, runs it op by op, prints
+    the result and writes a file with which `NaNAutopsy.replay` repeats the step. The model then has
+    the state before that step.
 
     Args:
-        filepath: the replay file (.npz): variables, batch and findings.
+        filepath: the replay file (.npz) with variables, batch and finding.
         raise_error: whether to raise a RuntimeError instead of stopping.
 
     Attributes:
-        finding: the Finding, None as long as all is well.
+        finding: the Finding; None as long as all values are finite.
 
     Example:
         >>> import kerasish as keras
@@ -98,7 +99,7 @@ class NaNAutopsy(Callback):
         >>> model.compile("sgd", "mse")
         >>> autopsy = NaNAutopsy(os.path.join(tempfile.mkdtemp(), "autopsy.npz"))
         >>> data = np.ones((2, 1), "float32")
-        >>> history = model.fit(data, data, verbose=0, callbacks=[autopsy])
+        >>> history = model.fit(data, data, shuffle=False, verbose=0, callbacks=[autopsy])
         Epoch 1, batch 0 (update 0): the first Inf comes from log in 'last' (forward); 2 of 2
         values, rows [0, 1] of the batch (rows [0, 1] of the data). Replay: ...
         >>> autopsy.finding.birth.op
@@ -117,7 +118,7 @@ class NaNAutopsy(Callback):
 
     def _forget(self) -> None:
         self._epoch = 0
-        self._since = time.thread_time()  # not the clock: the machine may be busy with others
+        self._since = time.thread_time()  # not wall time: other processes may slow the machine
         self._spent = self._last_cost = self._looked = 0.0
         self._state: dict[str, Any] | None = None  # type: ignore[assignment]
         self._batches: list[_Batches] = []
@@ -133,7 +134,7 @@ class NaNAutopsy(Callback):
         self._epoch = epoch
         self._put_in()
         if self._state is None or self._may_keep():
-            self._state = None  # the model may have other variables by now
+            self._state = None  # the model may have other variables since
             self._keep()
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
@@ -151,7 +152,7 @@ class NaNAutopsy(Callback):
         self._state, self._batches = None, []
 
     def _put_in(self) -> None:
-        """Stand between the loop and the training step: so the batches are known, at no cost."""
+        """Wrap the training step that the loop calls, so the batches are known at no cost."""
         program = self.model.training_program
         run = program.step("train")
         if not isinstance(run, _WatchedStep):
@@ -171,7 +172,7 @@ class NaNAutopsy(Callback):
         return {"epoch": self._epoch, "batches": done}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from there; what was kept before is of another state of the model."""
+        """Continue from there; states saved before belong to another state of the model."""
         check_values("the state of Autopsy", state, {"epoch": is_count, "batches": is_count})
         self._epoch = state["epoch"]
         step = self._watched()
@@ -195,7 +196,7 @@ class NaNAutopsy(Callback):
         self._spent += self._last_cost
 
     def _after(self, done: _Batches, own_logs: Any) -> None:
-        """Note what was done; look at the loss now and then."""
+        """Record the batches done; check the loss from time to time."""
         if self.finding is not None:
             return
         if not (self._batches and self._batches[-1].goes_on(done)):
@@ -236,7 +237,7 @@ class NaNAutopsy(Callback):
         say(text[0].upper() + text[1:])
 
     def _find_step(self, run: Any, batches: list[Any]) -> int:
-        """Return which of the steps since the kept state is the first to end in NaN or Inf."""
+        """Return the index of the first step since the saved state with a NaN or Inf."""
         _give_state(self.model, self._state or {})
         for i, (batch, *_) in enumerate(batches):
             logs = run(*batch)
@@ -248,14 +249,14 @@ class NaNAutopsy(Callback):
 
     @staticmethod
     def replay(model: Any, filepath: str | os.PathLike[str]) -> Birth | None:
-        """Put a replay file's state into `model` and run its step again, op by op.
+        """Load a replay file's state into `model` and run its step again, op by op.
 
         Args:
             model: built and compiled as the one that trained.
 
         Returns:
-            Where the first value that is not finite is born; None if there is none (any more:
-            after a change to the code, say).
+            The origin of the first value that is not finite; None if there is none, for example
+            after a change of the code.
         """
         with np.load(filepath, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -285,7 +286,7 @@ class _Batches:
 
     def __init__(self, epoch: int, first: int, items: Any, count: int, size: int) -> None:
         self.epoch, self.first, self.items, self.count = epoch, first, items, count
-        self.size = size  # bytes held only for the autopsy's sake
+        self.size = size  # bytes that only the autopsy keeps alive
 
     def __iter__(self) -> Any:
         for number in range(self.first, self.first + self.count):
@@ -293,7 +294,7 @@ class _Batches:
             yield batch, number, rows
 
     def goes_on(self, more: _Batches) -> bool:
-        """Take in the batches that follow, if they come from the same place."""
+        """Append the batches that follow, if they come from the same source."""
         if self.items is not more.items or more.first != self.first + self.count:
             return False
         self.count += more.count
@@ -317,7 +318,7 @@ class _Rows:
 
 
 class _WatchedStep:
-    """A compiled training step that tells the autopsy what it was given."""
+    """A compiled training step that reports its batches to the autopsy."""
 
     def __init__(self, inner: Any, autopsy: NaNAutopsy) -> None:
         self.inner, self._autopsy = inner, autopsy
@@ -326,7 +327,7 @@ class _WatchedStep:
         self._rows: _Rows | None = None
 
     def note_data(self, data: Any, epoch: int) -> None:
-        """Be told by the loop what the epoch's batches are taken from."""
+        """Note the data that the batches of the epoch are taken from; the loop calls this."""
         self._rows = _Rows(data, epoch) if data.in_memory else None
 
     def _next(self, count: int) -> int:
@@ -338,7 +339,7 @@ class _WatchedStep:
         return first
 
     def __call__(self, x: Any, y: Any, w: Any) -> Any:
-        if self._rows is not None:  # nothing to keep: they can be taken once more
+        if self._rows is not None:  # nothing to keep: the rows can be read again
             logs = self.inner(x, y, w)
             first = self._next(1)
             self._autopsy._after(_Batches(self._epoch, first, self._rows, 1, 0), logs)
@@ -355,13 +356,13 @@ class _WatchedStep:
         return logs
 
     def _lends_again(self, arrays: list[Any]) -> bool:
-        """Whether the batch lies where the last one lay, which is kept: its maker overwrites it."""
+        """Whether the batch uses the memory of the last one, which its source then overwrites."""
         start = arrays[0].ctypes.data if arrays else 0
         again, self._last = self._last == start, start
         return again
 
     def __getattr__(self, name: str) -> Any:
-        if name == "inner":  # not there yet: while being unpickled or copied
+        if name == "inner":  # not set yet, while being unpickled or copied
             raise AttributeError(name)
         found = getattr(self.inner, name)
         return self._over_rows if name == "over_rows" else found
@@ -372,7 +373,7 @@ class _WatchedStep:
 
 
 class _WatchedRows:
-    """Steps over the rows of an epoch that tell the autopsy how far they have come."""
+    """Steps over the rows of an epoch that report their progress to the autopsy."""
 
     def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy) -> None:
         self.inner, self._step, self._autopsy = inner, step, autopsy
@@ -411,7 +412,7 @@ def _variables(model: Any) -> list[Any]:
 
 
 def _take_state(model: Any, old: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return copies of all variables, in the memory of an old state where there is one."""
+    """Return copies of all variables, in the memory of an old state if there is one."""
     made = len(model.optimizer.variables)  # more of them may come with the first step
     if old is not None and old["made"] == made:
         kept = old["values"]
@@ -433,13 +434,13 @@ def _finite(value: Any) -> bool:
 
 
 def _finite_losses(logs: Any) -> bool:
-    """Whether the losses among the logs are finite (all values, where none is called a loss)."""
+    """Whether the losses among the logs are finite (all values, if none is named a loss)."""
     named = [v for k, v in logs.items() if k == "loss" or k.endswith("_loss")]
     return all(_finite(v) for v in (named or logs.values()))
 
 
 def _finite_loss(model: Any, own_logs: Any) -> bool:
-    """Whether the epoch's running loss is finite so far; a NaN stays in it."""
+    """Whether the epoch's running loss is finite; once NaN, it stays NaN."""
     if isinstance(own_logs, dict):
         return _finite_losses(own_logs)
     tracker = model.training_program.loss_tracker
@@ -452,7 +453,7 @@ def _finite_weights(model: Any) -> bool:
 
 
 def _write(path: str, model: Any, batch: Any, finding: Finding) -> None:
-    """Write the state before the step, its batch and what was found."""
+    """Write the state before the step, its batch and the finding."""
     variables = _variables(model)
     arrays = {f"variable/{i}": _plain_array(v.numpy()) for i, v in enumerate(variables)}
     skeleton = []
@@ -469,12 +470,12 @@ def _write(path: str, model: Any, batch: Any, finding: Finding) -> None:
         "paths": [v.path for v in variables],
         "finding": {**finding._asdict(), "birth": None if birth is None else birth._asdict()},
     }
-    with open(path, "wb") as file:  # the name as given: NumPy would add .npz
+    with open(path, "wb") as file:  # opened here, since NumPy would add .npz to the name
         np.savez(file, head=np.array(json.dumps(head)), **arrays)
 
 
 def _plain_array(array: Any) -> Any:
-    """Return an array that NumPy's files know: float32 for bfloat16."""
+    """Return an array with a dtype that NumPy's files support: float32 for bfloat16."""
     return array if array.dtype.kind != "V" else np.asarray(array, "float32")
 
 

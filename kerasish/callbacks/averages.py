@@ -1,4 +1,4 @@
-"""SwapEMAWeights: lets a model be judged with its averaged weights while it goes on training."""
+"""SwapEMAWeights: evaluates a model with its averaged weights during training."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from kerasish.callbacks.state_checks import check_values, is_bool
 
 
 class SwapEMAWeights(Callback):
-    """Puts the optimizer's running averages of the weights into the model while it is evaluated.
+    """Evaluates the model with the optimizer's running averages of the weights.
 
-    average = momentum * average + (1 - momentum) * weight, kept by an optimizer made with
-    `use_ema=True`. Before `evaluate`, `predict` or a validation the two change places, afterwards
-    they change back: no further copy of the weights is kept.
+    average = momentum * average + (1 - momentum) * weight, computed by an optimizer with
+    `use_ema=True`. Before `evaluate`, `predict` or a validation, weights and averages are swapped;
+    afterwards they are swapped back. No further copy of the weights is needed.
 
     Args:
-        swap_on_epoch: hold the averages from each epoch's end to the next one's beginning, too, so
-            that callbacks listed after this one (ModelCheckpoint) save them.
+        swap_on_epoch: whether the model also holds the averages from the end of each epoch to the
+            start of the next, so that callbacks listed after this one (ModelCheckpoint) save them.
 
     Raises:
-        ValueError: the optimizer was made without `use_ema=True`.
+        ValueError: the optimizer was created without `use_ema=True`.
 
     Source: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992.
 
@@ -36,7 +36,7 @@ class SwapEMAWeights(Callback):
         self.swap_on_epoch = swap_on_epoch
 
     def _optimizers(self) -> list[Any]:
-        """Return those that keep averages: one, or several inside a MultiOptimizer."""
+        """Return the optimizers that keep averages: one, or several inside a MultiOptimizer."""
         many, optimizer = _averaging(self.model), self.model.optimizer
         if not many:
             raise ValueError(
@@ -46,7 +46,7 @@ class SwapEMAWeights(Callback):
         return many
 
     def _swap(self, averages_in: bool) -> None:
-        """Exchange weights and averages, unless the model holds what it should already."""
+        """Swap weights and averages, unless the model holds the wanted ones already."""
         for optimizer in self._optimizers():
             if optimizer.built and optimizer.averages_swapped != averages_in:
                 optimizer.swap_averages(self.model.trainable_variables)
@@ -63,7 +63,7 @@ class SwapEMAWeights(Callback):
                 optimizer.averages_swapped = bool(state["averages_swapped"])
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        self._optimizers()  # a wrong one shows now, not after an epoch
+        self._optimizers()  # raises now for a wrong optimizer, not after an epoch
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         if self.swap_on_epoch:

@@ -1,4 +1,4 @@
-"""Background: one piece of work at a time, done by a thread beside the training."""
+"""Background: a thread that does one task at a time during the training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Work = Callable[[], None]
 
 
 class Background:
-    """Does the work handed to it in a thread of its own, one piece at a time.
+    """Runs tasks in a thread, one at a time.
 
-    What goes wrong there is raised here, at the next call of `check`, `wait` or `start`. The thread
-    lives from the first `start` to the next `wait`.
+    The next call of `check`, `wait` or `start` raises the error of a task that failed. The thread
+    exists from the first `start` to the next `wait`.
 
     Args:
-        name: what the thread is called.
+        name: the thread's name.
 
     Example:
         >>> done = []
@@ -41,19 +41,19 @@ class Background:
 
     @property
     def busy(self) -> bool:
-        """Whether the last piece of work is not done yet."""
+        """Whether the last task is still running."""
         return not self._done.is_set()
 
     def start(self, work: Work) -> None:
-        """Begin `work` when what came before it is done.
+        """Start `work` after the previous task has ended.
 
         Raises:
-            BaseException: what the work before raised; the new one is not begun then.
+            BaseException: the error of the previous task; the new one is not started then.
         """
         self._done.wait()
         self.check()
         if self._thread is None:
-            # A daemon: it holds up no interpreter that ends without `wait`.
+            # A daemon: the interpreter can exit without `wait`.
             self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._thread.start()
         self._done.clear()
@@ -69,13 +69,13 @@ class Background:
             self._done.set()
 
     def check(self) -> None:
-        """Raise what the work raised, once."""
+        """Raise the error of the last task, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def wait(self) -> None:
-        """Wait until the work is done; raise what it raised. The thread ends."""
+        """Wait until the task is done and raise its error, if any. The thread ends."""
         if self._thread is not None:
             self._tasks.put(None)
             self._thread.join()

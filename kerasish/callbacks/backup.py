@@ -1,4 +1,4 @@
-"""BackupAndRestore: what Keras calls `Resume`, with Keras's arguments and files."""
+"""BackupAndRestore: Keras's interface to `Resume`, with Keras's arguments and files."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ RESERVE = ".bkp"
 
 
 class BackupAndRestore(Resume):
-    """Saves the state of the training; the next `fit` goes on exactly there, as with `Resume`.
+    """Saves the state of the training; the next `fit` continues exactly there, as with `Resume`.
 
-    Beside the training states the folder holds what Keras would write: the weights in
-    "latest.weights.h5", the place in "training_metadata.json". A folder that Keras itself has
-    left is taken up at the beginning of the epoch that it names.
+    In addition to the training states, the folder contains Keras's files: the weights in
+    "latest.weights.h5", the position in "training_metadata.json". A folder that Keras itself wrote
+    is resumed at the beginning of the epoch that it names.
 
     Args:
-        backup_dir: the folder, for this run alone; made if missing.
+        backup_dir: the folder, for this run alone; created if missing.
         save_freq: "epoch", or a number of batches.
-        double_checkpoint: whether to keep Keras's two files of the backup before the last, as
+        double_checkpoint: whether to keep Keras's two files of the previous backup, too, as
             "….bkp". Two training states are always kept.
         delete_checkpoint: whether to delete the backup when training ends well.
 
     Raises:
-        ValueError: backup_dir is empty, save_freq is none of the above, or no state is whole.
+        ValueError: backup_dir is empty, save_freq is invalid, or all states are damaged.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BackupAndRestore(Resume):
         self.delete_checkpoint = delete_checkpoint
 
     def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
-        """Take the callbacks; return the (epoch, batch) to begin at."""
+        """Take the callbacks; return the (epoch, batch) to start at."""
         if self._past is None and os.path.exists(self._path(RECORD)):
             epoch = self._load_of_keras()
         return super().begin(calls, data, seed, epoch)
@@ -89,7 +89,7 @@ class BackupAndRestore(Resume):
         os.replace(record + ".new", record)
 
     def close(self) -> None:
-        """Delete the backup, unless it is to be kept, or holds more than was asked for."""
+        """Delete the backup, unless it is to be kept or covers more epochs than `fit` asked for."""
         if not self.delete_checkpoint or self._holds_more():
             return
         for name in (RECORD, WEIGHTS):

@@ -36,18 +36,18 @@ HOOKS = (
 
 
 class Callback:
-    """Hooks around epochs and batches; override those you want.
+    """Hooks around epochs and batches; override the ones you need.
 
-    `logs` holds what is known by then, `{"loss": 0.31, "val_loss": 0.4, ...}`: in batch hooks the
-    running means of the epoch so far. Epochs and batches count from 0. A hook sets
+    `logs` holds the results so far, such as `{"loss": 0.31, "val_loss": 0.4}`; in batch hooks these
+    are the running means of the epoch. Epochs and batches count from 0. A hook sets
     `self.model.stop_training = True` to end training after the batch or the epoch.
 
     Attributes:
-        model: the model at work; a copy or a pickle of a callback belongs to no model.
+        model: the model being trained; a copy or a pickle of a callback has no model.
         params: {"verbose", "epochs", "steps"}; None for an unknown number of steps.
-        every_batch: whether the batch hooks must see each batch. A callback that sets it to False
-            is content to be called a few times a second with the batch reached, and always with
-            the last one: engines then run many steps in one go.
+        every_batch: whether the batch hooks must be called for each batch. If False, they are
+            called a few times per second with the latest batch, and always for the last one;
+            engines can then run many steps per call.
 
     Example:
         >>> class Greet(Callback):
@@ -60,9 +60,9 @@ class Callback:
     params: dict[str, Any] | None = None
     every_batch: bool = True
     _model: Any = None
-    # The attributes that a checkpoint has to keep for training to go on as if never interrupted.
+    # The attributes that a checkpoint must keep so that a resumed training gives the same result.
     _state: tuple[str, ...] = ()
-    _checks: Mapping[str, Check] = MappingProxyType({})  # of what stands in the state
+    _checks: Mapping[str, Check] = MappingProxyType({})  # checks of the values in the state
 
     def __init__(self) -> None:
         self.params = None
@@ -70,15 +70,15 @@ class Callback:
 
     @property
     def model(self) -> Any:
-        """The model at work, or None before `set_model`."""
+        """The model being trained, or None before `set_model`."""
         return self._model
 
     def set_params(self, params: dict[str, Any] | None) -> None:
-        """Take {"verbose", "epochs", "steps"} of the run to come."""
+        """Set {"verbose", "epochs", "steps"} of the next run."""
         self.params = params
 
     def set_model(self, model: Any) -> None:
-        """Take the model that the hooks will see as `self.model`."""
+        """Set the model that the hooks use as `self.model`."""
         self._model = model
 
     def wants_batches(self, mode: str) -> bool:
@@ -90,14 +90,14 @@ class Callback:
         return any(has_hook(self, hook) for hook in BATCH_HOOKS[mode])
 
     def get_state(self) -> dict[str, Any]:
-        """Return what a resumed run needs: values for JSON, arrays, lists of arrays."""
+        """Return the state that a resumed run needs: JSON values, arrays, lists of arrays."""
         return {name: getattr(self, name) for name in self._state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take back what `get_state` gave; call it after `on_train_begin`, which starts anew.
+        """Restore the result of `get_state`; call it after `on_train_begin`, which resets it.
 
         Raises:
-            ValueError: `state` does not hold exactly this callback's names.
+            ValueError: `state` does not have exactly this callback's names.
         """
         if set(state) != set(self._state):
             raise ValueError(
@@ -109,7 +109,7 @@ class Callback:
             setattr(self, name, value)
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise ValueError where a value of `state` is of another kind than `get_state` gives."""
+        """Raise ValueError if a value of `state` is of another kind than `get_state` returns."""
         check_values(f"the state of {type(self).__name__}", state, self._checks)
 
     def on_train_begin(self, logs: Logs | None = None) -> None: ...
@@ -147,25 +147,25 @@ class Callback:
     def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
 
     def _idle(self) -> tuple[str, ...]:
-        """Hooks of its own that, made with these arguments, this callback has no work for."""
+        """The hooks of this class that do nothing with the callback's current arguments."""
         return ()
 
     def _is_working(self) -> bool:
-        """Whether a thread of this callback still does what the state already speaks of."""
+        """Whether a thread of this callback still works on something that the state refers to."""
         return False
 
     def flush_state(self) -> None:
-        """Wait for such a thread; raise what went wrong in it."""
+        """Wait for such a thread; raise its error, if any."""
 
     def _release(self) -> None:
-        """Close what is open (bars, files); called when a run ends by an error."""
+        """Close open bars and files; called when a run ends with an error."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # scikit-learn clones estimators with their callbacks: that must not copy the model.
+        # scikit-learn clones estimators with their callbacks; this must not copy the model.
         return {name: value for name, value in vars(self).items() if name != "_model"}
 
 
 def has_hook(callback: Callback, hook: str) -> bool:
-    """Whether `callback` has a working `hook` of its own, by its class or put on the instance."""
+    """Whether `callback` defines `hook`, in its class or on the instance."""
     own = getattr(getattr(callback, hook), "__func__", None) is not getattr(Callback, hook)
     return own and hook not in callback._idle()

@@ -12,7 +12,7 @@ from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
 
-# Callback's on_train_batch_* hands on to on_batch_*: whoever has the latter answers to both.
+# Callback's on_train_batch_* calls on_batch_*: a callback with the latter has both hooks.
 ALIASES = {"on_train_batch_begin": "on_batch_begin", "on_train_batch_end": "on_batch_end"}
 
 
@@ -23,11 +23,11 @@ class CallbackList(Callback):
         callbacks: callbacks, also nested in lists; None for none.
         add_history: whether to add a `History` if there is none.
         add_progbar: whether to add a `ProgbarLogger` if there is none.
-        model: handed to each callback by `set_model`.
+        model: passed to each callback by `set_model`.
         params: `verbose`, `epochs`, `steps` for `set_params`.
 
-    An error in a hook closes the other callbacks' bars and files and goes on to the caller
-    unchanged; from Python 3.11 on a note says which callback and hook it came from.
+    An error in a hook closes the other callbacks' bars and files and is raised unchanged. From
+    Python 3.11 on a note on it names the callback and the hook.
 
     Example:
         >>> callbacks = CallbackList(add_history=True, epochs=2)
@@ -89,12 +89,12 @@ class CallbackList(Callback):
         return any(callback.wants_updates(mode) for callback in self.callbacks)
 
     def get_state(self) -> dict[str, Any]:
-        """Return {"History:0": state, ...}, by class and number; callbacks without one are out."""
+        """Return {"History:0": state, ...}, by class and index, of the callbacks with a state."""
         states = {key: callback.get_state() for key, callback in self._keyed().items()}
         return {key: state for key, state in states.items() if state}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Give each callback its state back; the callbacks must be those it was taken from."""
+        """Restore the state of each callback; the list must have the same callbacks."""
         keyed = {key: c for key, c in self._keyed().items() if key in state or c.get_state()}
         if set(state) != set(keyed):
             raise ValueError(
@@ -104,11 +104,11 @@ class CallbackList(Callback):
             callback.set_state(state[key])
 
     def release(self) -> None:
-        """Close the callbacks' bars and files; for a run that ends by an error or by Ctrl-C."""
+        """Close the callbacks' bars and files, for a run that ends with an error or Ctrl-C."""
         for callback in self.callbacks:
             try:
                 callback._release()
-            except Exception as error:  # noqa: BLE001 (an error is on its way already)
+            except Exception as error:  # noqa: BLE001 (another error is being raised already)
                 warnings.warn(f"{type(callback).__name__} could not close: {error!r}", stacklevel=2)
 
     def _release(self) -> None:
@@ -204,7 +204,7 @@ def flattened(callbacks: Any) -> list[Any]:
 
 
 def checked(callback: Any) -> Callback:
-    """Return `callback`, or raise a TypeError that says what it is."""
+    """Return `callback` if it is a Callback, else raise a TypeError."""
     if isinstance(callback, Callback):
         return callback
     if isinstance(callback, type) and issubclass(callback, Callback):
@@ -217,7 +217,7 @@ def checked(callback: Any) -> Callback:
 
 
 def answers(callback: Callback, hook: str) -> bool:
-    """Whether calling `hook` of `callback` does anything."""
+    """Whether a call of `hook` of `callback` does anything."""
     alias = ALIASES.get(hook)
     return has_hook(callback, hook) or (alias is not None and has_hook(callback, alias))
 

@@ -1,4 +1,4 @@
-"""ModelCheckpoint: saves the model, or its weights, while it trains."""
+"""ModelCheckpoint: saves the model or its weights during training."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from kerasish.callbacks.values import plain
 
 
 class ModelCheckpoint(Monitor):
-    """Saves at each epoch's end, or each `save_freq` batches: all, or only what is better.
+    """Saves after each epoch or every `save_freq` batches, always or only after an improvement.
 
     Args:
-        filepath: where to; `{epoch}` and `{batch}` (from 1) and the names of the logs are filled
-            in as by `str.format`: "best-{epoch:02d}-{val_loss:.2f}.keras".
-        monitor: the log that says which is better, with save_best_only.
-        verbose: 1 says each file.
-        save_best_only: whether to save only if `monitor` got better. Epochs without it in their
-            logs save as long as there is nothing to compare with.
+        filepath: the path. `{epoch}` and `{batch}` (from 1) and the names of the logs are replaced
+            as by `str.format`: "best-{epoch:02d}-{val_loss:.2f}.keras".
+        monitor: the log that is compared with save_best_only.
+        verbose: 1 prints a line for each file.
+        save_best_only: whether to save only if `monitor` improved. An epoch whose logs lack it
+            saves only if no value has been seen before.
         save_weights_only: `model.save_weights` (".weights.h5") instead of `model.save` (".keras").
         mode: "min", "max", or "auto" by the metric.
         save_freq: "epoch", or a number of batches, counted over epochs.
-        initial_value_threshold: what the first value has to beat, with save_best_only.
-        keep: files to keep, >= 1; older ones are deleted when a newer one is whole. None: all.
-            `kerasish.saving.latest(folder)` finds the newest whole one.
-        background: whether a thread writes the file, of a copy of the model, while the training
-            goes on. At most one is on its way; an error is raised at one of the next batches, and
-            `fit` ends when the last file is written.
+        initial_value_threshold: the value that the first one must beat, with save_best_only.
+        keep: the number of files to keep, >= 1; older ones are deleted after a newer one is
+            complete. None: all. `kerasish.saving.latest(folder)` finds the latest complete one.
+        background: whether a thread writes the file, from a copy of the model, during training.
+            At most one file is written at a time; an error is raised at one of the next batches,
+            and `fit` ends after the last file is written.
 
     Raises:
-        ValueError: the ending of filepath, save_freq or keep is none of the above.
-        KeyError: filepath asks for a log that does not exist.
+        ValueError: the suffix of filepath, save_freq or keep is invalid.
+        KeyError: filepath names a log that does not exist.
 
     Example:
         >>> checkpoint = ModelCheckpoint("best.keras", monitor="loss", save_best_only=True)
@@ -81,7 +81,7 @@ class ModelCheckpoint(Monitor):
         self.keep, self.background = keep, bool(background)
         self._kept: list[str] = []
         self._thread = Background("kerasish-checkpoint")
-        # In the background, batches are only looked at for errors: now and then will do.
+        # In the background, batch hooks only check for errors: a few calls per second suffice.
         self.every_batch = self.save_freq != "epoch"
         self._check_ending()
         self._check_keep()
@@ -117,7 +117,7 @@ class ModelCheckpoint(Monitor):
         return ("on_train_batch_end",) if ours and nothing else ()
 
     def wants_batches(self, mode: str) -> bool:
-        # A subclass that looks at batches wants them all.
+        # A subclass that defines batch hooks needs all batches.
         ours = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
         return super().wants_batches(mode) if ours else self.wants_updates(mode)
 
@@ -133,7 +133,7 @@ class ModelCheckpoint(Monitor):
         self._thread.check()
         if self.save_freq == "epoch":
             return
-        # With steps_per_execution a call stands for several batches.
+        # With steps_per_execution, one call counts for several batches.
         self._batches_since += batch - self._last_batch
         self._last_batch = batch
         if self._batches_since >= int(self.save_freq):
@@ -161,7 +161,7 @@ class ModelCheckpoint(Monitor):
             say(f"Epoch {epoch + 1}: {better}{done} to {path}")
 
     def _keep(self, path: str) -> list[str]:
-        """Count `path` among the files; return those that it makes superfluous."""
+        """Add `path` to the files; return those that are to be deleted."""
         if self.keep is None:
             return []
         known = [p for p in self._kept if p != path]
@@ -169,7 +169,7 @@ class ModelCheckpoint(Monitor):
         return [p for p in known if p not in self._kept]
 
     def _copied(self) -> Any:
-        """Return a copy of the model; it shares arrays, none of which changes any more."""
+        """Return a copy of the model that shares its arrays, which are never written to."""
         try:
             return copy.deepcopy(self.model)
         except Exception as error:
@@ -200,7 +200,7 @@ class ModelCheckpoint(Monitor):
         self._thread.wait()
 
     def _judge(self, epoch: int, path: str, logs: Logs | None) -> str | None:
-        """Return what got better, in words, or None if nothing is to be saved."""
+        """Return a text about the improvement, or None if nothing is to be saved."""
         try:
             value = self.get_monitor_value(logs)
         except ValueError as error:
@@ -208,7 +208,7 @@ class ModelCheckpoint(Monitor):
                 raise
             warnings.warn(f"{error}; saving without comparing", stacklevel=2)
             return ""
-        if value is None:  # better any file than none, but not in the place of the best
+        if value is None:  # save if there is no file yet, but do not replace the best one
             return "" if self.best is None else None
         old = self.best
         if not self._is_improvement(value, old):
@@ -236,7 +236,7 @@ class ModelCheckpoint(Monitor):
 
 
 def checked_frequency(save_freq: Any, who: str) -> str | int:
-    """Return "epoch" or a whole number of batches >= 1; anything else is an error."""
+    """Return `save_freq` if it is "epoch" or an integer >= 1; raise otherwise."""
     whole = isinstance(save_freq, int) and not isinstance(save_freq, bool) and save_freq >= 1
     if save_freq != "epoch" and not whole:
         raise ValueError(

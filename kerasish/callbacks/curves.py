@@ -1,4 +1,4 @@
-"""Curves of what each epoch gave, drawn with Matplotlib."""
+"""Plots of the logs over epochs, with Matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kerasish.errors import UnknownNameError
 def plot_curves(
     history: dict[str, list[Any]], names: Any = None, path: Any = None, show: bool | None = None
 ) -> Any:
-    """Return a figure with one plot a log, its validation beside it; see `History.plot`."""
+    """Return a figure with one plot per log, together with its val_ log; see `History.plot`."""
     own = [name for name in history if not name.startswith("val_") or name[4:] not in history]
     if not own:
         raise ValueError("History.plot: there is no epoch yet; call it after fit().")

@@ -1,4 +1,4 @@
-"""Event files, which TensorBoard reads: what tensorboardX does not offer for models like ours."""
+"""Event files for TensorBoard: what tensorboardX does not provide for our models."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ class _AtOnce:
             self._file.write_event(event)
 
     def flush(self) -> None:
-        """Hand what is written to the system."""
+        """Flush the file to the operating system."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file; the program's end does so, too."""
+        """Close the file; this also happens when the program ends."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:
-    """Return "run/name" -> bytes of each event file of some runs in a folder."""
+    """Return "run/name" -> size in bytes of the event files of the given runs in a folder."""
     found = {}
     for run in runs:
         for path in Path(folder, run).glob("events.out.tfevents.*"):
@@ -80,9 +80,9 @@ def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:
 
 
 def cut_back(folder: str, runs: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
-    """Make the event files of some runs what `event_sizes` saw; return those that are shorter.
+    """Truncate the event files of runs to `sizes`; return those that are shorter than that.
 
-    What came later is cut off, files that came later are removed.
+    Files that are not in `sizes` are removed.
     """
     now = event_sizes(folder, runs)
     for name, size in now.items():
@@ -117,7 +117,7 @@ def add_graph(writer: Any, nodes: Iterable[LayerNode]) -> None:
 
 
 def add_settings(writer: Any, settings: Mapping[str, Any], results: Mapping[str, float]) -> None:
-    """Write hyper-parameters, and the names and numbers by which the page compares runs."""
+    """Write hyperparameters, and the names and numbers by which TensorBoard compares runs."""
     from tensorboardX.summary import hparams
 
     plain = {
@@ -130,9 +130,9 @@ def add_settings(writer: Any, settings: Mapping[str, Any], results: Mapping[str,
 
 
 def add_weight_picture(writer: Any, tag: str, weight: Any, step: int) -> None:
-    """Write a weight as grey pictures: a vector or matrix as one, a kernel's channels side by side.
+    """Write a weight as gray images: one for a vector or matrix, one per channel of a kernel.
 
-    Weights with more than four axes are left out.
+    Weights with more than four axes are skipped.
     """
     w = np.atleast_1d(np.squeeze(np.asarray(weight, "float32")))
     if w.ndim > 4:
@@ -151,7 +151,7 @@ def add_weight_picture(writer: Any, tag: str, weight: Any, step: int) -> None:
 
 
 def add_config(writer: Any, model: Any) -> None:
-    """Write the model's own description as text."""
+    """Write the model's config as text."""
     try:
         described = json.dumps(json.loads(model.to_json()), indent=2)
     except (NotImplementedError, TypeError, ValueError) as error:

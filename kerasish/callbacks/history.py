@@ -1,4 +1,4 @@
-"""History: the record of what each epoch gave, which `fit` returns."""
+"""History: the logs of each epoch, which `fit` returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class History(Callback):
     """Each epoch's logs in lists: `history["loss"][i]` belongs to the i-th epoch run.
 
     Attributes:
-        history: {name: [value of each epoch]}; grows on over several `fit` with the same object.
+        history: {name: [value of each epoch]}; a later `fit` with the same object appends to it.
         epoch: the epochs of the latest `fit`, from 0.
 
     Example:
@@ -40,12 +40,12 @@ class History(Callback):
             self.history.setdefault(name, []).append(plain(value))
 
     def plot(self, names: Any = None, path: Any = None, show: bool | None = None) -> Any:
-        """Draw the curves of the epochs, validation beside training, with Matplotlib.
+        """Plot the logs over epochs, training and validation together, with Matplotlib.
 
         Args:
-            names: which logs ("loss", "accuracy" ...); None: all of them.
+            names: the logs to plot ("loss", "accuracy" ...); None: all of them.
             path: a file to write.
-            show: whether to open a window; None: where no `path` is given.
+            show: whether to open a window; None: if no `path` is given.
 
         Returns:
             Matplotlib's figure.

@@ -1,4 +1,4 @@
-"""A model's layers as nodes with names and arrows, the way TensorBoard draws graphs."""
+"""A model's layers as named nodes and edges, as TensorBoard draws graphs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class LayerNode(NamedTuple):
     """One call of a layer.
 
     Attributes:
-        name: "model/part/layer", each name once; TensorBoard folds up what shares a beginning.
+        name: "model/part/layer", unique; TensorBoard groups names with a common prefix.
         kind: the layer's class.
-        inputs: the names of the nodes whose results it takes.
-        shapes: of its results, None for unknown sizes; empty where they are not known.
+        inputs: the names of the nodes whose results it reads.
+        shapes: the shapes of its results, None for unknown sizes; empty if they are not known.
     """
 
     name: str
@@ -25,9 +25,9 @@ class LayerNode(NamedTuple):
 
 
 def list_nodes(model: Any) -> list[LayerNode]:
-    """Return the calls of a model's layers, those of models inside it too, in order.
+    """Return the calls of a model's layers in order, including those of nested models.
 
-    A subclassed model does not know its own wiring: its layers then stand without arrows.
+    The connections of a subclassed model are not known: its layers have no edges.
 
     Example:
         >>> import kerasish as keras
@@ -69,10 +69,10 @@ def _add_parts(found: dict[str, LayerNode], layer: Any, name: str) -> None:
 def _add_graph(
     found: dict[str, LayerNode], graph: Any, prefix: str, feeds: Sequence[str] | None
 ) -> list[str]:
-    """Add a functional model's calls; return the names of the nodes that make its outputs.
+    """Add a functional model's calls; return the names of the nodes that compute its outputs.
 
     Args:
-        feeds: the nodes that make its inputs, for a model inside another one.
+        feeds: the nodes that compute its inputs, for a nested model.
     """
     maker: dict[int, str] = {}
     for i, t in enumerate(graph.inputs):

@@ -1,4 +1,4 @@
-"""Callbacks that hand the logs on: CSVLogger into a file, LambdaCallback into functions."""
+"""Callbacks that pass the logs on: CSVLogger to a file, LambdaCallback to functions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kerasish.errors import UnknownNameError
 
 
 class CSVLogger(Callback):
-    """Writes a row an epoch: epoch, then the logs in alphabetical order, then the val_ ones.
+    """Writes a row per epoch: epoch, then the logs in alphabetical order, then the val_ logs.
 
-    The columns are those of the first epoch, or of the file that is appended to; a value that an
-    epoch lacks is NA. Columns for val_ are kept free where the first epoch did not validate.
+    The columns are those of the first epoch, or of the file that is appended to; a missing value is
+    NA. If the first epoch did not validate, empty columns are reserved for val_.
 
     Args:
-        filename: the file; replaced when the first epoch has ended, unless `append`.
+        filename: the file; replaced after the first epoch, unless `append`.
         separator: one character.
-        append: whether to go on with an existing file.
+        append: whether to append to an existing file.
 
     Example:
         >>> import pathlib, tempfile
@@ -101,7 +101,7 @@ class CSVLogger(Callback):
         return {"keys": self.keys, "position": size if self._start is None else self._start}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on after `position`: rows behind it, of epochs that run again, are dropped."""
+        """Continue at `position`: later rows, of epochs that run again, are dropped."""
         check_values(
             "the state of CSVLogger", state,
             {"keys": maybe(list_of(is_text)), "position": is_count},
@@ -125,7 +125,7 @@ class CSVLogger(Callback):
 
 
 def columns(logs: Logs) -> list[str]:
-    """Return the sorted names of `logs`, and val_ ones after them if it has none."""
+    """Return the sorted names of `logs`, followed by val_ names if it has none."""
     names = sorted(logs)
     if any(name.startswith("val_") for name in names):
         return names
@@ -133,7 +133,7 @@ def columns(logs: Logs) -> list[str]:
 
 
 def cell(value: Any) -> Any:
-    """Return what stands in the file for `value`: lists as "[1, 2]" in quotes."""
+    """Return the text of `value` in the file: lists as "[1, 2]" in quotes."""
     value = plain(value)
     if isinstance(value, str):
         return value
@@ -155,11 +155,11 @@ class LambdaCallback(Callback):
             attributes.
 
     Raises:
-        UnknownNameError: a name begins with "on_" but no hook has it.
+        UnknownNameError: a name starts with "on_" but is not that of a hook.
 
     Example:
-        >>> told = LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["loss"]))
-        >>> told.on_epoch_end(0, {"loss": 0.5})
+        >>> printer = LambdaCallback(on_epoch_end=lambda epoch, logs: print(epoch, logs["loss"]))
+        >>> printer.on_epoch_end(0, {"loss": 0.5})
         0 0.5
     """
 
@@ -186,6 +186,6 @@ class LambdaCallback(Callback):
         for name, value in given.items():
             if name.startswith("on_") and name not in HOOKS:
                 raise UnknownNameError.of("hook of LambdaCallback", name, HOOKS)
-            # A hook left out stays the class's own, so that nobody waits for its batches.
+            # A hook that is not given stays that of the class, so no batches are needed for it.
             if value is not None or name not in HOOKS:
                 setattr(self, name, value)

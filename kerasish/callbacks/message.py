@@ -1,4 +1,4 @@
-"""Lines for the user that do not tear a progress bar apart."""
+"""Lines for the user that do not break a progress bar."""
 
 from __future__ import annotations
 

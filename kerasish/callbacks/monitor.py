@@ -46,12 +46,12 @@ LOWER = (
 
 
 class Monitor(Callback):
-    """Watches the log `monitor`; `mode` "min" or "max" says what is better, "auto" finds out.
+    """Watches the log `monitor`; `mode` "min" or "max" says what is better, "auto" decides.
 
     Args:
         monitor: a name of the logs, such as "val_loss".
-        mode: "auto" asks the model's metric of that name, then the name itself.
-        min_delta: least change that counts as better, >= 0.
+        mode: "auto" decides by the model's metric of that name, or else by the name.
+        min_delta: the smallest change that counts as an improvement, >= 0.
 
     Attributes:
         best: the best value so far, None before the first.
@@ -80,10 +80,10 @@ class Monitor(Callback):
         self._told = False
 
     def get_monitor_value(self, logs: Logs | None) -> float | None:
-        """Return the watched value, or None, with one warning a run, where the logs lack it.
+        """Return the watched value; None, with one warning per run, if the logs lack it.
 
         Raises:
-            ValueError: the value is not a single number, or no telling whether high is good.
+            ValueError: the value is not a single number, or it is unknown which way is better.
         """
         logs = logs or {}
         if self.monitor_op is None:
@@ -100,7 +100,7 @@ class Monitor(Callback):
             ) from error
 
     def _is_improvement(self, value: float, reference: float | None) -> bool:
-        """Whether `value` beats `reference` by more than min_delta; anything beats None and NaN."""
+        """Whether `value` beats `reference` by over min_delta; any value beats None and NaN."""
         if reference is None:
             return True
         if math.isnan(reference):
@@ -139,7 +139,7 @@ class Monitor(Callback):
 
 
 def by_metric(name: str, metrics: Any) -> Callable[[Any, Any], Any] | None:
-    """Return `operator.gt` or `lt` by the metric called `name`, or `name` less an output's name."""
+    """Return `operator.gt` or `lt` by the metric `name`, with or without an output's name."""
     every = list(unfolded(metrics))
     exact = [m for m in every if getattr(m, "name", None) == name]
     ending = [m for m in every if name.endswith(f"_{getattr(m, 'name', None)}")]
@@ -151,7 +151,7 @@ def by_metric(name: str, metrics: Any) -> Callable[[Any, Any], Any] | None:
 
 
 def unfolded(metrics: Any) -> Iterable[Any]:
-    """Yield single metrics out of lists, and out of metrics that hold metrics."""
+    """Yield the single metrics in lists and in metrics that contain metrics."""
     for metric in tree.flatten(metrics):
         inner = getattr(metric, "metrics", None)
         if inner:
@@ -161,7 +161,7 @@ def unfolded(metrics: Any) -> Iterable[Any]:
 
 
 def by_name(name: str) -> Callable[[Any, Any], Any] | None:
-    """Return `operator.gt` or `lt` where a name like "out_accuracy" says it."""
+    """Return `operator.gt` or `lt` by a name such as "out_accuracy"; None if it is not known."""
     for names, found in ((HIGHER, operator.gt), (LOWER, operator.lt)):
         if any(name == known or name.endswith(f"_{known}") for known in names):
             return found

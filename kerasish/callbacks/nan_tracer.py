@@ -1,4 +1,4 @@
-"""Runs one step op by op and finds where its first NaN or Inf came from."""
+"""Runs one step op by op and finds the origin of its first NaN or Inf."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class Birth(NamedTuple):
-    """A place where a value that is not finite came into being.
+    """The origin of a value that is not finite.
 
     Attributes:
-        op: the op's name; in the backward direction that of the op whose gradient it was.
+        op: the op's name; in the backward direction, that of the op whose gradient is computed.
         kind: "NaN" or "Inf".
         direction: "data", "weights" (not finite before the step), "forward", "backward", "update".
-        layer: the names of the layers, the loss, the metric or the optimizer it was in.
-        source: the user's own line there, "file.py:12"; "" where only the library's are.
-        rows: rows of the batch with such a value; () where it belongs to no single row.
-        bad: how many elements are not finite.
-        shape: of the value.
+        layer: the names of the enclosing layers, or of the loss, the metric or the optimizer.
+        source: the user's line, "file.py:12"; "" if only library code is involved.
+        rows: the rows of the batch with such a value; () if it does not belong to single rows.
+        bad: the number of elements that are not finite.
+        shape: the shape of the value.
     """
 
     op: str
@@ -49,15 +49,15 @@ class Birth(NamedTuple):
 class _Place(NamedTuple):
     layer: str
     source: str
-    maker: Any  # the record whose gradient is being computed, None outside the reverse pass
+    maker: Any  # the record whose gradient is computed; None outside the reverse pass
     in_optimizer: bool
 
 
 class OpWatch(Engine):
-    """An engine that lets another one work and looks at each result.
+    """An engine that passes ops to another engine and checks each result.
 
-    Constants that are not finite (the -Inf of a mask) count as no one's fault; a NaN made of them
-    does.
+    Constants that are not finite (the -Inf of a mask) are not reported; a NaN computed from them
+    is.
     """
 
     def __init__(self, model: Any, batch: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ class OpWatch(Engine):
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Birth] = []
-        # The arrays are kept: an id belongs to one only while that one lives.
+        # The arrays are kept alive, since ids are reused.
         held = [(v, v.latest.value) for v in model.variables]
         self._weights = {id(array): (v, array) for v, array in held}
         self._weight_shapes = {tuple(v.shape) for v in model.variables}
@@ -86,7 +86,7 @@ class OpWatch(Engine):
     # --- engine -----------------------------------------------------------------------------------
 
     def apply(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
-        """Compute `op` by the engine below, and look at what it gave."""
+        """Compute `op` by the underlying engine, and check the result."""
         result = self._engine.apply(op, args, attrs)
         results = result if isinstance(result, tuple) else (result,)
         inputs = [self._value(a) for a in args]
@@ -114,7 +114,7 @@ class OpWatch(Engine):
         return value.shape[0] == self._rows and tuple(value.shape) not in self._weight_shapes
 
     def _judge(self, op: Op, inputs: list[Any], value: Any, by_row: bool, place: _Place) -> None:
-        """Note a birth, or whose births the value that is not finite comes from."""
+        """Record a new origin, or the origins that a non-finite value is computed from."""
         births: set[int] = set()
         any_bad = any_nan = False
         for i in inputs:
@@ -128,7 +128,7 @@ class OpWatch(Engine):
         self._know(value, births, value)
 
     def _look_up(self, value: Any) -> tuple[bool, frozenset[int], bool]:
-        """Return (whether not finite, its births, whether it has a NaN) of an input."""
+        """Return (whether it is not finite, its origins, whether it has a NaN) of an input."""
         found = self._known.get(id(value))
         if found is not None:
             return True, found[1], found[2]
@@ -170,7 +170,7 @@ class OpWatch(Engine):
         return op.name, "update" if place.in_optimizer else "forward", place.layer, place.source
 
     def _place(self) -> _Place:
-        """Read from the call stack whose code is at work."""
+        """Return the layer and the user's line from the call stack."""
         names: list[str] = []
         seen: set[int] = set()
         source, maker, in_optimizer = "", None, False
@@ -190,7 +190,7 @@ class OpWatch(Engine):
         return _Place("/".join(reversed(names)), source, maker, in_optimizer)
 
     def first_for(self, values: Iterable[Any]) -> Birth | None:
-        """Return the earliest birth that made any of `values` not finite."""
+        """Return the earliest origin that made any of `values` not finite."""
         found: set[int] = set()
         for value in values:
             found |= self._look_up(value)[1]
@@ -216,9 +216,9 @@ def _run_step(step: Callable[..., Any], args: Any) -> Any:
 
 
 def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]) -> Birth | None:
-    """Return where the first NaN or Inf of a training step is born, None if it has none.
+    """Return the origin of the first NaN or Inf of a training step; None if it has none.
 
-    Nothing is assigned: the model stays as it is.
+    Nothing is assigned: the model is unchanged.
 
     Args:
         step: the pure step, `step(x, y, sample_weight)`.

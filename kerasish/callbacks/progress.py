@@ -1,4 +1,4 @@
-"""Progress: a bar while it runs, a line when it is done; on no terminal, the line alone."""
+"""Progress of a run: a bar while it runs on a terminal, and a line when it is done."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.values import plain
 
-LINE_BYTES = 199  # with the line's end under 200
+LINE_BYTES = 199  # fewer than 200 bytes including the end of the line
 
 
 class Bar:
-    """One task's progress: drawn live on a terminal or in a notebook, and one line at its end.
+    """The progress of one task: drawn live on a terminal or in a notebook, and one final line.
 
     Args:
-        label: what runs, such as "Epoch 1/10"; "" for nothing.
+        label: the task, such as "Epoch 1/10"; "" for none.
         target: number of steps, None if unknown.
         verbose: 1 for the bar and the line, 2 for the line alone, 0 for neither.
         unit: what a step is called.
@@ -46,7 +46,7 @@ class Bar:
         self._live = open_live(self) if verbose == 1 and is_live() else None
 
     def update(self, current: int, text: Callable[[], str]) -> None:
-        """Say that `current` steps are done; `text` is asked for only if it is drawn."""
+        """Report that `current` steps are done; `text` is called only if it is drawn."""
         self.current = current
         if self._live is None or not self.verbose:
             return
@@ -58,7 +58,7 @@ class Bar:
         self._live.update(current - self._live.n)
 
     def finish(self, text: str) -> None:
-        """Put the line in the bar's place."""
+        """Replace the bar by the final line."""
         self.release(leave=False)
         if not self.verbose:
             return
@@ -75,7 +75,7 @@ class Bar:
         return " - ".join(part for part in [*parts, text] if part)
 
     def release(self, leave: bool = True) -> None:
-        """Close the live bar, leaving it where it stands or clearing it."""
+        """Close the live bar, and leave it on the screen or clear it."""
         if self._live is not None:
             self._live.leave = leave
             self._live.close()
@@ -83,7 +83,7 @@ class Bar:
 
 
 def is_live() -> bool:
-    """Whether standard output can be drawn over: a terminal, or a notebook's cell."""
+    """Whether standard output can be redrawn: a terminal, or a notebook's cell."""
     return bool(getattr(sys.stdout, "isatty", lambda: False)()) or in_notebook()
 
 
@@ -99,7 +99,7 @@ def open_live(bar: Bar) -> Any:
     if in_notebook():
         from tqdm.auto import tqdm
 
-        drawn, width = "{bar}", {"dynamic_ncols": True}  # the widget draws it, as wide as its cell
+        drawn, width = "{bar}", {"dynamic_ncols": True}  # the widget draws it, as wide as the cell
     else:
         from tqdm import tqdm
 
@@ -120,7 +120,7 @@ def open_live(bar: Bar) -> Any:
 
 
 def columns() -> dict[str, Any]:
-    """Return tqdm's arguments for the width: as wide as the window, 80 where nobody knows."""
+    """Return tqdm's arguments for the width: that of the window, or 80 if it is unknown."""
     try:
         known = os.get_terminal_size(sys.stdout.fileno()).columns > 0
     except (OSError, ValueError, AttributeError):
@@ -173,7 +173,7 @@ def formatted(logs: Mapping[str, Any]) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a value of the logs with four decimals, or digits where those would all be zero."""
+    """Return a value of the logs with four decimals, or in scientific form if these are all 0."""
     value = plain(value)
     if isinstance(value, (np.ndarray, list, tuple)):
         value = np.mean(value).item()
@@ -185,9 +185,10 @@ def number(value: Any) -> str:
 class ProgbarLogger(Callback):
     """Shows the progress of `fit`, `evaluate` and `predict` on standard output.
 
-    On a terminal or in a notebook a bar with time to go and running values, replaced at the
-    epoch's end by one line; elsewhere that line alone, under 200 bytes and without control codes.
-    `verbose` of `fit`: 0 nothing, 1 or "auto" as said, 2 the lines alone everywhere.
+    On a terminal or in a notebook it draws a bar with the remaining time and running values, and
+    replaces it after the epoch by one line. Elsewhere it prints that line alone, shorter than 200
+    bytes and without control codes. `verbose` of `fit`: 0 nothing, 1 or "auto" as described, 2 the
+    lines alone everywhere.
     """
 
     every_batch = False
@@ -197,7 +198,7 @@ class ProgbarLogger(Callback):
         self._in_fit = False
         self._bar: Bar | None = None
         self._steps: int | None = None  # of the bar
-        self._counted: int | None = None  # steps of the first epoch, where nobody knew them
+        self._counted: int | None = None  # steps of the first epoch, if unknown before
 
     @property
     def verbose(self) -> int:
@@ -252,7 +253,7 @@ class ProgbarLogger(Callback):
 
     def _update(self, batch: int, logs: Logs | None) -> None:
         if self._bar is not None:
-            # The last execution of several steps counts as if it were complete.
+            # The last execution of several steps is counted as complete.
             done = batch + 1 if self._steps is None else min(batch + 1, self._steps)
             self._bar.update(done, lambda: formatted(logs or {}))
 
@@ -273,7 +274,7 @@ class ProgbarLogger(Callback):
 
 
 class Progbar:
-    """A progress bar to use in loops of one's own, with means of values over the steps so far.
+    """A progress bar for your own loops, with means of values over the steps so far.
 
     Args:
         target: number of steps, None if unknown.
@@ -327,7 +328,7 @@ class Progbar:
 
         Args:
             current: steps done in all.
-            values: (name, value of the steps since the last call); the last call's stand as given.
+            values: (name, value of the steps since the last call); in the last call as displayed.
             finalize: whether this is the last call; None: whether `current` has reached `target`.
         """
         if finalize is None:

@@ -18,14 +18,14 @@ _SECONDS_TO_WAIT = 10.0
 class RemoteMonitor(Callback):
     """Posts {"epoch": number, "loss": ..., ...} to `root + path` after each epoch.
 
-    A server that cannot be reached costs a warning, never the training.
+    If the server cannot be reached, a warning is given and training continues.
 
     Args:
         root: the server, "http://host:port".
-        path: where on the server.
-        field: the form's field that holds the JSON; not used with `send_as_json`.
-        headers: further headers of the request.
-        send_as_json: whether the JSON is the body itself ("application/json") instead of a form.
+        path: the path on the server.
+        field: the field of the form that holds the JSON; not used with `send_as_json`.
+        headers: additional headers of the request.
+        send_as_json: whether the body is JSON ("application/json") instead of a form.
 
     Example:
         >>> RemoteMonitor("http://localhost:9000").root
@@ -46,7 +46,7 @@ class RemoteMonitor(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         event = {"epoch": epoch, **{k: _for_json(v) for k, v in (logs or {}).items()}}
-        from urllib.request import urlopen  # takes as long to import as half of kerasish
+        from urllib.request import urlopen  # slow to import
 
         request = self._request(json.dumps(event))
         try:
@@ -71,6 +71,6 @@ class RemoteMonitor(Callback):
 
 
 def _for_json(value: Any) -> Any:
-    """Return a value of the logs as JSON can hold it."""
+    """Return a value of the logs converted for JSON."""
     value = plain(value)
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,4 +1,4 @@
-"""Resume: a training that was cut off goes on exactly where its last saved state stands."""
+"""Resume: an interrupted training continues exactly at its last saved state."""
 
 from __future__ import annotations
 
@@ -24,63 +24,63 @@ from kerasish.callbacks.training_state import (
 from kerasish.errors import ResumeError
 from kerasish.tensor import using_scope
 
-_SLICE = 0.1  # seconds between two looks at the clock
-_SLICE_OVERDUE = 0.02  # likewise, while a state waits for its turn
+_SLICE = 0.1  # seconds between two checks of the clock
+_SLICE_OVERDUE = 0.02  # the same, while a state is due and waits for the previous one
 _VERSION = 1
 
 
 class Resume(Callback):
-    """Saves the state of the training; the same program run again goes on from there.
+    """Saves the state of the training; the same program, run again, continues from there.
 
-    The state is everything that what follows depends on: weights, the optimizer's slots and step,
-    metrics so far, the counters of all random sequences, the order of the rows and the place in
-    it, and the state of the other callbacks (patience, best so far, history, length of the log
-    file). So a run that was killed at any moment and run again ends with the same bits as one that
-    was not. A run that had ended gives the same result again without training.
+    The state is everything that the rest of the training depends on: weights, the optimizer's slots
+    and step, metrics so far, the counters of all random sequences, the order of the rows and the
+    position in it, and the state of the other callbacks (patience, best value, history, length of
+    the log file). So a run that is killed at any moment and run again ends with the same bits as an
+    uninterrupted run. A finished run, run again, gives the same result without training.
 
-    Each state is a new file in `directory`, written aside and put in its place in one step; the
-    newest two are kept, and a damaged one is passed over with a warning. Besides the moments below,
-    the state is saved when `fit` begins, after each epoch and when `fit` ends.
+    Each state is a new file in `directory`, written under another name and renamed. The latest two
+    files are kept, and a damaged one is skipped with a warning. The state is saved when `fit`
+    starts, after each epoch and when `fit` ends, in addition to the times given by the arguments.
 
     Args:
-        directory: a folder for this one `fit`; made if missing.
-        every: save after so many batches; None: not by batches.
-        seconds: save after so many seconds; None: not by time.
-        background: whether a thread writes while the training goes on. There is at most one state
-            on its way; those that fall due meanwhile are left out for the newest. False saves at
-            exactly the batches asked for, and waits for the disk.
+        directory: a folder for this one `fit`; created if missing.
+        every: the number of batches between saves; None: not by batches.
+        seconds: the number of seconds between saves; None: not by time.
+        background: whether a thread writes during training. It writes at most one state at a time;
+            of the states that fall due meanwhile only the latest is saved. False saves exactly at
+            the requested batches, and waits for the disk.
 
     Attributes:
-        share: how much of the computing time may go into saving in the background, 0.05 at first:
-            where steps are so short that more would be due, states are left out.
+        share: the largest share of the computing time for saving in the background, initially
+            0.05. If steps are so short that saving would take more, states are skipped.
 
-    The bits are the same on the same machine, engine and number of threads; with another engine or
-    number of threads it goes on with a warning, as close as rounding allows.
+    The bits are the same on the same machine, engine and number of threads. With another engine or
+    number of threads training continues with a warning, and results agree up to rounding.
 
-    A generator cannot be put to a place: its first batches are read again and left out, with a
-    warning. So are those of other iterables; a `PyDataset` is asked for its batches by number, and
-    its `on_epoch_begin` and `on_epoch_end` are called again. Worker threads that draw from shared
-    random generators do so in any order, with or without a crash. A callback of your own takes part
-    by `get_state` and `set_state`.
+    A generator cannot be positioned: its first batches are read again and skipped, with a warning.
+    The same holds for other iterables. A `PyDataset` is asked for its batches by index, and its
+    `on_epoch_begin` and `on_epoch_end` are called again. Worker threads that draw from shared
+    random generators do so in any order, with or without a crash. Your own callback takes part by
+    defining `get_state` and `set_state`.
 
-    What is compared before anything is taken up:
+    These are compared before anything is restored:
 
     - Another model, optimizer, loss, metrics, number or shape of the data's rows, batch size, order
-      (`shuffle`) or set of callbacks: `fit` refuses with a ResumeError, and nothing is changed.
-    - Another learning rate: a warning; the one in the state holds. To change it on purpose use a
-      LearningRateScheduler, or begin in another folder with the weights of the first.
+      (`shuffle`) or set of callbacks: `fit` raises a ResumeError, and nothing is changed.
+    - Another learning rate: a warning; the one in the state is used. To change it on purpose use a
+      LearningRateScheduler, or start in another folder with the weights of the first.
     - Rows of the same shapes with other numbers (a sample of them is compared), another engine or
-      number of threads: a warning; the training goes on with these.
-    - More epochs than before: the training goes on. Fewer than the state has begun: a warning; the
-      model gets what was saved, nothing is trained, and the state stays for a later run.
+      number of threads: a warning; the training continues with these.
+    - More epochs than before: the training continues. Fewer than the state has begun: a warning;
+      the model gets the saved state, nothing is trained, and the state is kept for a later run.
 
-    While a training runs no other one can use its folder, in this or any other process; the lock is
-    the system's and ends with its process, however that ends.
+    While a training runs, no other training can use its folder, in this or any other process. The
+    operating system releases the lock when the process ends, in whatever way.
 
     Raises:
         ValueError: directory is empty, `every` or `seconds` is not positive.
-        FolderInUseError: by `fit`; another training uses the folder at this moment.
-        ResumeError: by `fit`; the state there cannot be taken up.
+        FolderInUseError: by `fit`; another training is using the folder.
+        ResumeError: by `fit`; the training cannot continue from the state in the folder.
 
     Example:
         >>> Resume("run-1", every=100).every
@@ -114,8 +114,8 @@ class Resume(Callback):
         self._past: dict[str, Any] | None = None
         self._calls: Any = None
         self._variables: list[Any] = []
-        self._kept: dict[str, Any] = {}  # what is the same in all states of a run
-        self._at_epoch: Any = None  # the random state when the epoch began, where it matters
+        self._kept: dict[str, Any] = {}  # the part that is the same in all states of a run
+        self._at_epoch: Any = None  # the random state at the start of the epoch, if needed
         self._batches = 0  # since the last save
         self._saved = time.perf_counter()
         self._rest_until = (0.0, 0.0)  # process time, wall-clock time: whichever comes first
@@ -129,10 +129,10 @@ class Resume(Callback):
 
     @contextmanager
     def held(self, model: Any) -> Iterator[None]:
-        """Keep the folder for one `fit`; inside of it `open` and the rest are called.
+        """Lock the folder for one `fit`; the other methods are called inside this context.
 
         Raises:
-            FolderInUseError: another training has it.
+            FolderInUseError: another training is using it.
         """
         self._start_run()
         self._folder = folder = model.state_folder(self.directory)
@@ -148,7 +148,7 @@ class Resume(Callback):
             folder.lock.drop()
 
     def open(self) -> int | None:
-        """Read the newest whole state; return its seed of the data's order, None without one.
+        """Read the latest complete state; return its seed of the data's order, None without one.
 
         Raises:
             ResumeError: there are states, but all are damaged.
@@ -168,16 +168,16 @@ class Resume(Callback):
         if past is None:
             self._kept["at_start"] = random_state()
             return None
-        if past["at_start"] is not None:  # what the data reads first is drawn as it was then
+        if past["at_start"] is not None:  # the first read of the data draws the same numbers
             set_random_state(past["at_start"])
         return int(past["seed"])
 
     def compare(self, facts: dict[str, str], epochs: int) -> None:
-        """Take what the training is that begins now, and compare it with the one in the state.
+        """Compare the description of the training that starts now with that in the state.
 
         Args:
             facts: name -> text: loss, metrics, optimizer, learning_rate, data ...
-            epochs: how many there are to be.
+            epochs: the number of epochs that `fit` was asked for.
 
         Raises:
             ResumeError: it is another training.
@@ -212,7 +212,7 @@ class Resume(Callback):
             )
 
     def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
-        """Take the callbacks after their on_train_begin; return the (epoch, batch) to begin at."""
+        """Take the callbacks after their on_train_begin; return the (epoch, batch) to start at."""
         self._calls, self._variables, self._begun = calls, state_variables(self.model), True
         past, engine = self._past, self.model.training_program.engine_facts()
         if past is None:
@@ -259,13 +259,13 @@ class Resume(Callback):
         )
 
     def go_on(self, data: Any) -> Any:
-        """Put data and state to where they were; return the logs kept with them.
+        """Restore the position of the data and the state; return the logs saved with them.
 
         Args:
-            data: the training's data; None where nothing is left to train.
+            data: the training's data; None if nothing is left to train.
 
         Raises:
-            ResumeError: the state does not belong here; the model is as it was.
+            ResumeError: the state does not fit the model, which is unchanged.
         """
         past = self._past
         assert past is not None
@@ -305,12 +305,12 @@ class Resume(Callback):
     # --- while it runs ------------------------------------------------------------------------
 
     def epoch_begins(self, epoch: int) -> None:
-        """Note the random state that the data of an epoch is drawn from."""
+        """Record the random state that the data of an epoch starts from."""
         if self._kept["at_start"] is not None and epoch != self._kept["first"]:
             self._at_epoch = random_state()
 
     def ahead(self) -> tuple[float, int | None]:
-        """Return (seconds, batches) that may pass before `due` has to be asked again."""
+        """Return (seconds, batches) that may pass before the next call of `due`."""
         now = time.perf_counter()
         if self._overdue:
             return _SLICE_OVERDUE, None
@@ -319,10 +319,10 @@ class Resume(Callback):
         return min(max(wait, 0.0), _SLICE), most
 
     def due(self, batches: int) -> bool:
-        """Count batches done; return whether the state is to be saved now.
+        """Count batches done; return whether the state should be saved now.
 
         Raises:
-            OSError: the state before could not be written.
+            OSError: the previous state could not be written.
         """
         self._thread.check()
         self._batches += batches
@@ -333,7 +333,7 @@ class Resume(Callback):
             self._overdue = True
         if not self._overdue or not self.background:
             return self._overdue
-        # A state must not speak of files that others are still writing.
+        # A state must not refer to files that are still being written.
         computed, passed = self._rest_until
         rested = time.process_time() >= computed or now >= passed
         return rested and not self._thread.busy and not self._calls._is_working()
@@ -378,13 +378,13 @@ class Resume(Callback):
         self._folder.write(state)
 
     def epoch_ended(self, epoch: int, logs: Any) -> None:
-        """Save what there is after an epoch and its callbacks."""
+        """Save the state after an epoch and its callbacks."""
         self._overdue = True
         if self.due(0):
             self.save(epoch + 1, 0, logs)
 
     def end(self, epoch: int, logs: Any) -> Any:
-        """Save the last state and see it on the disk; return the last epoch's logs."""
+        """Save the last state and wait until it is written; return the last epoch's logs."""
         self._thread.wait()
         past = self._past
         if past is not None and (self._over or (past["epoch"], past["batch"]) == (epoch, 0)):
@@ -394,7 +394,7 @@ class Resume(Callback):
         return logs
 
     def _holds_more(self) -> bool:
-        """Return whether the state is of a training that has gone beyond what was asked for."""
+        """Return whether the state has more epochs than `fit` was asked for."""
         past = self._past
         place = None if past is None else (past["epoch"], past["batch"])
         return self._over and place != (self._epochs, 0)
@@ -413,7 +413,7 @@ class Resume(Callback):
 
 
 def find_resume(callbacks: Any, resume: Any) -> Resume | None:
-    """Return the one `Resume` of fit's arguments: `resume` (a folder or one), or in `callbacks`."""
+    """Return the only `Resume` of fit's arguments: `resume` (a folder or object), or a callback."""
     many = getattr(callbacks, "callbacks", callbacks)
     found = [c for c in tree.flatten(many) if isinstance(c, Resume)] if many else []
     if isinstance(resume, Resume):

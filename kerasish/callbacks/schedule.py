@@ -19,12 +19,12 @@ class LearningRateScheduler(Callback):
     """Sets the learning rate at each epoch's start: rate = schedule(epoch, rate).
 
     Args:
-        schedule: a function of the epoch (from 0) and the present rate, or of the epoch alone.
-        verbose: 1 says the rate at each epoch.
+        schedule: a function of the epoch (from 0) and the current rate, or of the epoch alone.
+        verbose: 1 prints the rate at each epoch.
 
     Raises:
-        ValueError: the schedule gave something other than a number.
-        TypeError: the optimizer follows a schedule of its own.
+        ValueError: the schedule returned something other than a number.
+        TypeError: the optimizer has its own learning-rate schedule.
 
     Example:
         >>> halving = LearningRateScheduler(lambda epoch, rate: rate * 0.5)
@@ -71,22 +71,22 @@ def takes_two(function: Callable[..., Any]) -> bool:
 
 
 class ReduceLROnPlateau(Monitor):
-    """Multiplies the learning rate by `factor` when `monitor` has stopped getting better.
+    """Multiplies the learning rate by `factor` when `monitor` has stopped improving.
 
     Args:
         monitor: name of the watched log.
         factor: new rate / old rate, below 1.
-        patience: epochs without improvement before the rate falls.
-        verbose: 1 says each change.
+        patience: the number of epochs without improvement before the rate is reduced.
+        verbose: 1 prints each change.
         mode: "min", "max", or "auto" by the metric.
-        min_delta: least change that counts as better.
-        cooldown: epochs to wait after a change before counting again.
-        min_lr: lower bound of the rate.
-        **kwargs: accepted for old programs, without effect.
+        min_delta: the smallest change that counts as an improvement.
+        cooldown: the number of epochs after a change that are not counted.
+        min_lr: the lower bound of the rate.
+        **kwargs: accepted for older programs, without effect.
 
     Raises:
         ValueError: factor is 1 or more.
-        TypeError: while training, where the optimizer follows a schedule of its own.
+        TypeError: during training, if the optimizer has its own learning-rate schedule.
 
     Example:
         >>> plateau = ReduceLROnPlateau("val_loss", factor=0.2, patience=5)
@@ -125,7 +125,7 @@ class ReduceLROnPlateau(Monitor):
         self.cooldown_counter = 0
 
     def in_cooldown(self) -> bool:
-        """Whether a change of the rate is so recent that epochs are not counted yet."""
+        """Whether epochs are not counted because the rate was changed recently."""
         return self.cooldown_counter > 0
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
@@ -156,9 +156,9 @@ class ReduceLROnPlateau(Monitor):
             self.wait = 0
 
     def _reduce_one(self, optimizer: Any, epoch: int) -> bool:
-        """Return whether the optimizer's rate could still fall; it has then."""
+        """Reduce the optimizer's rate if it is above `min_lr`; return whether it was."""
         old = get_rate(optimizer)
-        # The rate lives in float32: one that was set to min_lr must not count as above it.
+        # The rate is a float32: after it is set to min_lr, it must not count as above that.
         if old <= self.min_lr or math.isclose(old, self.min_lr, rel_tol=1e-6):
             return False
         rate = max(old * self.factor, self.min_lr)

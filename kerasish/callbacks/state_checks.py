@@ -1,4 +1,4 @@
-"""What the saved state of a training may hold: looked at before anything of it is taken up."""
+"""Checks of the saved state of a training, before anything of it is restored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# What a value of a damaged record can make Python and NumPy raise.
+# The errors that Python and NumPy raise for values of a damaged record.
 WRONG_KINDS = (
     AttributeError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError, ValueError,
 )  # fmt: skip
@@ -16,7 +16,7 @@ Check = Callable[[Any], bool]
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number from 0 on."""
+    """Return whether a value is an integer >= 0."""
     return type(value) is int and 0 <= value < 2**63
 
 
@@ -26,7 +26,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value is a text."""
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 
@@ -41,27 +41,27 @@ def is_array(value: Any) -> bool:
 
 
 def maybe(check: Check) -> Check:
-    """Return a check that lets None pass as well."""
+    """Return a check that also accepts None."""
     return lambda value: value is None or check(value)
 
 
 def list_of(check: Check) -> Check:
-    """Return a check of all parts of a list."""
+    """Return a check of all elements of a list."""
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
 def dict_of(check: Check) -> Check:
-    """Return a check of all values of a dict with texts as keys."""
+    """Return a check of all values of a dict with strings as keys."""
     return lambda value: (
         isinstance(value, dict) and all(isinstance(k, str) and check(v) for k, v in value.items())
     )
 
 
 def check_values(who: str, values: Any, checks: Mapping[str, Check]) -> None:
-    """Compare the values of a dict with what they have to be.
+    """Check the values of a dict.
 
     Raises:
-        ValueError: one is missing or of another kind; the message names it.
+        ValueError: a value is missing or of another kind; the message names it.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{who} is a {type(values).__name__}, no dict")
@@ -96,13 +96,13 @@ _STATE: dict[str, Check] = {
 
 
 def check_state(state: dict[str, Any], version: int) -> None:
-    """Look at the state of a training as it was read.
+    """Check the state of a training that was read from a file.
 
     Raises:
-        ValueError: it holds what no training has written; the message names it.
+        ValueError: it has a value that no training writes; the message names it.
     """
     if type(state.get("version")) is int and state["version"] != version:
-        return  # nothing is known of it; whoever reads it says so
+        return  # an unknown version; the reader raises an error
     check_values("the state", state, _STATE)
     if state["epoch"] < state["first"]:
         raise ValueError(f"the state: epoch {state['epoch']} lies before {state['first']}")

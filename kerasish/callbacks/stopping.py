@@ -15,17 +15,17 @@ from kerasish.callbacks.values import plain
 
 
 class EarlyStopping(Monitor):
-    """Ends training when `monitor` has not got better for `patience` epochs.
+    """Ends training when `monitor` has not improved for `patience` epochs.
 
     Args:
         monitor: name of the watched log.
-        min_delta: least change that counts as better.
-        patience: epochs without improvement to wait, >= 0.
-        verbose: 1 says when it stops and what it restores.
+        min_delta: the smallest change that counts as an improvement.
+        patience: the number of epochs without improvement, >= 0.
+        verbose: 1 prints when it stops and what it restores.
         mode: "min", "max", or "auto" by the metric.
-        baseline: a value that must be beaten for the waiting to start anew.
+        baseline: a value that an improvement must also beat to reset the patience.
         restore_best_weights: whether to end with the weights of the best epoch.
-        start_from_epoch: epochs before this one are not watched.
+        start_from_epoch: the first epoch that is watched.
 
     Attributes:
         stopped_epoch: the epoch it stopped after, 0 if it did not.
@@ -87,7 +87,7 @@ class EarlyStopping(Monitor):
     def _keep(self, epoch: int, value: float) -> None:
         self.best, self.best_epoch = value, epoch
         if self.restore_best_weights:
-            # Copies: the engine goes on training in the buffers of its own arrays.
+            # Copies, since the engine continues to write to the buffers of its arrays.
             self.best_weights = [np.array(w) for w in self.model.get_weights()]
         if self.baseline is None or self._is_improvement(value, self.baseline):
             self.wait = 0
@@ -107,8 +107,8 @@ class EarlyStopping(Monitor):
 class TerminateOnNaN(Callback):
     """Ends training when the loss is NaN or infinite.
 
-    The loss of the logs is a running mean, in which a NaN stays to the epoch's end: it is seen
-    within a fraction of a second, without having to look at each batch.
+    The loss in the logs is a running mean, in which a NaN stays until the end of the epoch. So it
+    is noticed within a fraction of a second, without a check of each batch.
 
     Args:
         raise_error: whether to raise a RuntimeError instead of stopping.

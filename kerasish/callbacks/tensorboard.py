@@ -1,4 +1,4 @@
-"""TensorBoard: writes event files, which the program of that name shows while training goes on."""
+"""TensorBoard: writes event files, which the TensorBoard program shows during training."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ _RUNS = ("train", "validation")
 class TensorBoard(Callback):
     """Writes losses, metrics, weights and the model's graph for `tensorboard --logdir=log_dir`.
 
-    Training goes to `log_dir/train`, validation and `evaluate` to `log_dir/validation`: curves
-    `epoch_<name>` over epochs, `batch_<name>` over batches, `evaluation_<name>_vs_iterations` over
-    the optimizer's updates. A training that was cut off and resumes drops the events of batches
-    that run again. Needs the package tensorboardX (`pip install kerasish[tensorboard]`).
+    Training is written to `log_dir/train`, validation and `evaluate` to `log_dir/validation`:
+    curves `epoch_<name>` over epochs, `batch_<name>` over batches,
+    `evaluation_<name>_vs_iterations` over the optimizer's updates. A resumed training drops the
+    events of batches that run again. Needs the package tensorboardX
+    (`pip install kerasish[tensorboard]`).
 
     Args:
-        log_dir: the folder; one run each, so that runs can be compared.
+        log_dir: the folder; use one per run, so that runs can be compared.
         histogram_freq: epochs between histograms of the weights; 0: none.
         write_graph: whether to write the model's layers as a graph.
-        write_images: whether to write the weights as pictures, with the histograms.
+        write_images: whether to write the weights as images, with the histograms.
         write_steps_per_second: whether to write the speed.
-        update_freq: "epoch", "batch", or every so many batches, >= 1. Batches cost time: the
-            engine then cannot run many in one go.
-        profile_batch: accepted, and told to have no effect; see `python -m benchmarks` and
-            `KERASISH_DEBUG`.
+        update_freq: "epoch", "batch", or a number of batches, >= 1. Writing batches costs time,
+            because the engine cannot run many steps per call then.
+        profile_batch: accepted, with a warning that it has no effect; see `python -m benchmarks`
+            and `KERASISH_DEBUG`.
         embeddings_freq: epochs between copies of embedding tables for the projector; 0: none.
-        embeddings_metadata: a file with a label a row, or {layer name: file}.
+        embeddings_metadata: a file with one label per row, or {layer name: file}.
 
     Attributes:
-        hparams: settings of this run, {name: number, text or truth value}: fill it before `fit`,
-            and TensorBoard's page HPARAMS compares the runs by them. Not in Keras.
+        hparams: settings of this run, {name: number, string or bool}. Fill it before `fit`; the
+            page HPARAMS of TensorBoard compares runs by them. Not in Keras.
 
     Raises:
-        ImportError: tensorboardX is missing (when training begins).
+        ImportError: tensorboardX is missing (when training starts).
 
     Example:
         >>> board = TensorBoard("logs/run1", histogram_freq=1)
@@ -93,13 +94,13 @@ class TensorBoard(Callback):
     _checks = {"_batches": is_count, "files": dict_of(is_count)}
 
     def get_state(self) -> dict[str, Any]:
-        """Return the number of batches, and how long each event file is now."""
+        """Return the number of batches and the current size of each event file."""
         for writer in self._writers.values():
             writer.flush()
         return {**super().get_state(), "files": event_files.event_sizes(self.log_dir, _RUNS)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on behind what the files held then: events of batches that run again are dropped."""
+        """Truncate the files to their sizes in the state, since later batches run again."""
         check_values("the state of TensorBoard", state, self._checks)
         self._batches = state["_batches"]
         self._release()

@@ -1,4 +1,4 @@
-"""What a training is at one moment: variables, random counters, and how to put them back."""
+"""The state of a training: variables and random counters, captured and restored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kerasish.tensor import Variable, to_numpy, using_scope
 
 
 def state_variables(model: Any) -> list[Variable]:
-    """Return all that a step may change: weights, seeds, the optimizer's slots, metrics; each once.
+    """Return all variables that a step may change: weights, seeds, optimizer slots, metrics.
 
-    The order is that of the program that made them, so that the same program run again gives the
+    Each occurs once. The order is that of their creation, so the same program, run again, gives the
     same list.
     """
     every = [*model.variables, *(model.optimizer.variables if model.optimizer is not None else ())]
@@ -25,15 +25,15 @@ def state_variables(model: Any) -> list[Variable]:
 
 
 def capture(variables: list[Variable]) -> dict[str, np.ndarray]:
-    """Return name -> value now of each variable; later steps leave these arrays alone."""
+    """Return name -> current value of each variable; later steps do not write to these arrays."""
     return {f"{i}:{v.path}": np.asarray(to_numpy(v.latest)) for i, v in enumerate(variables)}
 
 
 def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -> None:
-    """Set variables to what `capture` returned: all, or, after an error, none.
+    """Set variables to the result of `capture`: all of them, or none after an error.
 
     Raises:
-        ResumeError: they are not those of the model that the state was taken from.
+        ResumeError: the variables are not those of the state.
     """
     wrong = _differences(variables, kept)
     if wrong:
@@ -56,14 +56,14 @@ def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list
         if i < len(kept):
             name, value = list(kept.items())[i]
             theirs = f"{name.partition(':')[2]} {value.shape} {value.dtype.name}"
-        # Names that are counted up (dense_1) differ where a process makes a model twice.
+        # Numbered names (dense_1) differ if a process creates a model twice.
         if mine.partition(" ")[2] != theirs.partition(" ")[2]:
             found.append(f"{theirs} in the state, {mine} in this model")
     return found
 
 
 def random_state() -> dict[str, Any]:
-    """Return where the process's random sequences are: kerasish's, NumPy's and Python's."""
+    """Return the state of the process's random sequences: kerasish's, NumPy's and Python's."""
     version, words, gauss = python_random.getstate()
     return {
         "kerasish": config.random_state(),
@@ -74,7 +74,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Let the process's random sequences go on where `random_state` found them."""
+    """Set the process's random sequences to the result of `random_state`."""
     version, words, gauss = state["python"]
     python_random.setstate((version, tuple(words.tolist()), gauss))
     np.random.set_state(state["numpy"])  # noqa: NPY002

@@ -1,4 +1,4 @@
-"""The values of logs and of the optimizer's rate, as plain Python numbers, read and set."""
+"""Reads and sets the values of logs and the learning rate as plain Python numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as a Python number if it is one, or as it came.
+    """Return `value` as a Python number if it is a number, else unchanged.
 
-    Logs hold floats, NumPy scalars, arrays of one number, tensors, or objects that know their
-    number only when `float()` asks.
+    Logs hold floats, NumPy scalars, arrays of one number, tensors, or objects that compute their
+    number in `float()`.
 
     Example:
         >>> plain(np.float32(0.5)), plain(np.array([2.0])), plain("text")
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 def rated(optimizer: Any) -> list[tuple[str, Any]]:
     """Return (name in the logs, optimizer) of each optimizer that has a learning rate.
 
-    It is one, but several where a MultiOptimizer hands variables to others.
+    There is one, or several for a MultiOptimizer.
     """
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     many = getattr(optimizer, "optimizers", None)
@@ -63,10 +63,10 @@ def get_rate(optimizer: Any) -> float:
 
 
 def set_rate(optimizer: Any, value: float, who: str) -> None:
-    """Set the optimizer's learning rate; `who` wants it, for the error.
+    """Set the optimizer's learning rate; `who` is the caller's name for the error message.
 
     Raises:
-        TypeError: the rate follows a schedule object.
+        TypeError: the rate is given by a schedule object.
     """
     rate = optimizer.learning_rate
     if callable(rate):

@@ -1,4 +1,4 @@
-"""Data sets made for training: sequences in buckets of like length."""
+"""Data sets for training: sequences in buckets of similar length."""
 
 from kerasish.data.buckets import Buckets as Buckets
 from kerasish.data.buckets import best_boundaries as best_boundaries

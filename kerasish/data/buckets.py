@@ -1,4 +1,4 @@
-"""Sequences of like length in one batch: little padding, and few shapes to compile."""
+"""Batches of sequences of similar length: little padding, and few shapes to compile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kerasish.engine.data import PyDataset
 
 
 def best_boundaries(lengths: Any, count: int) -> list[int]:
-    """Return at most `count` bounds, the last one the greatest length, with the least padding.
+    """Return at most `count` bounds with the least padding; the last is the greatest length.
 
     Args:
-        lengths: whole numbers >= 0.
-        count: number of bounds, >= 1.
+        lengths: integers >= 0.
+        count: the number of bounds, >= 1.
 
     Example:
         >>> best_boundaries([1, 2, 2, 9, 10], 2)
@@ -25,13 +25,13 @@ def best_boundaries(lengths: Any, count: int) -> list[int]:
     if count < 1:
         raise ValueError(f"boundaries: expected at least 1 bucket, got {count}.")
     kinds, number = np.unique(np.maximum(np.asarray(lengths, "int64"), 1), return_counts=True)
-    if len(kinds) > 2000:  # the search takes the square of their number: leave near ones together
+    if len(kinds) > 2000:  # the search takes quadratic time, so similar lengths are combined
         picked = np.unique(np.linspace(0, len(kinds) - 1, 2000).astype(int))
         sums = np.concatenate([[0], np.cumsum(number)])
         kinds, number = kinds[picked], np.diff(sums[np.concatenate([[0], picked + 1])])
     rows = np.concatenate([[0], np.cumsum(number)])
-    # cost[j]: padded steps of the first j kinds in the buckets so far; a bucket that ends with
-    # kind j and begins after kind i makes each of its rows as long as kind j.
+    # cost[j]: the padded steps of the first j lengths in the buckets so far. A bucket from length
+    # i + 1 to length j pads each of its rows to length j.
     cost = np.concatenate([[0], np.full(len(kinds), np.inf)])
     choices = []
     for _ in range(min(count, len(kinds))):
@@ -52,16 +52,16 @@ def best_boundaries(lengths: Any, count: int) -> list[int]:
 
 
 class Buckets(PyDataset):
-    """Batches of sequences of like length, padded to the bound of their bucket.
+    """Batches of sequences of similar length, padded to the bound of their bucket.
 
-    What `bucket_by_length` returns: iterate over it, or hand it to `fit`, `evaluate`, `predict`.
+    `bucket_by_length` returns it: iterate over it, or pass it to `fit`, `evaluate`, `predict`.
 
     Args:
         sequences: arrays or lists, each of shape (length, ...).
-        targets: an array with one row a sequence, or sequences to be padded likewise, or None.
-        boundaries: rising bounds of the lengths.
-        batch_size: rows a batch, one number for each bucket.
-        sample_weight: one number a sequence, or None.
+        targets: an array with one row per sequence, or sequences that are padded, too, or None.
+        boundaries: increasing bounds of the lengths.
+        batch_size: rows per batch, one number for each bucket.
+        sample_weight: one number per sequence, or None.
         options: see `bucket_by_length`.
     """
 
@@ -87,7 +87,7 @@ class Buckets(PyDataset):
         self._batches = self._arrange()
 
     def _arrange(self) -> list[Any]:
-        """Return the rows of each batch of the present epoch."""
+        """Return the rows of each batch of the current epoch."""
         shuffle, draws = self._options["shuffle"], np.random.default_rng(0)
         if shuffle:
             draws = np.random.default_rng([self._options["seed"], self._epoch])
@@ -95,7 +95,7 @@ class Buckets(PyDataset):
         carried = np.zeros(0, int)
         for number, (rows, size) in enumerate(zip(self._members, self._sizes)):
             rows = draws.permutation(rows) if shuffle else rows
-            # What does not fill a batch goes into the next bucket: one short batch in all.
+            # Rows that do not fill a batch go to the next bucket: there is one short batch in all.
             rows = np.concatenate([carried, rows])
             last = number == len(self._members) - 1 and not self._options["drop_remainder"]
             stop = len(rows) if last else len(rows) // size * size
@@ -141,7 +141,7 @@ class Buckets(PyDataset):
         self.on_epoch_end()
 
     def on_epoch_end(self) -> None:
-        """Draw the order of the next epoch: a function of the seed and the epoch's number."""
+        """Draw the order of the next epoch: a function of the seed and the epoch's index."""
         self._epoch += 1
         if self._options["shuffle"]:
             self._batches = self._arrange()
@@ -152,9 +152,9 @@ class Buckets(PyDataset):
         return self.boundaries[int(np.searchsorted(self.boundaries, longest))]
 
     def positions(self, index: int | None = None) -> Any:
-        """Return the numbers of the sequences in a batch; None: in all batches, one after another.
+        """Return the indices of the sequences in a batch; None: in all batches, in order.
 
-        So the rows of `predict(dataset)` belong to the sequences `dataset.positions()`.
+        The rows of `predict(dataset)` belong to the sequences `dataset.positions()`.
         """
         return np.concatenate(self._batches) if index is None else self._batches[index].copy()
 
@@ -181,7 +181,7 @@ class Buckets(PyDataset):
 
 
 def _dtype_of(sequences: Sequence[Any]) -> str:
-    """Return floatx for floating sequences, int32 for whole numbers from lists, else their own."""
+    """Return floatx for floating sequences, int32 for lists of integers, else their own dtype."""
     first = next((s for s in sequences if len(s)), sequences[0])
     kind = np.asarray(first).dtype
     if kind.kind == "f" and not hasattr(first, "dtype") or kind == "float64":
@@ -205,27 +205,27 @@ def bucket_by_length(
     seed: int | None = None,
     drop_remainder: bool = False,
 ) -> Buckets:
-    """Return batches of sequences of like length, padded to the bound of their bucket.
+    """Return batches of sequences of similar length, padded to the bound of their bucket.
 
-    The static engine compiles a step for each shape: there are as many as buckets, and one more,
-    because what does not fill a batch moves up to the next bucket.
+    The static engine compiles a step for each shape. There is one shape per bucket, and one more,
+    because rows that do not fill a batch move to the next bucket.
 
     Args:
         sequences: arrays or lists, each of shape (length, ...).
-        targets: one row a sequence; or with `pad_targets` sequences as long as those.
-        boundaries: rising bounds of the lengths; or the number of buckets, whose bounds are then
-            those with the least padding.
-        batch_size: rows a batch; or one number for each bucket.
-        sample_weight: one number a sequence.
-        padding: "post" or "pre": where the padding goes.
-        value: what is padded with.
-        pad_targets: whether the targets are sequences, one target a step.
-        target_value: what targets are padded with.
-        truncating: "post" or "pre": the end that sequences longer than the last bound lose; None:
-            such sequences are an error.
+        targets: one row per sequence; or, with `pad_targets`, sequences of the same lengths.
+        boundaries: increasing bounds of the lengths; or the number of buckets, whose bounds are
+            then chosen for the least padding.
+        batch_size: rows per batch; or one number for each bucket.
+        sample_weight: one number per sequence.
+        padding: "post" or "pre": the side that is padded.
+        value: the padding value.
+        pad_targets: whether the targets are sequences, one target per step.
+        target_value: the padding value of targets.
+        truncating: "post" or "pre": the side from which sequences longer than the last bound are
+            cut; None: such sequences are an error.
         shuffle: whether each epoch has new batches in a new order.
-        seed: of the orders; None: one of the process's.
-        drop_remainder: whether to leave out the rows that fill no batch.
+        seed: the seed of the orders; None: one drawn from the process's generator.
+        drop_remainder: whether to drop the rows that do not fill a batch.
 
     Example:
         >>> data = bucket_by_length([[1], [2, 3], [4, 5, 6], [7]], boundaries=[1, 3],

@@ -1,1 +1,1 @@
-"""The static side, free of devices: values without numbers, traces, the graph and its passes."""
+"""Graphs of ops, independent of devices: shape inference, tracing, passes, memory plans."""

@@ -1,4 +1,4 @@
-"""Running Python on shapes alone: every op answers by its shape rule."""
+"""Shape inference: runs Python functions on shapes and dtypes alone, by the ops' shape rules."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Abstract:
 
 
 class ShapesOnly(Engine):
-    """The engine that computes nothing but shapes and dtypes."""
+    """The engine that computes only shapes and dtypes."""
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
-        """Return tensors without numbers, as the op's shape rule says."""
+        """Return tensors without numbers, with the specs that the op's shape rule gives."""
         tensors, attrs = prepare(op, args, attrs)
         specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
         many = (specs,) if isinstance(specs, Spec) else tuple(specs)
@@ -46,7 +46,7 @@ class ShapesOnly(Engine):
         return results[0] if op.outputs == 1 and isinstance(specs, Spec) else results
 
     def control(self, kind: str, **parts: Any) -> Any:
-        """Return the result of a loop as one round of it tells; branches are all tried."""
+        """Return the result of control flow: a loop body runs once, every branch runs."""
         if kind == "while_loop":
             parts["cond"](*parts["loop_vars"])
             return parts["body"](parts["loop_vars"])
@@ -64,8 +64,8 @@ class ShapesOnly(Engine):
         return carry, tree.map_structure(repeat, rows)
 
 
-# A size of the result that follows both is unknown, too. They divide well, as sizes that are split
-# and regrouped do, and are short enough for Python that loops over them.
+# A size of the result that differs between the two is unknown. Both have many divisors, since
+# sizes are split and regrouped, and both are small, since Python may loop over them.
 _FILLS = (Unknown(120), Unknown(168))
 
 
@@ -109,10 +109,10 @@ def infer(
     kwargs: Any = None,
     engine: ShapesOnly | None = None,
 ) -> Any:
-    """Return the structure of specs that `function` gives for arguments some of which are Specs.
+    """Return the structure of specs of the result of `function`; some arguments are Specs.
 
-    Unknown sizes (None) are filled in twice, with two different numbers: where the results
-    differ, the result's size is unknown as well. So any Python arithmetic on sizes works.
+    The function runs twice, with two different numbers in place of unknown sizes (None). Where the
+    results differ, the size of the result is unknown. So any Python arithmetic on sizes works.
     """
     kwargs = kwargs or {}
     engine = engine or ShapesOnly()

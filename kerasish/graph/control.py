@@ -1,8 +1,8 @@
 """Control flow in a graph: nodes that hold graphs of their own.
 
-`branch` runs one of several graphs, `loop` one graph for as long as another says so, `scan` one
-graph along the leading axis of its inputs. What their graphs take from around them is handed in as
-inputs, so that every graph is pure and complete in itself.
+`branch` runs one of several graphs, `loop` runs one graph while another returns True, and `scan`
+runs one graph along the leading axis of its inputs. Values of the enclosing graph that these graphs
+read are passed as inputs, so every graph is pure and self-contained.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kerasish.tensor import Tensor, wrap
 
 
 class ControlOp(Traits):
-    """An op whose attributes hold graphs; it stands in nodes as any other op does.
+    """An op whose attributes hold graphs; a node can hold it like any other op.
 
     Attributes:
-        outputs: how many results it gives.
+        outputs: the number of results.
     """
 
     kind = "control"
@@ -60,7 +60,7 @@ class ControlOp(Traits):
         return self.run(runners, *inputs, **attrs)
 
     def run(self, runners: dict[str, list[Any]], *inputs: Any, **attrs: Any) -> Any:
-        """Compute on arrays; `runners` has a function inputs -> outputs for each graph."""
+        """Compute on arrays; `runners` holds a function inputs -> outputs for each graph."""
         found = self._run(runners, *inputs, **attrs)
         return found[0] if self.outputs == 1 else tuple(found)
 
@@ -70,7 +70,7 @@ class ControlOp(Traits):
         return found[0] if self.outputs == 1 else tuple(found)
 
     def grad(self, g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Sequence[Any]:
-        """Return the gradients by the inputs, None where there is none."""
+        """Return the gradients with respect to the inputs; None where there is none."""
         gs, ys = (g, y) if self.outputs > 1 else ((g,), (y,))
         return self._slopes(gs, ys, *inputs, **attrs)
 
@@ -91,12 +91,12 @@ def graphs_of(attrs: dict[str, Any]) -> dict[str, Sequence[Graph]]:
 
 
 def replay(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the graph's outputs for tensors, each node given to the engine in charge."""
+    """Return the graph's outputs for tensors; the current engine applies each node."""
     values: dict[Value, Any] = {v: wrap(array) for v, array in graph.constants.items()}
     values.update(zip(graph.inputs, inputs))
     engine = current_engine()
     for node in graph.nodes:
-        op: Any = node.op  # an op of graphs alone, too, where it was traced
+        op: Any = node.op  # may also be an op that only graphs have
         out = engine.apply(op, [values[v] for v in node.inputs], node.attrs)
         values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
     return [values[v] for v in graph.outputs]
@@ -107,10 +107,10 @@ def _is_float(x: Any) -> bool:
 
 
 def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: int) -> list[Any]:
-    """Return the gradients by the floating inputs of sum(output * g) over `count` outputs.
+    """Return the gradients of sum(output * g), over `count` outputs, by the floating inputs.
 
     Args:
-        gs: for each output, what arrives there; None for nothing.
+        gs: the incoming gradient of each output; None if there is none.
     """
     wanted = [i for i, x in enumerate(inputs) if _is_float(x)]
     reached = [i for i in range(count) if _is_float(graph.outputs[i]) and gs[i] is not None]
@@ -138,7 +138,7 @@ def _spread(slopes: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     return [next(left) if _is_float(x) else None for x in inputs]
 
 
-# --- one of several -------------------------------------------------------------------------------
+# --- branch ---------------------------------------------------------------------------------------
 
 
 def _run_branch(runners: Any, index: Any, *captured: Any, graphs: Any) -> list[Any]:
@@ -160,7 +160,7 @@ def _grad_branch(
     return [None, *_spread(ops.switch(index, [slopes(g) for g in graphs]), captured)]
 
 
-# --- for as long as -------------------------------------------------------------------------------
+# --- loop -----------------------------------------------------------------------------------------
 
 
 def _run_loop(
@@ -186,7 +186,7 @@ def _grad_loop(gs: Any, ys: Any, *inputs: Any, **attrs: Any) -> Sequence[Any]:
     )
 
 
-# --- along an axis --------------------------------------------------------------------------------
+# --- scan -----------------------------------------------------------------------------------------
 
 
 def _run_scan(
@@ -204,7 +204,7 @@ def _run_scan(
 
 
 def _stack(parts: Sequence[Any]) -> Any:
-    """Return arrays of NumPy's, or of CuPy's, stacked along a new first axis."""
+    """Return NumPy or CuPy arrays stacked along a new first axis."""
     if isinstance(parts[0], (np.ndarray, np.generic)):
         return np.stack(parts)
     return array_module(place_of(parts[0])).stack(parts)
@@ -222,7 +222,7 @@ def _grad_scan(
     gs: Any, ys: Any, *inputs: Any, body: Graph, carried: int, scanned: int, length: int,
     reverse: bool, trail: bool,
 ) -> Sequence[Any]:  # fmt: skip
-    """Scan back: each step is computed again from the carry that it began with."""
+    """Reverse a scan: recompute each step from its initial carry, and differentiate it."""
     rows = len(body.outputs) - carried
     carry, xs = inputs[:carried], inputs[carried : carried + scanned]
     captured, before = inputs[carried + scanned :], ys[carried + rows :]
@@ -252,7 +252,7 @@ def _grad_scan(
     empty = [_zeros(x) for x in captured if _is_float(x)]
     trail_gs = arriving[rows:]
     if all(g is None for g in gs[carried + rows :]):
-        trail_gs = [None] * carried  # the usual case: nobody differentiates a second time
+        trail_gs = [None] * carried  # the usual case: no second derivative
     along = (list(before), list(xs), arriving[:rows], trail_gs)
     (of_carry, of_captured), of_xs = ops.scan(
         back, (first, empty), along, length=length, reverse=not reverse
@@ -269,5 +269,5 @@ _KINDS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., An
 
 @functools.lru_cache(maxsize=512)
 def control_op(name: str, outputs: int) -> ControlOp:
-    """Return the op "branch", "loop" or "scan_along" that gives so many results."""
+    """Return the op "branch", "loop" or "scan_along" with this number of results."""
     return ControlOp(name, outputs, *_KINDS[name])

@@ -1,4 +1,4 @@
-"""The yardstick: runs a graph node by node with the ops' reference kernels."""
+"""The reference interpreter: runs a graph node by node with the ops' reference kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph: typed values, nodes that make them, and a graph that prints readably."""
+"""The graph: typed values, the nodes that compute them, and a readable printed form."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _short(dtype: str) -> str:
 
 
 class GraphOp(Traits):
-    """An op that only graphs have: it holds a body (a fused loop), or joins several ops.
+    """An op that occurs in graphs only: it holds a body (a fused loop), or combines several ops.
 
     Args:
-        name: what it is called in printed graphs; its kind, too.
-        kernel: `kernel(xp, *inputs, **attrs)`: what it computes.
+        name: its name in printed graphs, and its kind.
+        kernel: `kernel(xp, *inputs, **attrs)`, the computation.
         shape: `shape(*specs, **attrs)` -> Spec, or a tuple of them.
-        outputs: how many results it gives.
+        outputs: the number of results.
     """
 
     grad = None
@@ -65,7 +65,7 @@ class GraphOp(Traits):
 
 
 class NodeOp(Protocol):
-    """What a node's op offers: an `Op`, a `GraphOp` or a `ControlOp`."""
+    """The interface of a node's op: an `Op`, a `GraphOp` or a `ControlOp`."""
 
     name: str
     kind: str
@@ -95,9 +95,9 @@ class Node:
 
     Attributes:
         op: the op.
-        inputs: the values that go in, in the op's order.
+        inputs: the values that it reads, in the op's order.
         attrs: the op's attributes in canonical form.
-        outputs: the values that it makes.
+        outputs: the values that it computes.
     """
 
     __slots__ = ("attrs", "inputs", "op", "outputs")
@@ -138,10 +138,10 @@ class Graph:
     """A pure computation.
 
     Attributes:
-        inputs: values that come from outside.
-        constants: values known now -> their arrays.
-        nodes: the applications, each after what it needs.
-        outputs: the values that go out; one value may go out several times.
+        inputs: values that the caller supplies.
+        constants: values that are known already -> their arrays.
+        nodes: the nodes in topological order.
+        outputs: the values that it returns; a value may occur several times.
     """
 
     __slots__ = ("constants", "inputs", "nodes", "outputs")
@@ -172,7 +172,7 @@ class Graph:
         return counts
 
     def readers(self) -> dict[Value, list[Node]]:
-        """Return the nodes that read each value that any reads."""
+        """Return value -> the nodes that read it, for values with at least one reader."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for v in node.inputs:
@@ -180,11 +180,11 @@ class Graph:
         return found
 
     def makers(self) -> dict[Value, Node]:
-        """Return the node that makes each value."""
+        """Return value -> the node that computes it."""
         return {v: node for node in self.nodes for v in node.outputs}
 
     def substitute(self, swaps: dict[Value, Value]) -> Graph:
-        """Return the graph with some values read in place of others."""
+        """Return the graph with values replaced by others wherever they are read."""
         if not swaps:
             return self
 
@@ -229,17 +229,17 @@ class Graph:
 
 
 class GraphError(AssertionError):
-    """A graph breaks a rule of the IR: a fault of kerasish, not of its user."""
+    """A graph breaks a rule of the IR. This is a bug in kerasish, not in the user's program."""
 
 
 def verify(graph: Graph) -> Graph:
-    """Return the graph if it is sound.
+    """Return the graph if it is valid.
 
-    Every value is made once and before it is read, shapes and dtypes are those of the ops' rules,
-    sizes are known, attributes are hashable.
+    Every value is computed once and before it is read, shapes and dtypes follow the ops' rules,
+    sizes are known, and attributes are hashable.
 
     Raises:
-        GraphError: naming the node.
+        GraphError: the graph is not valid; the message names the node.
     """
     known: set[Value] = set(graph.inputs) | set(graph.constants)
     for v, array in graph.constants.items():

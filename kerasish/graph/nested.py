@@ -15,15 +15,15 @@ from kerasish.ops.op import using_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, current_scope, record, recording, using_scope, wrap
 
-UNROLLED = 8  # loops of at most so many rounds are written out: their rounds can be fused
-MASKED = 64  # while_loops whose gradient is wanted, of at most so many rounds, likewise
+UNROLLED = 8  # loops of at most this many iterations are unrolled, so that passes can fuse them
+MASKED = 64  # the same for while_loops that are differentiated
 
 
 class Tracer(NodeWriter):
     """Writes ops as nodes, and control flow as nodes that hold graphs."""
 
     def control(self, kind: str, **parts: Any) -> Any:
-        """Return the result of `ops.cond` and so on, or NotImplemented to leave it to that."""
+        """Return the result of `ops.cond` and the like; NotImplemented lets Python run it."""
         return _KINDS[kind](self, **parts)
 
     # --- kinds ----------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Tracer(NodeWriter):
         return results
 
     def _leave(self, like: Any, results: Sequence[Tensor], written: Sequence[Variable]) -> Any:
-        """Return results in the structure of `like`; assign what is left to the variables."""
+        """Return results in the structure of `like`; assign the remaining ones to `written`."""
         count = len(results) - len(written)
         for variable, new in zip(written, results[count:]):
             (current_scope() or self).write(variable, new)
@@ -165,7 +165,7 @@ class Tracer(NodeWriter):
 
 
 class Inner(Tracer):
-    """The tracer inside a branch or a body: what it takes from around it becomes its input."""
+    """The tracer inside a branch or loop body: values captured from outside become inputs."""
 
     def __init__(self, outer: Tracer) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class Inner(Tracer):
         self.captured: dict[Any, tuple[Tensor, Value]] = {}  # (value, its gradient's name) -> ...
 
     def inside(self) -> Any:
-        """Put this tracer in charge for a `with` block."""
+        """Make this tracer the current engine in a `with` block."""
         return _Inside(self)
 
     def input(self, spec: Spec) -> Tensor:
@@ -184,12 +184,12 @@ class Inner(Tracer):
         return wrap(value)
 
     def write_node(self, node: Node) -> None:
-        """Keep the node, and that its results are this tracer's own."""
+        """Record the node, and that its results belong to this tracer."""
         self.own.update(node.outputs)
         super().write_node(node)
 
     def value_of(self, tensor: Tensor) -> Value:
-        """Return the value of a tensor in this graph; what stems from outside is captured."""
+        """Return the value of a tensor in this graph; a value from outside is captured."""
         value = tensor.value
         if not isinstance(value, Value):
             made = super().value_of(tensor)
@@ -204,21 +204,21 @@ class Inner(Tracer):
         return found[1]
 
     def number_of(self, tensor: Tensor) -> Any:
-        """Return the array of a tensor whose numbers are known here or outside."""
+        """Return the array of a tensor whose numbers are known, in this graph or outside."""
         value = tensor.value
         if isinstance(value, Value) and value not in self.own:
             return self.around.number_of(tensor)
         return super().number_of(tensor)
 
     def read(self, variable: Variable) -> Tensor:
-        """Return what was assigned here, or the variable's value outside."""
+        """Return what was assigned in this graph, else the variable's value outside."""
         found = self.written.get(variable)
         if found is not None:
             return found
         return self.around.read(variable) if self.outer is None else self.outer.read(variable)
 
     def values_of(self, structure: Any) -> list[Value]:
-        """Return the values of the tensors of a structure, None left out."""
+        """Return the values of the tensors of a structure, without None."""
         return [self.value_of(t) for t in tree.flatten(structure) if t is not None]
 
     def own_value(self, variable: Variable) -> Value:
@@ -250,7 +250,7 @@ class _Inside:
 
 
 class _State:
-    """What a loop carries: the user's values, then the variables that its body assigns."""
+    """The carry of a loop: the user's values, then the variables that its body assigns."""
 
     def __init__(self, outer: Tracer, structure: Any, written: Sequence[Variable]) -> None:
         self.structure, self.written = structure, list(written)
@@ -260,7 +260,7 @@ class _State:
         self._entered: dict[int, list[Tensor]] = {}
 
     def enter(self, inner: Inner) -> Any:
-        """Return the structure inside the body; its variables are assigned what is carried."""
+        """Return the carried structure inside the body; assign the carried variables."""
         made = [inner.input(Spec(tuple(t.shape), t.dtype)) for t in self.tensors]
         self._entered[id(inner)] = made
         for variable, tensor in zip(self.written, made[self._count :]):
@@ -268,12 +268,12 @@ class _State:
         return _filled(self.structure, made[: self._count])
 
     def values(self, inner: Inner) -> list[Value]:
-        """Return the inputs that `enter` made."""
+        """Return the inputs that `enter` created."""
         return [t.value for t in self._entered[id(inner)]]
 
 
 def _captured(inners: Iterable[Inner]) -> dict[Any, Tensor]:
-    """Return what any of them takes from outside, in one order."""
+    """Return everything that the tracers capture from outside, in one order."""
     return {key: pair[0] for inner in inners for key, pair in inner.captured.items()}
 
 

@@ -1,4 +1,4 @@
-"""Where every value lies: lifetimes, and one arena shared by values that never live together."""
+"""The memory plan: one arena, shared by values whose lifetimes do not overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIGNMENT = 64
 
 
 class Lifetime(NamedTuple):
-    """A block of memory that is needed from one step of the program to another, both included."""
+    """A block of memory that is needed from one step of the program to another, inclusive."""
 
     first: int
     last: int
@@ -23,8 +23,8 @@ class Plan(NamedTuple):
 
     Attributes:
         offsets: key -> offset in bytes, a multiple of 64.
-        nbytes: the arena's size.
-        naive: the size with memory of its own for each.
+        nbytes: the size of the arena in bytes.
+        naive: the size in bytes without sharing.
     """
 
     offsets: dict[object, int]
@@ -37,14 +37,14 @@ def _round(nbytes: int) -> int:
 
 
 def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
-    """Return offsets such that blocks whose lifetimes meet never overlap.
+    """Return offsets such that blocks with overlapping lifetimes do not overlap in memory.
 
-    Largest first, each at the lowest place that is free throughout its life (best-fit by offset,
+    Largest first, each at the lowest offset that is free during its whole lifetime (best fit,
     as in Pisarchyk & Lee, "Efficient memory management for deep neural net inference", 2020).
     """
     offsets: dict[object, int] = {}
     top, count = 0, len(lifetimes)
-    placed = np.empty((4, count), np.int64)  # start, end, first, last: one column a block
+    placed = np.empty((4, count), np.int64)  # start, end, first, last: one column per block
     order = sorted(lifetimes.items(), key=lambda item: (-item[1].nbytes, item[1].first))
     for i, (key, life) in enumerate(order):
         size = _round(life.nbytes)
@@ -56,7 +56,7 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
 
 
 def _lowest(placed: Any, life: Lifetime, size: int) -> int:
-    """Return the lowest offset at which `size` bytes are free throughout a life."""
+    """Return the lowest offset at which `size` bytes are free during a whole lifetime."""
     start, end, first, last = placed
     near = ((last >= life.first) & (first <= life.last)).nonzero()[0]
     if not near.size:

@@ -1,9 +1,9 @@
-"""An independent check of a plan: the program is walked, and what memory holds is recorded.
+"""An independent check of a memory plan: simulate the program and track the memory's contents.
 
-`plan.py` decides by lifetimes. This does not use them: memory is a table of lines of 64 bytes, each
-with the content that was last written there, and every read must see the content that it asks for.
-So two live values that overlap, a value that is read before it is written or after something else
-took its place, and an output that nobody writes are all seen as reads of the wrong content.
+`plan.py` works with lifetimes. This module does not use them. It keeps a table of lines of 64
+bytes, each with the content that was last written there, and every read must find the content that
+it expects. Live values that overlap, values read before they are written or after they are
+overwritten, and outputs that are never written all appear as reads of the wrong content.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from kerasish.graph.plan import ALIGNMENT
 
 
 class PlanError(RuntimeError):
-    """A plan in which some step would read other bytes than those it asks for."""
+    """A plan in which a step would read other bytes than it expects."""
 
 
 class Access(NamedTuple):
     """A part of the memory that is read or written.
 
     Attributes:
-        content: what should lie there; equal contents are equal numbers.
-        memory: which memory: a key of the sizes that `check_plan` is given.
+        content: identifies the expected content; equal contents are equal numbers.
+        memory: the memory, a key of the `sizes` of `check_plan`.
         start: the first byte, a multiple of 64.
-        nbytes: how many bytes.
+        nbytes: the number of bytes.
     """
 
     content: Hashable
@@ -37,7 +37,7 @@ class Access(NamedTuple):
 
     @property
     def lines(self) -> slice:
-        """The lines of 64 bytes that it touches."""
+        """The lines of 64 bytes that it covers."""
         return slice(self.start // ALIGNMENT, -(-(self.start + self.nbytes) // ALIGNMENT))
 
 
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     Attributes:
         name: for messages.
-        reads: what it reads, all before it writes.
+        reads: what it reads, all before the first write.
         writes: what it writes.
         in_place: (written content, read content) that may share memory in this step.
     """
@@ -63,16 +63,16 @@ def check_plan(
     steps: Sequence[Step],
     after: Sequence[Access],
 ) -> None:
-    """Raise if some read of the program would not see what it asks for.
+    """Raise if a read of the program would not find the content that it expects.
 
     Args:
-        sizes: memory -> its bytes.
-        before: what lies in memory when the program begins.
+        sizes: memory -> its size in bytes.
+        before: the content of the memory when the program starts.
         steps: the program, in order.
-        after: what is read when it is over.
+        after: what is read after the last step.
 
     Raises:
-        PlanError: names the step, what it wanted and what lies there.
+        PlanError: names the step, the expected content and the actual content.
 
     Example:
         >>> x, y = Access("x", "arena", 0, 8), Access("y", "arena", 0, 8)
@@ -119,7 +119,7 @@ def _meet(a: Access, b: Access) -> bool:
 
 
 class _Memory:
-    """What lies in every line of every memory."""
+    """The content of every line of every memory."""
 
     def __init__(self, sizes: Mapping[Hashable, int]) -> None:
         self._sizes = dict(sizes)

@@ -1,9 +1,9 @@
-"""Graphs as plain records with some sizes left open, and back: what an export keeps.
+"""Graphs as plain records in which some sizes stay open, and back: the content of an export.
 
-A graph knows all its sizes. One that serves any batch is found by tracing a function several times,
-with other sizes each time: the traces must take the same steps, and each number in which they
+All sizes of a graph are known. To get a record for any batch size, a function is traced several
+times with different sizes. The traces must contain the same nodes, and each number in which they
 differ must be a sum of products of the open sizes ("n * 30" for a reshape of n rows of 30). Such a
-number is kept as {"size": [[30, [0]]]}: 30 times the open size number 0.
+number is stored as {"size": [[30, [0]]]}: 30 times open size number 0.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from kerasish.tensor import Tensor, wrap
 
 _CONTROL = ("branch", "loop", "scan_along")
 _MOST_OPEN = 4
-_MOST_ELEMENTS = 2**31  # of one value, at the sizes by which a record is checked
-_MOST_MADE = 2**26  # elements of a constant that is made, not stored
-# Each open size takes two values in all combinations, which give the coefficients; the rest is to
-# confirm them. The remainders by 2, 3, 4 and 5 differ: a size that is rounded is found out.
+_MOST_ELEMENTS = 2**31  # of one value, at the sizes with which a record is checked
+_MOST_MADE = 2**26  # elements of a constant that is computed, not stored
+# Each open size takes two values in all combinations, which give the coefficients; the rest
+# confirms them. The remainders by 2, 3, 4 and 5 differ, so that rounded sizes are detected.
 _CORNERS = ((19, 26), (23, 34), (29, 38), (31, 46))
 _CHECKS = ((40, 21, 51, 27), (33, 44, 20, 56), (48, 30, 35, 62), (37, 55, 42, 24), (61, 49, 64, 33))
 
@@ -36,10 +36,10 @@ Sizes = tuple[int, ...]
 
 
 def sample_sizes(count: int) -> list[Sizes]:
-    """Return the sizes at which a function with `count` open sizes has to be traced.
+    """Return the sizes with which a function with `count` open sizes must be traced.
 
     Raises:
-        ValueError: they are too many.
+        ValueError: there are too many open sizes.
 
     Example:
         >>> sample_sizes(1)[:3]
@@ -59,7 +59,7 @@ class Recorder:
     """Turns traces of one function into one record.
 
     Args:
-        sizes: of each trace, the open sizes; from `sample_sizes`.
+        sizes: the open sizes of each trace; from `sample_sizes`.
         keep: stores an array and returns its name.
     """
 
@@ -76,7 +76,7 @@ class Recorder:
         """Return the record of the graphs, one for each trace.
 
         Raises:
-            ValueError: they depend on the sizes in another way than a record can say.
+            ValueError: they depend on the sizes in a way that a record cannot express.
         """
         if len({(len(g.inputs), len(g.constants), len(g.nodes)) for g in graphs}) > 1:
             raise self._error("the number of steps depends on them")
@@ -89,7 +89,7 @@ class Recorder:
         }
 
     def spec(self, values: Sequence[Any]) -> list[Any]:
-        """Return [dtype, shape] of values, or specs, that stand for each other."""
+        """Return [dtype, shape] of corresponding values (or specs) of the traces."""
         dtype = values[0].dtype
         if any(v.dtype != dtype or len(v.shape) != len(values[0].shape) for v in values):
             raise self._error("a value's dtype or number of axes depends on them")
@@ -134,7 +134,7 @@ class Recorder:
         raise self._error(f"an attribute of {node.op.name!r} depends on them")
 
     def _number(self, values: Sequence[Any]) -> Any:
-        """Return a number, or the formula by which it follows from the open sizes."""
+        """Return a number, or the formula that gives it from the open sizes."""
         if all(v == values[0] for v in values):
             return values[0]
         corners = np.array(values[: len(self._products)], "float64")
@@ -171,7 +171,7 @@ class Player:
     """Runs a record of a graph.
 
     Args:
-        record: what `Recorder.graph` gave, or what a file says.
+        record: the result of `Recorder.graph`, or the content of a file.
         arrays: name -> stored constant.
         sizes: the open sizes.
     """
@@ -180,7 +180,7 @@ class Player:
         self._record, self._arrays, self._sizes = record, arrays, sizes
 
     def run(self, inputs: Sequence[Tensor], engine: Any) -> list[Tensor]:
-        """Return the outputs for tensors, each step given to `engine`."""
+        """Return the outputs for tensors; `engine` applies each op."""
         values = [*inputs, *(self._constant(c) for c in self._record["constants"])]
         for name, places, attrs in self._record["nodes"]:
             taken = [_at(values, i) for i in places]
@@ -193,10 +193,10 @@ class Player:
         return [_at(values, i) for i in self._record["outputs"]]
 
     def check(self) -> Graph:
-        """Return the graph for these sizes; nothing is computed, and no memory taken.
+        """Return the graph for these sizes, without computing or allocating anything.
 
         Raises:
-            ValueError: the record is none that a `Recorder` could have made.
+            ValueError: no `Recorder` could have made this record.
         """
         writer = NodeWriter()
         inputs = [Value(spec.shape, spec.dtype) for spec in self.specs()]
@@ -276,7 +276,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _check_control(name: str, given: list[Spec], attrs: dict[str, Any]) -> None:
-    """Raise unless the graphs inside a node take and give what the node does."""
+    """Raise unless the graphs inside a node have the inputs and outputs that the node needs."""
     if name == "branch":
         index, *captured = given
         first = attrs["graphs"][0]

@@ -16,9 +16,9 @@ class Incomparable(Exception):  # noqa: N818 (a signal)
 
 
 def structure_of(graph: Graph) -> Any:
-    """Return what is equal for graphs that compute the same, and unequal for all others.
+    """Return a hashable key that is equal for graphs with the same computation, else unequal.
 
-    It is hashable; None where an attribute is not, or where constants are too large to compare.
+    None if an attribute is not hashable, or if constants are too large to compare.
     """
     try:
         found = _structure(graph)
@@ -29,9 +29,9 @@ def structure_of(graph: Graph) -> Any:
 
 
 def attributes_key(node: Node) -> Any:
-    """Return what is equal for equal attributes only.
+    """Return a key that is equal for equal attributes only.
 
-    1, 1.0 and True are equal numbers but not the same attribute, and so are 0.0 and -0.0.
+    1, 1.0 and True compare equal but are different attributes, and so are 0.0 and -0.0.
 
     Raises:
         Incomparable: a graph inside holds something whose equality cannot be decided.

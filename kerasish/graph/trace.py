@@ -1,4 +1,4 @@
-"""Tracing: run a Python function once on values without numbers and keep what it did."""
+"""Tracing: run a Python function once on values without numbers, and record its ops as a graph."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Traced(NamedTuple):
     Attributes:
         graph: inputs are the tensor arguments, then the variables read; outputs are the tensor
             results, then the new values of the variables assigned.
-        arguments: how many of the inputs are arguments.
-        variables: the variables behind the other inputs, in order.
-        updated: the variables behind the outputs after the results, in order.
+        arguments: the number of inputs that are arguments.
+        variables: the variables of the other inputs, in order.
+        updated: the variables of the outputs after the results, in order.
         structure: the function's result with the place of each tensor result as a `Place`.
         paths: value -> the names of the layers inside which it was computed, "model/layer".
     """
@@ -37,7 +37,7 @@ class Traced(NamedTuple):
 
 
 class Place:
-    """Stands in a result's structure for the tensor result of this number."""
+    """A placeholder in a result's structure for the tensor result with this index."""
 
     __slots__ = ("number",)
 
@@ -57,7 +57,7 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
         args, kwargs: structures of Specs (or tensors, arrays); anything else is a constant.
 
     Raises:
-        TraceError: Python asked for a number that is not there yet.
+        TraceError: Python read a number that is not known during the trace.
     """
     tracer = Tracer()
     inputs: list[Value] = []
@@ -98,7 +98,7 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
 
 
 def spec_of(x: Any) -> Spec | None:
-    """Return the spec of what counts as a tensor argument, None for anything else."""
+    """Return the spec of a tensor argument; None for anything else."""
     if isinstance(x, Spec):
         return x
     if isinstance(x, (Tensor, Variable)):

@@ -1,4 +1,4 @@
-"""Writing nodes: the engine, and the scope of variables, while a function is traced."""
+"""The engine, and the variable scope, that record nodes while a function is traced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording,
 
 
 class NodeWriter(Scope, Engine):
-    """Answers every op with a node, every variable with an input."""
+    """Records every op as a node and every variable that is read as an input."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -30,7 +30,7 @@ class NodeWriter(Scope, Engine):
     # --- engine -----------------------------------------------------------------------------
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
-        """Write a node; return tensors without numbers."""
+        """Record a node; return tensors without numbers."""
         tensors, attrs = prepare(op, args, attrs)
         inputs = [self.value_of(t) for t in tensors]
         specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
@@ -43,7 +43,7 @@ class NodeWriter(Scope, Engine):
         return results[0] if op.outputs == 1 else results
 
     def write_node(self, node: Node) -> None:
-        """Keep a node."""
+        """Record a node."""
         self.nodes.append(node)
         path = current_path()
         if path:
@@ -52,7 +52,7 @@ class NodeWriter(Scope, Engine):
             self._aliases[node.outputs[0]] = node.inputs[0]
 
     def number_of(self, tensor: Tensor) -> Any:
-        """Return the array of a tensor whose numbers are known here, None for others."""
+        """Return the array of a tensor whose numbers are known; None for others."""
         value = tensor.value
         if not isinstance(value, Value):
             return value
@@ -74,13 +74,13 @@ class NodeWriter(Scope, Engine):
             return found[1]
         made = Value(tuple(value.shape), tensor.dtype)
         self.constants[made] = value.copy() if tensor.borrowed else value
-        self._known[id(value)] = (value, made)  # keeps the array, so that its id stays its own
+        self._known[id(value)] = (value, made)  # a reference, so that the id is not reused
         return made
 
     # --- variables ----------------------------------------------------------------------------
 
     def read(self, variable: Variable) -> Tensor:
-        """Return the variable's value in the trace: an input, or what was assigned."""
+        """Return the variable's value in the trace: an input, or the value last assigned."""
         if variable in self.written:
             return self.written[variable]
         if variable not in self.variables:

@@ -1,4 +1,4 @@
-"""How much arithmetic a computation is, counted from shapes alone."""
+"""FLOPs of a computation, counted from shapes alone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kerasish.ops.op import Op
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import prepare
 
-_EACH = frozenset(("random", "complex"))  # kinds that make each number by some arithmetic
+_EACH = frozenset(("random", "complex"))  # kinds with some arithmetic per result element
 
 
 class Counting(ShapesOnly):
-    """The engine of shapes that adds up FLOPs: a multiply-add is two, any other number one."""
+    """The shape inference engine that also sums FLOPs: two per multiply-add, one per other op."""
 
     def __init__(self) -> None:
         self.flops = 0
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
-        """Return what the op's shape rule says, and count the op."""
+        """Return the result of the op's shape rule, and count the op."""
         results = super().apply(op, args, attrs)
         shapes = [t.shape for t in prepare(op, args, attrs)[0]]
         made = [t.shape for t in (results if isinstance(results, tuple) else (results,))]
@@ -30,7 +30,7 @@ class Counting(ShapesOnly):
 
 
 def flops_of(op: Op, inputs: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]) -> int:
-    """Return the FLOPs of one op; 0 for what only moves numbers.
+    """Return the FLOPs of one op; 0 if it only moves numbers.
 
     Example:
         >>> from kerasish.ops.op import REGISTRY

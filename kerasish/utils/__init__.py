@@ -1,4 +1,4 @@
-"""What Keras offers beside models: arrays, data sets, files, progress, names in files, seeds."""
+"""Keras's `utils`: arrays, data sets, files, progress, names in files, seeds."""
 
 from kerasish.callbacks.progress import Progbar as Progbar
 from kerasish.config import disable_interactive_logging as disable_interactive_logging

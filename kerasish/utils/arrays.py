@@ -1,4 +1,4 @@
-"""NumPy arrays made ready for a model: one-hot rows, unit vectors, sequences of one length."""
+"""Preparation of NumPy arrays for a model: one-hot rows, unit vectors, padded sequences."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def _is_column(shape: Sequence[int]) -> bool:
 
 
 def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
-    """Return x / |x|, the norm taken along `axis`; where it is 0, x stays as it is.
+    """Return x / |x|, with the norm along `axis`; where it is 0, x is unchanged.
 
     Args:
-        x: a NumPy array, which gives one again; or a tensor or list, which gives a tensor.
-        axis: the axis along which vectors lie.
-        order: of the norm: 2 for the Euclidean one.
+        x: a NumPy array, for a NumPy result; or a tensor or list, for a tensor.
+        axis: the axis of the vectors.
+        order: the order of the norm: 2 for the Euclidean one.
 
     Example:
         >>> normalize(np.array([[3.0, 4.0]]))
@@ -78,21 +78,22 @@ def pad_sequences(
     truncating: str = "pre",
     value: Any = 0.0,
 ) -> Any:
-    """Return sequences as the rows of one array, shorter ones filled up, longer ones cut.
+    """Return sequences as the rows of one array; shorter ones are padded, longer ones cut.
 
     Args:
         sequences: sequences of numbers, or of equally shaped arrays.
         maxlen: the length of all; None: that of the longest.
-        dtype: of the result; object for strings of any length.
-        padding: "pre" fills in front, "post" behind.
+        dtype: the dtype of the result; object for strings of any length.
+        padding: "pre" pads at the start, "post" at the end.
         truncating: "pre" drops the first entries, "post" the last.
-        value: what fills.
+        value: the padding value.
 
     Shape:
         n sequences of length l and shape (l, ...) -> (n, maxlen, ...).
 
     Raises:
-        ValueError: something that has no length, entries of unequal shapes, or unknown words.
+        ValueError: a sequence has no length, entries have unequal shapes, or an argument is
+            unknown.
 
     Example:
         >>> pad_sequences([[1], [2, 3, 4]], maxlen=2)

@@ -1,4 +1,4 @@
-"""Batches of rows taken by number: what the functions that make data sets return."""
+"""Batches of samples read by index; the functions that make data sets return them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kerasish.engine.data import PyDataset
 
 
 class Batches(PyDataset):
-    """A data set of `count` samples, read in batches; iterate over it, or hand it to `fit`.
+    """A data set of `count` samples, read in batches; iterate over it, or pass it to `fit`.
 
     Args:
-        read: takes the numbers of samples, an integer array, and returns their batch.
-        count: number of samples.
-        batch_size: samples a batch; None: single samples, without the batch's axis.
-        shuffle: whether each epoch takes the samples in a new order.
-        seed: of the orders; None: one of the process's.
+        read: a function from the indices of samples, an integer array, to their batch.
+        count: the number of samples.
+        batch_size: samples per batch; None: single samples, without a batch axis.
+        shuffle: whether each epoch has the samples in a new order.
+        seed: the seed of the orders; None: one drawn from the process's generator.
 
     Example:
         >>> squares = Batches(lambda rows: (rows, rows**2), count=3, batch_size=2)

@@ -25,16 +25,16 @@ from kerasish.utils.features import (
 
 
 class FeatureSpace(HostLayer):
-    """The columns of a table, each preprocessed in its own way, beside each other.
+    """The columns of a table, each preprocessed in its own way, concatenated or as a dict.
 
     Args:
-        features: name -> how: a `FeatureSpace.float_normalized()` or the like, or the name of such
+        features: name -> a feature such as `FeatureSpace.float_normalized()`, or the name of such
             a method, for its defaults.
-        output_mode: "concat", one vector a row, or "dict".
+        output_mode: "concat", one vector per row, or "dict".
         crosses: tuples of names, or `FeatureSpace.cross(...)`, whose combinations are hashed.
-        crossing_dim: bins of crosses given as tuples.
-        hashing_dim: bins of "integer_hashed" and "string_hashed".
-        num_discretization_bins: bins of "float_discretized".
+        crossing_dim: the number of bins of crosses given as tuples.
+        hashing_dim: the number of bins of "integer_hashed" and "string_hashed".
+        num_discretization_bins: the number of bins of "float_discretized".
         name: the layer's name.
 
     Shape: a dict of (batch,) or (batch, 1) -> (batch, sum of the features' sizes), or a dict; a
@@ -90,12 +90,12 @@ class FeatureSpace(HostLayer):
 
     @classmethod
     def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
-        """Return a feature with a preprocessing layer of one's own; see `Feature`."""
+        """Return a feature with your own preprocessing layer; see `Feature`."""
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
-        """Return a feature of numbers taken as they are."""
+        """Return a feature of unchanged numbers."""
         return _made("float32", layers.Identity, "float", name or unique_name("float"))
 
     @classmethod
@@ -108,7 +108,7 @@ class FeatureSpace(HostLayer):
 
     @classmethod
     def float_normalized(cls, name: str | None = None) -> Feature:
-        """Return a feature of numbers brought to mean 0 and variance 1 by `adapt`."""
+        """Return a feature of numbers normalized to mean 0 and variance 1; `adapt` learns them."""
         name = name or unique_name("float_normalized")
         return _made("float32", layers.Normalization, "float", name, axis=-1)
 
@@ -197,7 +197,7 @@ class FeatureSpace(HostLayer):
     # --- adapting -------------------------------------------------------------------------------
 
     def _adaptable(self) -> list[str]:
-        """Return the names of the features that have something to learn."""
+        """Return the names of the features that `adapt` trains."""
         given = ("input_vocabulary", "input_mean")
         found = []
         for name, layer in self.preprocessors.items():
@@ -208,7 +208,7 @@ class FeatureSpace(HostLayer):
         return found
 
     def list_adaptable_preprocessors(self) -> list[str]:
-        """Return the names of the features whose preprocessing is learnt by `adapt`."""
+        """Return the names of the features whose preprocessing `adapt` learns."""
         return self._adaptable()
 
     def adapt(self, dataset: Any) -> None:
@@ -218,7 +218,7 @@ class FeatureSpace(HostLayer):
             dataset: a dict of columns, or an iterable of such dicts (batches, or single rows).
 
         Raises:
-            ValueError: there is none, or a column is missing.
+            ValueError: the data set is empty, or a column is missing.
         """
         columns: dict[str, list[Any]] = {n: [] for n in self._adaptable()}
         count = 0
@@ -260,7 +260,7 @@ class FeatureSpace(HostLayer):
         return {n: Input((1,), dtype=f.dtype, name=n) for n, f in self.features.items()}
 
     def get_inputs(self) -> dict[str, Any]:
-        """Return the symbolic tensors of the columns, from which a model may start."""
+        """Return the symbolic tensors of the columns, for the inputs of a model."""
         if self.inputs is None:
             self.inputs = self.get_fresh_inputs()
         return self.inputs
@@ -327,11 +327,11 @@ class FeatureSpace(HostLayer):
     # --- files ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickles and copies hold: no symbolic tensors."""
+        """Return the state for pickles and copies, without symbolic tensors."""
         return {**super().__getstate__(), "inputs": None, "encoded_features": None}
 
     def save(self, filepath: Any) -> None:
-        """Write all that was learnt to a `.keras` file; `load_model` reads it."""
+        """Write everything that was learned to a `.keras` file; `load_model` reads it."""
         saving("save_model")(self, filepath)
 
     def get_build_config(self) -> dict[str, Any]:
@@ -339,7 +339,7 @@ class FeatureSpace(HostLayer):
         return {n: p.get_build_config() or {} for n, p in self.preprocessors.items()}
 
     def build_from_config(self, config: dict[str, Any]) -> None:
-        """Build the preprocessing layers, of which the file says that they have learnt."""
+        """Build the preprocessing layers that the config describes as adapted."""
         for name, built in config.items():
             if name in self.preprocessors:
                 self.preprocessors[name].build_from_config(built)

@@ -16,12 +16,12 @@ _ENCODINGS = ("int", "one_hot", "float")
 
 
 class Feature:
-    """How a column becomes numbers.
+    """The conversion of a column to numbers.
 
     Args:
-        dtype: of the raw values: "float32", "int32", "string" ...
-        preprocessor: the layer that they go through.
-        output_mode: "float" or "int" as they come out, or "one_hot" of the integers.
+        dtype: the dtype of the raw values: "float32", "int32", "string" ...
+        preprocessor: the layer that is applied to them.
+        output_mode: "float" or "int" for the layer's results, or "one_hot" for these integers.
     """
 
     def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
@@ -48,8 +48,8 @@ class Cross:
     """Columns whose combinations are hashed.
 
     Args:
-        feature_names: their names, two or more.
-        crossing_dim: number of bins, >= 1.
+        feature_names: the names of the columns, two or more.
+        crossing_dim: the number of bins, >= 1.
         output_mode: "int" or "one_hot".
     """
 
@@ -78,7 +78,7 @@ class Cross:
 
 
 def categories_of(layer: Any, name: str) -> int:
-    """Return how many categories a preprocessing layer tells apart."""
+    """Return the number of categories of a preprocessing layer."""
     if hasattr(layer, "vocabulary_size"):
         return int(layer.vocabulary_size())
     if isinstance(layer, layers.Discretization):
@@ -115,7 +115,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def as_array(x: Any) -> Any:
-    """Return a column as an array, if it is none."""
+    """Return a column as an array or tensor."""
     if is_tensor(x):
         return x
     return x.numpy() if hasattr(x, "numpy") else np.asarray(x)

@@ -1,4 +1,4 @@
-"""Data sets of files in folders: a folder a class."""
+"""Data sets of files in folders, with one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SUBSETS = ("training", "validation", "both", None)
 
 
 class Folder(Batches):
-    """Batches of files, with what is known of them.
+    """Batches of files, with their paths, labels and class names.
 
     Args:
         load: path -> array or string.
         paths: the files.
-        labels: one for each, or None.
+        labels: one for each file, or None.
         class_names: the names of the classes in the order of their numbers, or None.
         batch_size, shuffle, seed: as for `Batches`.
         stack: list of a batch's arrays -> one array.
@@ -70,33 +70,33 @@ def image_dataset_from_directory(
     format: str = "tf",
     verbose: bool = True,
 ) -> Any:
-    """Return batches of the pictures (bmp, gif, jpeg, png) in a folder, a sub-folder a class.
+    """Return batches of the images (bmp, gif, jpeg, png) in a folder with a sub-folder per class.
 
     Args:
         directory: the folder.
         labels: "inferred" from the sub-folders, None, or one class number for each file in the
             order of the sorted paths.
         label_mode: "int"; "binary", 0.0 or 1.0 of two classes; "categorical", one-hot; None.
-        class_names: the sub-folders that count, in the order of their numbers; None: all, sorted.
+        class_names: the sub-folders to read, in the order of class numbers; None: all, sorted.
         color_mode: "grayscale", "rgb" or "rgba".
-        batch_size: pictures a batch; None: single ones.
-        image_size: (height, width) that all get.
-        shuffle: whether the pictures come in a new order each epoch.
-        seed: of the orders and the split.
-        validation_split: share of the files kept for validation, 0 < share < 1.
+        batch_size: images per batch; None: single images.
+        image_size: (height, width) of the results.
+        shuffle: whether the images have a new order in each epoch.
+        seed: the seed of the orders and the split.
+        validation_split: the share of the files for validation, 0 < share < 1.
         subset: "training", "validation" or "both", which gives a pair; with validation_split.
         interpolation: as for `ops.image.resize`.
         follow_links: whether to enter sub-folders that are links.
-        crop_to_aspect_ratio: whether to cut the middle out instead of distorting.
+        crop_to_aspect_ratio: whether to crop the middle instead of distorting.
         pad_to_aspect_ratio: whether to pad instead of distorting.
-        data_format: where the channels stand; None: the process's.
+        data_format: the position of the channel axis; None: `config.image_data_format()`.
         format: accepted; batches are NumPy arrays whatever it says.
         verbose: whether to print how many files were found.
 
     Shape: x (batch, *image_size, channels) floating, 0..255.
 
     Raises:
-        ValueError: words that do not fit, or no picture in the folder.
+        ValueError: an argument is invalid, or there is no image in the folder.
     """
     data_format = config.standardize_data_format(data_format)
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
@@ -137,21 +137,21 @@ def text_dataset_from_directory(
     format: str = "tf",
     verbose: bool = True,
 ) -> Any:
-    """Return batches of the texts (*.txt, UTF-8) in a folder, a sub-folder a class.
+    """Return batches of the texts (*.txt, UTF-8) in a folder with a sub-folder per class.
 
     Args:
         directory: the folder.
         labels, label_mode, class_names: as for `image_dataset_from_directory`.
-        batch_size: texts a batch; None: single ones.
-        max_length: characters that are kept of each text; None: all.
-        shuffle: whether the texts come in a new order each epoch.
-        seed: of the orders and the split.
+        batch_size: texts per batch; None: single texts.
+        max_length: the number of characters that are kept of each text; None: all.
+        shuffle: whether the texts have a new order in each epoch.
+        seed: the seed of the orders and the split.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         format: accepted; batches are NumPy arrays whatever it says.
         verbose: whether to print how many files were found.
 
     Raises:
-        ValueError: words that do not fit, or no text in the folder.
+        ValueError: an argument is invalid, or there is no text in the folder.
     """
 
     def load(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Pictures: files, Pillow's images, arrays. Pillow is imported on first use."""
+"""Images as files, Pillow images and arrays. Pillow is imported on first use."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def pillow() -> Any:
 def array_to_img(
     x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
 ) -> Any:
-    """Return a Pillow image of an array.
+    """Return an array as a Pillow image.
 
     Args:
         x: (height, width, channels) with 1, 3 or 4 channels; (channels, height, width) if
             `data_format` says so.
         data_format: where the channels stand; None: the process's.
-        scale: whether to stretch the values so that the least is 0 and the largest 255.
-        dtype: of the numbers in between; None: `floatx()`.
+        scale: whether to scale the values so that the smallest is 0 and the largest 255.
+        dtype: the dtype of the computation; None: `floatx()`.
 
     Raises:
-        ValueError: x has not 3 axes, or another number of channels.
+        ValueError: x does not have 3 axes, or has another number of channels.
     """
     data_format = config.standardize_data_format(data_format)
     numbers = np.array(x, dtype=dtypes.array_dtype(dtype or config.floatx()))
@@ -63,8 +63,8 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) ->
 
     Args:
         img: the image.
-        data_format: where the channels shall stand; None: the process's.
-        dtype: of the result; None: `floatx()`.
+        data_format: the position of the channel axis; None: `config.image_data_format()`.
+        dtype: the dtype of the result; None: `floatx()`.
 
     Shape: (height, width, channels), or (channels, height, width).
     """
@@ -91,10 +91,10 @@ def load_img(
         color_mode: "grayscale", "rgb" or "rgba".
         target_size: (height, width) to resize to.
         interpolation: "nearest", "bilinear", "bicubic", "box", "hamming" or "lanczos".
-        keep_aspect_ratio: whether to cut the middle out instead of distorting.
+        keep_aspect_ratio: whether to crop the middle instead of distorting.
 
     Raises:
-        ValueError: unknown words.
+        ValueError: an argument is unknown.
     """
     if color_mode not in MODES:
         raise ValueError(f"load_img: color_mode is one of {list(MODES)}, got {color_mode!r}.")
@@ -115,7 +115,7 @@ def load_img(
 
 
 def _middle(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) of the largest middle part with the target's sides."""
+    """Return (left, top, right, bottom) of the largest centered part with the target's ratio."""
     width, height = size
     cut_height = min(height, width * target[0] // target[1])
     cut_width = min(width, height * target[1] // target[0])
@@ -131,15 +131,15 @@ def save_img(
     scale: bool = True,
     **kwargs: Any,
 ) -> None:
-    """Write an array as a picture file; see `array_to_img`.
+    """Write an array to an image file; see `array_to_img`.
 
     Args:
-        path: where to.
+        path: the file.
         x: the array.
-        data_format: where its channels stand; None: the process's.
-        file_format: "png", "jpeg" ...; None: by the path's ending.
-        scale: whether to stretch the values to 0..255.
-        kwargs: for Pillow's `save`.
+        data_format: the position of the channel axis; None: `config.image_data_format()`.
+        file_format: "png", "jpeg" ...; None: by the path's suffix.
+        scale: whether to scale the values to 0..255.
+        kwargs: arguments of Pillow's `save`.
     """
     image = array_to_img(x, data_format, scale)
     jpeg = str(file_format or os.path.splitext(str(path))[1]).lower().lstrip(".")
@@ -155,7 +155,7 @@ def smart_resize(
     data_format: str = "channels_last",
     **kwargs: Any,
 ) -> Any:
-    """Return images resized without distortion: the middle part with the target's sides.
+    """Return images resized without distortion, from the centered part with the target's ratio.
 
     Args:
         x: an image or a batch of them.

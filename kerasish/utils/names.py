@@ -1,4 +1,4 @@
-"""Names: of dtypes, and numbers that make names unique; the inputs a symbolic tensor comes from."""
+"""Names of dtypes, numbers for unique names, and the inputs of a symbolic tensor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def get_uid(prefix: str = "") -> int:
 
 
 def reset_uids() -> None:
-    """Let `get_uid` count from 1 again."""
+    """Make `get_uid` count from 1 again."""
     with _guard:
         _counts.clear()
 

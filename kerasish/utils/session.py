@@ -1,4 +1,4 @@
-"""The state of the process: its random seeds, and the names given so far."""
+"""The state of the process: its random seeds and automatic names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kerasish.utils.names import reset_uids
 
 
 def set_random_seed(seed: int) -> None:
-    """Seed Python's `random`, NumPy's and kerasish's own numbers, so that a run can be repeated.
+    """Seed the random generators of Python, NumPy and kerasish, so that a run can be repeated.
 
     Args:
         seed: 0 <= seed < 2**32.
@@ -35,9 +35,9 @@ def set_random_seed(seed: int) -> None:
 
 
 def clear_session(free_memory: bool = True) -> None:
-    """Number names of layers from the start again, and collect what nobody refers to.
+    """Restart the numbering of layer names, and run the garbage collector.
 
-    kerasish keeps no list of models: one that is dropped is freed without this call.
+    kerasish keeps no list of models: a model without references is freed without this call.
     """
     reset_names()
     reset_uids()

@@ -1,4 +1,4 @@
-"""Config: named settings that read like attributes and can be frozen."""
+"""Config: named settings as attributes, which can be frozen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kerasish.errors import UnknownNameError
 
 
 class Config:
-    """Settings by name, as attributes or items; `freeze` lets nobody change them.
+    """Settings by name, as attributes or items; `freeze` makes them read-only.
 
     Args:
         kwargs: the settings.
@@ -35,16 +35,16 @@ class Config:
 
     @property
     def frozen(self) -> bool:
-        """Whether nobody can change the settings."""
+        """Whether the settings are read-only."""
         return self._frozen
 
     def freeze(self) -> Config:
-        """Let nobody change the settings."""
+        """Make the settings read-only."""
         object.__setattr__(self, "_frozen", True)
         return self
 
     def unfreeze(self) -> Config:
-        """Let the settings be changed again."""
+        """Make the settings writable again."""
         object.__setattr__(self, "_frozen", False)
         return self
 
@@ -84,16 +84,16 @@ class Config:
         return f"<Config {self._settings!r}>"
 
     def get(self, name: str, default_value: Any = None) -> Any:
-        """Return a setting, or the default where there is none."""
+        """Return a setting, or the default if there is none."""
         return self._settings.get(name, default_value)
 
     def pop(self, *args: Any) -> Any:
-        """Remove a setting and return it, or the default given."""
+        """Remove a setting and return it, or the given default."""
         self._need_thawed()
         return self._settings.pop(*args)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Set what mappings and keywords say."""
+        """Set the settings in mappings and keyword arguments."""
         self._need_thawed()
         self._settings.update(*args, **kwargs)
 
@@ -110,7 +110,7 @@ class Config:
         return self._settings.items()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as a dictionary of their own."""
+        """Return the settings as a new dictionary."""
         return dict(self._settings)
 
     def to_json(self) -> str:

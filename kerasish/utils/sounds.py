@@ -1,4 +1,4 @@
-"""Data sets of sounds in folders: WAV files, a folder a class."""
+"""Data sets of WAV files in folders, with one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kerasish.utils.folders import make_folders
 
 
 def read_wave(path: str) -> tuple[Any, int]:
-    """Return (samples as float32 from -1 to 1, samples a second) of an uncompressed WAV file.
+    """Return (samples as float32 from -1 to 1, samples per second) of an uncompressed WAV file.
 
     Shape: (samples, channels)
 
     Raises:
-        ValueError: it is compressed, damaged, or no WAV file.
+        ValueError: the file is compressed, damaged, or not a WAV file.
     """
     try:
         with wave.open(os.fspath(path), "rb") as file:
@@ -34,7 +34,7 @@ def read_wave(path: str) -> tuple[Any, int]:
 def _samples(raw: Any, width: int) -> Any:
     if width == 1:  # these alone have no sign
         return ((raw.astype("float32") - 128) / 128).astype("float32")
-    # Each sample becomes the upper bytes of a 32-bit one.
+    # The bytes of each sample become the upper bytes of a 32-bit integer.
     wide = np.zeros((len(raw) // width, 4), np.uint8)
     wide[:, 4 - width :] = raw.reshape(-1, width)
     return (wide.view("<i4")[:, 0] / 2**31).astype("float32")
@@ -53,7 +53,7 @@ def _fitted(samples: Any, length: int) -> Any:
 
 
 def _stack(sounds: Sequence[Any]) -> Any:
-    """Return sounds beside each other, padded with silence to the longest."""
+    """Return sounds as one array, padded with silence to the longest."""
     channels = {s.shape[1] for s in sounds}
     if len(channels) > 1:
         raise ValueError(f"Sounds of one batch have equally many channels, got {sorted(channels)}.")
@@ -77,25 +77,25 @@ def audio_dataset_from_directory(
     follow_links: bool = False,
     verbose: bool = True,
 ) -> Any:
-    """Return batches of the sounds (WAV) in a folder, a sub-folder a class.
+    """Return batches of the sounds (WAV) in a folder with a sub-folder per class.
 
     Args:
         directory: the folder.
         labels, label_mode, class_names: as for `image_dataset_from_directory`.
-        batch_size: sounds a batch; None: single ones.
-        sampling_rate: samples a second that all get; None: each file's own.
-        output_sequence_length: samples that all get, cut or padded with silence; None: the sounds
-            of a batch are padded to its longest.
-        ragged: must be false; kept for Keras's sake.
-        shuffle: whether the sounds come in a new order each epoch.
-        seed: of the orders and the split.
+        batch_size: sounds per batch; None: single sounds.
+        sampling_rate: samples per second of the results; None: that of each file.
+        output_sequence_length: the number of samples of each result, cut or padded with silence;
+            None: the sounds of a batch are padded to the longest.
+        ragged: must be False; for compatibility with Keras.
+        shuffle: whether the sounds have a new order in each epoch.
+        seed: the seed of the orders and the split.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         verbose: whether to print how many files were found.
 
     Shape: x (batch, samples, channels) floating, -1..1.
 
     Raises:
-        ValueError: words that do not fit, or no WAV file in the folder.
+        ValueError: an argument is invalid, or there is no WAV file in the folder.
     """
     if ragged:
         raise ValueError(

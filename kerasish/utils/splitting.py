@@ -1,4 +1,4 @@
-"""A data set cut in two."""
+"""Splits a data set in two."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kerasish.utils.batches import Batches
 
 
 class Samples:
-    """Some of a data set's samples: iterate over them, index them, or `batch` them for `fit`.
+    """A subset of a data set's samples: iterate over them, index them, or `batch` them for `fit`.
 
     Args:
         data: a structure of arrays with samples along their first axis.
-        rows: the numbers of the samples that belong here.
+        rows: the indices of the samples of the subset.
     """
 
     def __init__(self, data: Any, rows: Any) -> None:
@@ -55,15 +55,15 @@ def split_dataset(
     Args:
         dataset: an array; a tuple, list or dict of arrays of equal length; or an iterable of
             samples.
-        left_size, right_size: number of samples (an integer), or share of all, 0 < share < 1;
-            None: the rest.
-        shuffle: whether to draw the samples of each part.
-        seed: of the draw.
+        left_size, right_size: the number of samples (an integer), or the share of all,
+            0 < share < 1; None: the rest.
+        shuffle: whether to draw the samples of each part at random.
+        seed: the seed of the draw.
         preferred_backend: accepted; kerasish has one kind of data set.
         stratify: the class of each sample; both parts then get the same share of each class.
 
     Raises:
-        ValueError: sizes that do not fit.
+        ValueError: the sizes do not fit the data set.
 
     Example:
         >>> left, right = split_dataset(np.arange(10), left_size=0.8)
@@ -93,11 +93,11 @@ def stratified(classes: Any, left: int, right: int, draw: Any = None) -> tuple[A
 
     Args:
         classes: the class of each row (one-hot rows count as classes, too).
-        left, right: how many rows the parts get.
-        draw: a generator that picks and mixes the rows; None takes them in order.
+        left, right: the numbers of rows of the parts.
+        draw: a generator that chooses and shuffles the rows; None takes them in order.
 
     Raises:
-        ValueError: a class has too few rows to stand in both parts.
+        ValueError: a class has too few rows for both parts.
     """
     count = len(classes)
     _, numbers = np.unique(classes.reshape(count, -1), axis=0, return_inverse=True)
@@ -120,13 +120,13 @@ def stratified(classes: Any, left: int, right: int, draw: Any = None) -> tuple[A
 
 
 def _shares(sizes: Any, part: int, count: int) -> Any:
-    """Return how many rows of each class a part of `part` rows gets: the largest remainders."""
+    """Return the number of rows of each class in a part of `part` rows, by largest remainders."""
     exact = sizes * (part / count)
     whole = np.maximum(np.floor(exact).astype(int), 1)
     rest = part - int(whole.sum())
     for number in np.argsort(np.floor(exact) - exact, kind="stable")[: max(rest, 0)]:
         whole[number] += 1
-    for _ in range(-rest):  # classes of less than a row had to be given one
+    for _ in range(-rest):  # classes with a share below one row were given one
         whole[whole.argmax()] -= 1
     return whole
 

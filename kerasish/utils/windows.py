@@ -1,4 +1,4 @@
-"""Windows sliding over a series."""
+"""Sliding windows over a time series."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def timeseries_dataset_from_array(
         data: the series, time along the first axis.
         targets: one target for each window, by its start; None: windows alone.
         sequence_length: steps in a window.
-        sequence_stride: steps between the starts of neighbouring windows.
-        sampling_rate: steps of the series between neighbouring steps of a window.
-        batch_size: windows a batch; None: single windows.
-        shuffle: whether the windows come in a new order each epoch.
-        seed: of the orders.
-        start_index, end_index: the part of the series that counts; None: all.
-        format: accepted; batches are NumPy arrays whatever it says.
+        sequence_stride: steps between the starts of adjacent windows.
+        sampling_rate: steps of the series between adjacent steps of a window.
+        batch_size: windows per batch; None: single windows.
+        shuffle: whether the windows have a new order in each epoch.
+        seed: the seed of the orders.
+        start_index, end_index: the part of the series to use; None: all.
+        format: accepted without effect; batches are NumPy arrays.
 
     Shape:
         data (time, ...) -> x (batch, sequence_length, ...).
 
     Raises:
-        ValueError: sizes below 1, or no window fits.
+        ValueError: a size is below 1, or no window fits.
 
     Example:
         >>> windows = timeseries_dataset_from_array(np.arange(6), None, sequence_length=3)

@@ -1,4 +1,4 @@
-"""scikit-learn estimators around models; not imported before somebody names it."""
+"""scikit-learn estimators for models; imported on first use."""
 
 from kerasish.wrappers.sklearn import KerasClassifier as KerasClassifier
 from kerasish.wrappers.sklearn import KerasRegressor as KerasRegressor

@@ -1,4 +1,4 @@
-"""Arrays on their way between scikit-learn and a model."""
+"""Conversion of arrays between scikit-learn and a model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def float_of(model: Any) -> str:
 
 
 def finite(x: Any) -> Any:
-    """Return x; raise where a float64 was too large for its dtype."""
+    """Return x; raise if a float64 was too large for x's dtype."""
     if not np.isfinite(x).all():
         raise ValueError(f"Input X contains a value too large for dtype('{x.dtype}').")
     return x
 
 
 def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """Leave out the rows of weight 0: they change nothing but the batches."""
+    """Drop the rows with weight 0: their only effect would be on the division into batches."""
     if weights is None:
         return X, y, None
     kept = weights > 0

@@ -25,7 +25,7 @@ _OWN_MODEL = ("hidden_layer_sizes", "activation", "alpha")
 
 
 class ModelBuilding(RoutedParameters, ABC):
-    """Turns `model`, `optimizer`, `loss`, `metrics`, and what is routed to them, into a model."""
+    """Makes a model from `model`, `optimizer`, `loss`, `metrics` and their routed parameters."""
 
     model: Any
     build_fn: Any
@@ -42,11 +42,11 @@ class ModelBuilding(RoutedParameters, ABC):
         return self.build_fn if self.model is None else self.model
 
     def _own_model(self) -> bool:
-        """Return whether the built-in MLP is to serve."""
+        """Return whether the built-in MLP is used."""
         return self._builder() is None
 
     def _meta(self) -> dict[str, Any]:
-        """Return what is known of the data, as model functions get it."""
+        """Return the description of the data that model functions get as `meta`."""
         return {k: v for k, v in vars(self).items() if k.endswith("_") and k != "model_"}
 
     def _make_model(self) -> Any:
@@ -156,15 +156,15 @@ class ModelBuilding(RoutedParameters, ABC):
 
     @abstractmethod
     def _default_loss(self, model: Any) -> Any:
-        """Return the loss for the targets seen in `fit`."""
+        """Return the default loss for the targets seen in `fit`."""
 
 
 def free_steps(model: Any) -> None:
-    """Free the compiled steps of a model that an estimator is done with.
+    """Free the compiled steps of a model that an estimator no longer needs.
 
-    A model's layers and symbolic tensors point at each other, so that it waits for the garbage
-    collector; its programs and their memory, the bulk of it, need not wait. Should somebody still
-    hold the model, it compiles anew.
+    A model's layers and symbolic tensors refer to each other, so the model is freed only by the
+    garbage collector. Its programs and their memory, the largest part, are freed at once. If the
+    model is used again, it is compiled again.
     """
     program = getattr(model, "training_program", None)
     if program is not None:
@@ -172,5 +172,5 @@ def free_steps(model: Any) -> None:
 
 
 def _is_collection(value: Any) -> bool:
-    """Return whether a dict is one of outputs, and not the config of one object."""
+    """Return whether a dict maps outputs to values and is not the config of one object."""
     return isinstance(value, dict) and "class_name" not in value

@@ -1,4 +1,4 @@
-"""KerasClassifier: labels in, labels and probabilities out."""
+"""KerasClassifier: predicts labels and probabilities."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ _SMALLEST = np.finfo(np.float64).tiny
 class KerasClassifier(ClassifierMixin, KerasEstimator):
     """A model as a scikit-learn classifier.
 
-    Labels may be of any type; y may hold one class a row, an indicator matrix (multi-label), or
-    several columns of classes (multi-output). With no `model`, an MLP is made from the data.
+    Labels may be of any type. y may hold one class per row, an indicator matrix (multi-label), or
+    several columns of classes (multi-output). Without a `model`, an MLP is built for the data.
 
     Args:
-        model: a function that returns a model (it gets the routed parameters `model__units`,
-            parameters by its own names, and `meta`, `compile_kwargs` or `params` if it names
-            them), a Model class, a Model (copied, weights included), or None.
+        model: a function that returns a model, a Model class, a Model (copied, weights included),
+            or None. A function gets the routed parameters (`model__units`), parameters with its
+            own names, and `meta`, `compile_kwargs` or `params` if it has such parameters.
         build_fn: the old name of `model`.
-        warm_start: whether `fit` goes on from the weights of the last `fit`.
-        random_state: an int makes weights, order and dropout a function of it, and the model run
-            on one thread, so that a fit is the same bit for bit alone and in every search;
-            `config.set_threads` chooses otherwise.
-        optimizer, loss, metrics: for models that come uncompiled. None: "rmsprop" ("adam" for
+        warm_start: whether `fit` continues from the weights of the last `fit`.
+        random_state: with an int, weights, order and dropout are a function of it, and the model
+            runs on one thread, so that a fit gives the same bits alone and in every search.
+            `config.set_threads` sets another number of threads.
+        optimizer, loss, metrics: for models that are not compiled. None: "rmsprop" ("adam" for
             the built-in MLP), the cross-entropy that fits the data, no metrics.
-        batch_size: rows a step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
+        batch_size: rows per step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
         epochs: None: 1; for the built-in MLP as many as it needs, up to 200.
-        validation_split: the last share of the rows, kept out of training.
+        validation_split: the share of the rows, from the end, that is not used for training.
         verbose, callbacks, shuffle, validation_batch_size, run_eagerly: as for `Model.fit` and
             `Model.compile`; callbacks may be classes, and are copied for each fit.
-        hidden_layer_sizes, activation, alpha: of the built-in MLP, as `MLPClassifier` has them.
-        memory: a directory, `SearchMemory` or `joblib.Memory` that keeps fits: see `SearchMemory`.
+        hidden_layer_sizes, activation, alpha: of the built-in MLP, as for `MLPClassifier`.
+        memory: a directory, `SearchMemory` or `joblib.Memory` that stores fits: see `SearchMemory`.
         class_weight: {label: weight}, "balanced", or None; several outputs: a list of dicts.
         **routed: `model__`, `optimizer__`, `loss__`, `callbacks__`, `compile__`, `fit__`,
             `predict__` and a parameter's name; and parameters of the model function.
@@ -50,7 +50,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     Attributes:
         model_: the fitted model.
         classes_: the labels (a list of them for several outputs).
-        history_: name -> one number an epoch, over all fits that went on.
+        history_: name -> one number per epoch, including the fits that were continued.
         n_iter_: the number of epochs run.
         best_epoch_: the best epoch, counted from 0.
 
@@ -101,7 +101,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
-        """Train on rows X and labels y; further arguments go to `Model.fit` this time."""
+        """Train on rows X and labels y; further arguments are passed to this `Model.fit`."""
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
@@ -185,7 +185,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return self.n_outputs_expected_
 
     def _encode(self, y: Any, X: Any) -> Any:
-        """Return y as the model's loss takes it."""
+        """Return y in the form that the model's loss expects."""
         widths = output_width(self.model_, X)
         loss = self.model_.loss
         if self.target_type_ == "multilabel-indicator":
@@ -229,7 +229,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return np.log(np.maximum(found, _SMALLEST))
 
     def decision_function(self, X: Any) -> Any:
-        """Return log odds: positive for `classes_[1]`; one column a class if there are several."""
+        """Return log odds: positive for `classes_[1]`; with several classes, a column per class."""
         scores = self._scores(self._raw(X))
         if isinstance(scores, list):
             return [_decisions(s, len(c)) for s, c in zip(scores, self.classes_)]
@@ -238,7 +238,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return _decisions(scores, len(self.classes_))
 
     def _scores(self, raw: Any) -> Any:
-        """Return logits, float64: as the model gives them, or of its probabilities."""
+        """Return logits, float64: the model's output, or computed from its probabilities."""
         loss = self.model_.loss
         if isinstance(raw, (list, tuple)):
             each = loss if isinstance(loss, (list, tuple)) else [loss] * len(raw)
@@ -257,7 +257,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return positive - np.log(np.maximum(1 - raw, _SMALLEST)) if binary else positive
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows with every label right."""
+        """Return the share of rows whose labels are all correct."""
         y = np.asarray(y)
         if y.ndim == 2 and isinstance(getattr(self, "classes_", None), list):
             right = (self.predict(X) == y).all(axis=1)

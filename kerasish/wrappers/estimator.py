@@ -1,4 +1,4 @@
-"""KerasEstimator: what the classifier and the regressor share."""
+"""KerasEstimator: the base of the classifier and the regressor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from kerasish.wrappers.memory import describe_fit, open_memory
 from kerasish.wrappers.parameters import check_settings
 from kerasish.wrappers.routing import check_names, make_callbacks, named_parameters, part
 
-# The model of no `model`: scikit-learn's MLP's limits.
+# The built-in MLP has the limits of scikit-learn's MLP.
 EPOCHS, PATIENCE, TOLERANCE, BATCH_SIZE = 200, 10, 1e-4, 200
-_DENSE_BYTES = 1 << 28  # sparse X up to this size is made dense for the fast loops
+_DENSE_BYTES = 1 << 28  # sparse X up to this size is converted to dense, which is faster
 
 
 class KerasEstimator(ModelBuilding):
@@ -85,14 +85,14 @@ class KerasEstimator(ModelBuilding):
 
     @property
     def feature_encoder(self) -> Any:
-        """A transformer that turns X into what the model takes, as a list for several inputs; None.
+        """A transformer from X to the model's inputs (a list for several), or None.
 
-        For subclasses to override; fitted to the rows of `fit`, it is `feature_encoder_`.
+        Subclasses override it. Fitted to the rows of `fit`, it is the attribute `feature_encoder_`.
         """
         return None
 
     def _inputs(self, X: Any) -> Any:
-        """Return X as the model takes it."""
+        """Return X in the form that the model expects."""
         encoder = getattr(self, "feature_encoder_", None)
         if encoder is not None:
             return encoder.transform(X)
@@ -103,7 +103,7 @@ class KerasEstimator(ModelBuilding):
         return self._as_model(X)
 
     def _as_model(self, x: Any) -> Any:
-        """Return float64 as the model's float, anything else as it is."""
+        """Return float64 arrays in the model's floating dtype, anything else unchanged."""
         if x is None or x.dtype != np.float64:
             return x
         return finite(x.astype(float_of(self.model_)))
@@ -119,7 +119,7 @@ class KerasEstimator(ModelBuilding):
         self.batch_weight_ = total if batch >= X.shape[0] else batch
 
     def _validation(self, data: Any) -> Any:
-        """Return `validation_data` of `fit` as the model takes them; anything but rows as it is."""
+        """Return `validation_data` in the form the model expects; data without rows unchanged."""
         if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
             return data
         X, y = validate_data(
@@ -171,7 +171,7 @@ class KerasEstimator(ModelBuilding):
         return self
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any, going_on: bool, labels: Any) -> Any:
-        """Return (X, y, weights) ready to train on; keep what is known of them, and a seed."""
+        """Return (X, y, weights) ready for training; store their description and a seed."""
         check_settings(self)
         X, y, weights = self._take_data(X, y, sample_weight, going_on)
         if not going_on:
@@ -191,7 +191,7 @@ class KerasEstimator(ModelBuilding):
         return X, y, weights
 
     def initialize(self, X: Any, y: Any) -> Any:
-        """Make the model for these data, untrained: to look at it, or to go on by `partial_fit`."""
+        """Build the untrained model for these data, to inspect it or to call `partial_fit`."""
         self._prepare(X, y, None, False, None)
         with config.seeded(self._seed << 20):
             self.model_ = self._make_model()
@@ -213,7 +213,7 @@ class KerasEstimator(ModelBuilding):
         return self
 
     def _learnt(self) -> dict[str, Any]:
-        """Return the attributes that `fit` made."""
+        """Return the attributes that `fit` has set."""
         given = {*self._get_param_names(), "_routed", "_sklearn_output_config"}
         return {
             k: v for k, v in vars(self).items() if k not in given and not k.startswith("_metadata")
@@ -260,7 +260,7 @@ class KerasEstimator(ModelBuilding):
         )  # fmt: skip
 
     def _note_best(self, callbacks: Any, epochs_run: int) -> None:
-        """Keep the epoch (from 0, over all fits) that early stopping or the loss calls best."""
+        """Store the best epoch (from 0, over all fits) by early stopping, or by the loss."""
         before = self.n_iter_ - epochs_run
         for callback in callbacks or ():
             if isinstance(callback, EarlyStopping) and callback.best is not None:
@@ -282,12 +282,12 @@ class KerasEstimator(ModelBuilding):
 
     @property
     def current_epoch(self) -> int:
-        """The number of epochs that the model was trained for."""
+        """The number of epochs that the model has been trained for."""
         check_is_fitted(self, "model_")
         return int(self.n_iter_)
 
     def _raw(self, X: Any, **predict_arguments: Any) -> Any:
-        """Return what the model gives for X."""
+        """Return the model's predictions for X."""
         check_is_fitted(self, "model_")
         X = validate_data(self, X, reset=False, **self._check_arguments())
         given = {"verbose": 0, "batch_size": max(self._batch_size(X.shape[0]), 1024)}
@@ -301,11 +301,11 @@ class KerasEstimator(ModelBuilding):
 
     @abstractmethod
     def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
-        """Keep what is to be known of the targets; where a fit goes on, check that they fit."""
+        """Store the description of the targets; if a fit is continued, check that they match it."""
 
     @abstractmethod
     def _encode(self, y: Any, X: Any) -> Any:
-        """Return y as the model's loss takes it."""
+        """Return y in the form that the model's loss expects."""
 
     def __del__(self) -> None:
         free_steps(self.__dict__.get("model_"))

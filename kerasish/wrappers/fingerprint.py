@@ -1,4 +1,4 @@
-"""One short text for parameters and data, the same in every process: the key of a fit."""
+"""The key of a fit: a hash of parameters and data that is the same in every process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def fingerprint(value: Any) -> str:
-    """Return 40 hexadecimal digits that differ where values differ.
+    """Return 40 hexadecimal digits that differ for different values.
 
-    A function is told by its name, its code, its defaults, what it closes over, and the functions
-    and constants of its own module that it names; a class by its name and methods; an object with
-    `get_config` by its class and config; a model by its config and weights; data by their numbers.
+    The hash of a function depends on its name, code, defaults and closure, and on the functions and
+    constants of its module that it names; that of a class on its name and methods; that of an
+    object with `get_config` on its class and config; that of a model on its config and weights;
+    that of data on their numbers.
 
     Raises:
-        TypeError: a value cannot be pickled; the message tells which.
+        TypeError: a value cannot be pickled; the message names it.
 
     Example:
         >>> fingerprint({"a": 1, "b": [2.0]}) == fingerprint({"b": [2.0], "a": 1})
@@ -38,7 +39,7 @@ def fingerprint(value: Any) -> str:
 
 
 def _describe(value: Any, seen: tuple[int, ...]) -> Any:
-    """Return nested tuples of texts and numbers; `seen`: what is being described, for circles."""
+    """Return nested tuples of strings and numbers; `seen` has the enclosing objects, for cycles."""
     if isinstance(value, _PLAIN):
         return type(value).__name__, value
     if id(value) in seen:
@@ -59,7 +60,7 @@ def _describe(value: Any, seen: tuple[int, ...]) -> Any:
         return _describe_model(value, within)
     if hasattr(value, "get_config") and not inspect.isclass(value):
         config = value.get_config()
-        if isinstance(value, Optimizer):  # numbered by the process; no result depends on it
+        if isinstance(value, Optimizer):  # its name has a number, which no result depends on
             config = {k: v for k, v in config.items() if k != "name"}
         return _describe(type(value), within), _describe(config, within)
     try:
@@ -74,7 +75,7 @@ def _describe(value: Any, seen: tuple[int, ...]) -> Any:
 
 def _digest(value: Any) -> str:
     if isinstance(value, np.ndarray) and value.dtype != object:
-        value = np.ascontiguousarray(value)  # equal numbers in another layout are equal data
+        value = np.ascontiguousarray(value)  # the layout of the numbers does not matter
     return str(joblib.hash(value))
 
 
@@ -113,6 +114,6 @@ def _code(code: types.CodeType) -> Any:
 
 
 def _constant(value: Any) -> Any:
-    if isinstance(value, frozenset):  # its order differs from process to process
+    if isinstance(value, frozenset):  # its order differs between processes
         return sorted(map(repr, value))
     return _code(value) if isinstance(value, types.CodeType) else repr(value)

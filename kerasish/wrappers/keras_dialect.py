@@ -14,18 +14,18 @@ from kerasish.wrappers.building import free_steps
 
 
 class SKLearnDialect(BaseEstimator):
-    """What Keras's three estimators share.
+    """The base of Keras's three estimators.
 
     Args:
         model: a compiled model, cloned with new weights for each fit, or a function that returns
             one; it gets X, y and `model_kwargs`.
-        warm_start: whether the model itself is trained, on from the weights it has.
+        warm_start: whether the model itself is trained, starting from its current weights.
         model_kwargs: arguments of the model function.
-        fit_kwargs: arguments of `Model.fit`; those of `fit` itself come first.
+        fit_kwargs: arguments of `Model.fit`; arguments of `fit` override them.
 
     Attributes:
         model_: the fitted model.
-        history_: name -> one number an epoch.
+        history_: name -> one number per epoch.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SKLearnDialect(BaseEstimator):
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
     def fit(self, X: Any, y: Any = None, **kwargs: Any) -> Any:
-        """Train on X and y; further arguments go to `Model.fit`."""
+        """Train on X and y; further arguments are passed to `Model.fit`."""
         X, y = self._check_data(X, y)
         target = self._process_target(y, reset=True)
         model = self._get_model(X, target)
@@ -112,12 +112,12 @@ class SKLearnDialect(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = True  # as Keras has it, there is no random_state
+        tags.non_deterministic = True  # as in Keras, there is no random_state
         return tags
 
 
 def _renewed(model: Any) -> Any:
-    """Return the model with new weights, compiled alike."""
+    """Return a copy of the model with new weights, compiled in the same way."""
     return clone_model(model)
 
 
@@ -128,7 +128,7 @@ def _narrow(X: Any) -> Any:
 
 
 class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
-    """Keras's scikit-learn classifier: classes reach the model as one-hot rows.
+    """Keras's scikit-learn classifier: the model gets classes as one-hot rows.
 
     Args: see `SKLearnDialect`.
 
@@ -162,11 +162,11 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
         return self.classes_[chosen]
 
     def predict_proba(self, X: Any) -> Any:
-        """Return the model's output: one column a class."""
+        """Return the model's output: one column per class."""
         return self._raw(X)[:, : len(self.classes_)]
 
     def decision_function(self, X: Any) -> Any:
-        """Return the model's output; for two classes, how far the second is ahead."""
+        """Return the model's output; for two classes, the second column minus the first."""
         found = self._raw(X)
         return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
 
@@ -193,7 +193,7 @@ class SKLearnRegressor(RegressorMixin, SKLearnDialect):
 
 
 class SKLearnTransformer(TransformerMixin, SKLearnDialect):
-    """Keras's scikit-learn transformer: rows in, what the model makes of them out.
+    """Keras's scikit-learn transformer: transforms rows by the model.
 
     Args: see `SKLearnDialect`.
     """

@@ -1,4 +1,4 @@
-"""A memory for searches: fits made before are read from disk, also after a kill."""
+"""A memory for searches: stores fits on disk and reads them again, also after a kill."""
 
 from __future__ import annotations
 
@@ -24,22 +24,21 @@ _WITHOUT_EFFECT = ("memory", "verbose")  # parameters that change no number of a
 
 
 class SearchMemory:
-    """Fits on disk, found again by their parameters and data: a search survives being killed.
+    """Stores fits on disk by their parameters and data, so that a killed search can continue.
 
-    Given to an estimator as `memory`, each `fit` first looks here for one with the same parameters,
-    model function, data and arguments, and takes its result; otherwise it trains, and keeps the
-    result in one atomic write. So the rerun of a killed search repeats at most the fits that were
-    running, and `cv_results_` are equal but for the times. With `random_state=None` too, the fit
-    made first is the one found again. `partial_fit`, and `fit` that goes on from a warm start, are
-    not kept.
+    `fit` of an estimator with this `memory` first looks for a fit with the same parameters, model
+    function, data and arguments, and uses its result. Otherwise it trains, and stores the result in
+    one atomic write. So the rerun of a killed search repeats at most the fits that were running,
+    and its `cv_results_` are equal except for the times. This also holds with `random_state=None`:
+    the stored fit is used. `partial_fit`, and a `fit` from a warm start, are not stored.
 
-    Every thread of every process writes into a directory of its own, and reads all: workers of one
-    machine, or of several that share the directory, cannot spoil each other's files. A file that is
-    not whole is left alone, with a warning, and the fit is made again. Files hold pickles: use a
-    directory that only trusted people write.
+    Every thread of every process writes to its own directory and reads all of them, so workers on
+    one or more machines that share the directory cannot damage each other's files. An incomplete
+    file is ignored with a warning, and the fit is repeated. Files are pickles: use a directory that
+    only trusted people can write to.
 
     Args:
-        location: the directory; made when first written.
+        location: the directory; created at the first write.
 
     Example:
         >>> import tempfile, numpy as np
@@ -57,7 +56,7 @@ class SearchMemory:
         self.location = Path(location)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return what was kept under a key, or None."""
+        """Return the state stored under a key, or None."""
         for path in self._files(f"{key}{_ENDING}"):
             content = path.read_bytes()
             if content[:32] == hashlib.sha256(content[32:]).digest():
@@ -68,7 +67,7 @@ class SearchMemory:
         return None
 
     def put(self, key: str, state: dict[str, Any]) -> None:
-        """Keep a state under a key; a reader sees all of it or nothing."""
+        """Store a state under a key; a reader sees all of it or nothing."""
         buffer = io.BytesIO()
         joblib.dump(state, buffer)
         folder = self.location / _writer()
@@ -92,7 +91,7 @@ class SearchMemory:
         return f"SearchMemory({str(self.location)!r})"
 
     def clear(self) -> None:
-        """Forget all fits: remove the directories of all writers."""
+        """Delete all fits: remove the directories of all writers."""
         for folder in {path.parent for path in self._files("*")}:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -101,7 +100,7 @@ class SearchMemory:
 
 
 def open_memory(memory: Any) -> SearchMemory | None:
-    """Return the memory that a parameter `memory` means.
+    """Return the memory that the parameter `memory` denotes.
 
     Raises:
         TypeError: it is neither a directory, nor a SearchMemory or joblib.Memory, nor None.
@@ -128,7 +127,7 @@ def describe_fit(estimator: Any, seed: int | None, *arguments: Any) -> str:
 
 
 def _writer() -> str:
-    """Return the name of the directory that this thread of this process writes."""
+    """Return the name of the directory that this thread of this process writes to."""
     if _Process.number != os.getpid():
         _Process.number, _Process.token = os.getpid(), uuid.uuid4().hex[:8]
     return f"writer-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}-{_Process.token}"

@@ -1,4 +1,4 @@
-"""The parameters of an estimator: its own, and those routed through its name."""
+"""The parameters of an estimator: those of its constructor, and routed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerasish.wrappers.routing import DESTINATIONS, goes_somewhere, named_parame
 
 
 class RoutedParameters(BaseEstimator):
-    """Parameters of the constructor, and any routed ones that `model__units` and the like name."""
+    """Parameters of the constructor, and routed parameters such as `model__units`."""
 
     _routed: dict[str, Any]
 
@@ -26,17 +26,17 @@ class RoutedParameters(BaseEstimator):
         return list(_parameter_names(kind))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all parameters, the routed ones among them."""
+        """Return all parameters, including routed ones."""
         return {**self._own_params(), **self._routed}
 
     def _own_params(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters; `model__units` and the like may be new.
+        """Set parameters; routed ones such as `model__units` may be new.
 
         Raises:
-            UnknownNameError: a name is neither a parameter nor goes to a known destination.
+            UnknownNameError: a name is neither a parameter nor routed to a known destination.
         """
         own = self._get_param_names()
         builder = params.get("model", params.get("build_fn", self._builder()))
@@ -61,7 +61,7 @@ class RoutedParameters(BaseEstimator):
         return UnknownNameError.of(f"parameter of {type(self).__name__}", name, known)
 
     def _builder(self) -> Any:
-        """Return what the model is made from: the parameter `model`, or the old `build_fn`."""
+        """Return the source of the model: the parameter `model`, or the old `build_fn`."""
         raise TypeError(f"{type(self).__name__} has no model to build.")
 
 
@@ -79,13 +79,13 @@ def _parameter_names(cls: Any) -> tuple[str, ...]:
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Return whether a value is a whole number of `least` or more."""
+    """Return whether a value is an integer >= `least`."""
     whole = isinstance(value, numbers.Integral) and not _is_flag(value)
     return whole and int(value) >= least
 
 
 def is_number(value: Any, least: float) -> bool:
-    """Return whether a value is a number of `least` or more."""
+    """Return whether a value is a number >= `least`."""
     return isinstance(value, numbers.Real) and not _is_flag(value) and float(value) >= least
 
 
@@ -93,7 +93,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
-# parameter -> (whether a value will do, what is accepted, in words)
+# parameter -> (check of a value, description of what is accepted)
 ACCEPTED = {
     "warm_start": (_is_flag, "True or False"),
     "run_eagerly": (_is_flag, "True or False"),
@@ -118,10 +118,10 @@ ACCEPTED = {
 
 
 def check_settings(estimator: Any) -> None:
-    """Raise for the first parameter whose value cannot do, naming what would.
+    """Raise for the first parameter with an invalid value, and name valid ones.
 
     Raises:
-        ValueError: with the parameter's name, what is accepted, and what came.
+        ValueError: names the parameter, the accepted values and the given one.
     """
     for name, (will_do, words) in ACCEPTED.items():
         value = getattr(estimator, name, None)

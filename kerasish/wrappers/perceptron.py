@@ -1,4 +1,4 @@
-"""The model made where none is given: a multi-layer perceptron that fits the data."""
+"""The default model of an estimator: a multi-layer perceptron with the sizes of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KerasRegressor: numbers in, numbers out."""
+"""KerasRegressor: predicts numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kerasish.wrappers.estimator import KerasEstimator
 class KerasRegressor(RegressorMixin, KerasEstimator):
     """A model as a scikit-learn regressor.
 
-    With no `model`, an MLP is made from the data; it is trained on standardised targets, and
-    predicts in their own units. Parameters and attributes are those of `KerasClassifier`, less
-    the classes; `loss` None means the mean squared error.
+    Without a `model`, an MLP is built for the data; it is trained on standardized targets, and
+    predicts in their original units. Parameters and attributes are those of `KerasClassifier`
+    without the classes; `loss` None means the mean squared error.
 
     Example:
         >>> import numpy as np
@@ -30,12 +30,12 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
     _y_numeric = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
-        """Train on rows X and numbers y; further arguments go to `Model.fit` this time."""
+        """Train on rows X and numbers y; further arguments are passed to this `Model.fit`."""
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
-        """Train for one more epoch; targets stay standardised as in the first call."""
+        """Train for one more epoch; targets are standardized as in the first call."""
         epochs = fit_arguments.pop("epochs", 1)
         return self._fit(X, y, sample_weight, epochs, True, **fit_arguments)
 

@@ -28,7 +28,7 @@ def takes_any(function: Callable[..., Any]) -> bool:
 
 
 def goes_somewhere(name: str, builder: Any) -> bool:
-    """Return whether a parameter has a known destination, or is one of the model function's."""
+    """Return whether a parameter has a known destination, or belongs to the model function."""
     destination, _, rest = name.partition("__")
     if rest and destination in DESTINATIONS:
         return True
@@ -37,12 +37,12 @@ def goes_somewhere(name: str, builder: Any) -> bool:
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
-    """Return whether a function can be given `name`."""
+    """Return whether a function accepts an argument `name`."""
     return name in named_parameters(function) or takes_any(function)
 
 
 def part(routed: dict[str, Any], destination: str) -> dict[str, Any]:
-    """Return the parameters meant for a destination, its prefix taken off.
+    """Return the parameters of a destination, without its prefix.
 
     Example:
         >>> part({"model__units": 3, "fit__batch_size": 8}, "model")
@@ -53,7 +53,7 @@ def part(routed: dict[str, Any], destination: str) -> dict[str, Any]:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], destination: str, where: str) -> None:
-    """Raise for the first name that the destination does not take, listing the nearest."""
+    """Raise for the first name that the destination does not accept, and list the nearest."""
     names = [f"{destination}__{name}" for name in known]
     for name in given:
         if name.split("__")[0] not in known:
@@ -63,13 +63,13 @@ def check_names(given: Iterable[str], known: Iterable[str], destination: str, wh
 
 
 def make(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
-    """Return the object that `value` (name, class, config or object) and its parameters stand for.
+    """Return the object given by `value` (name, class, config or object) and its parameters.
 
     Args:
         value: a name known to `find`, a class, a config, or an object, which is copied.
-        given: constructor arguments; `learning_rate__decay_rate` goes to a class given as
+        given: constructor arguments; `learning_rate__decay_rate` is passed to a class given as
             `learning_rate`.
-        find: turns a name or config into an object.
+        find: returns the object for a name or config.
     """
     if isinstance(value, type):
         kind, known = value, {}
@@ -104,12 +104,12 @@ def _as_is(value: Any) -> Any:
 
 
 def make_each(values: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
-    """Return what each of `values` stands for, in a list or dict as they came.
+    """Return the object given by each of `values`, in a list or dict of the same form.
 
     Args:
         values: a list or dict of names, classes, configs, objects, or of lists of these.
-        given: `threshold` for all that take it, `0__threshold` or `name__threshold` for one.
-        find: turns a name into an object, where it is given arguments.
+        given: `threshold` for all that accept it, `0__threshold` or `name__threshold` for one.
+        find: returns the object for a name with arguments.
 
     Example:
         >>> from kerasish import metrics
@@ -135,7 +135,7 @@ def make_callbacks(callbacks: Any, given: dict[str, Any]) -> list[Any]:
 
     Args:
         callbacks: one callback or class, a list or a dict of them.
-        given: `patience` for all that take it, `0__patience` or `name__patience` for one.
+        given: `patience` for all that accept it, `0__patience` or `name__patience` for one.
 
     Example:
         >>> from kerasish.callbacks import EarlyStopping
@@ -159,7 +159,7 @@ def _by_name(values: Any) -> dict[str, Any]:
 def _share_out(
     listed: dict[str, Any], given: dict[str, Any], destination: str, find: Any
 ) -> dict[str, dict[str, Any]]:
-    """Return name -> the parameters meant for it; those for all do not override its own."""
+    """Return name -> its parameters; parameters for all do not override those for one."""
     own: dict[str, dict[str, Any]] = {name: {} for name in listed}
     for name, value in given.items():
         first, _, rest = name.partition("__")
@@ -180,7 +180,7 @@ def _share_out(
 
 
 def _settings_of(value: Any, find: Any) -> set[str]:
-    """Return what can be set in a class, an object, a name, or in any of a list of them."""
+    """Return the parameters of a class, object or name, or of any in a list of these."""
     if isinstance(value, (list, tuple)):
         return {name for v in value for name in _settings_of(v, find)}
     if isinstance(value, (str, dict)):

@@ -1,4 +1,4 @@
-"""What is seen of a search: a progress bar while it runs, a frame of its results after."""
+"""The progress bar of a running search, and a data frame of its results."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 
 _lock = threading.Lock()
-_shown: dict[int, _Count] = {}  # thread -> what its searches are counted by
+_shown: dict[int, _Count] = {}  # thread -> the counter of its searches
 _plain_call = joblib.Parallel.__call__
 _plain_print = joblib.Parallel.print_progress
 
 
 class _Count:
-    """A bar, and the call of joblib that moves it now: the outermost of its thread."""
+    """A bar, and the joblib call that advances it: the outermost one of its thread."""
 
     def __init__(self, bar: Any) -> None:
         self.bar, self.call, self.counted = bar, None, 0
 
     def advance(self) -> None:
-        """Move the bar to the number of tasks that are finished."""
+        """Advance the bar to the number of finished tasks."""
         with _lock:
             if self.call is not None:
                 finished = self.call.n_completed_tasks
@@ -34,14 +34,14 @@ class _Count:
 
 @contextlib.contextmanager
 def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
-    """Show a progress bar of the fits of the searches made in this block; yield the bar.
+    """Show a progress bar for the fits of the searches in this block; yield the bar.
 
-    It counts the tasks that joblib finishes for this thread, wherever they run: in turn, in
-    threads, in processes, on a cluster.
+    It counts the tasks that joblib finishes for this thread, wherever they run: sequentially, in
+    threads, in processes, or on a cluster.
 
     Args:
-        search: the search that is to run; tells how many fits there will be, where that is known
-            before (`GridSearchCV`, `RandomizedSearchCV`); else the bar counts without an end.
+        search: the search that will run. It gives the number of fits, if that is known in advance
+            (`GridSearchCV`, `RandomizedSearchCV`); otherwise the bar has no total.
         **bar_arguments: for `tqdm`, as `desc`, `total`, `file`, `disable`.
 
     Example:
@@ -79,7 +79,7 @@ def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
 
 
 def _call(self: Any, iterable: Any) -> Any:
-    """Run as joblib does, and let the bar of this thread follow."""
+    """Run joblib's method, and update the bar of this thread."""
     count = _shown.get(threading.get_ident())
     if count is None or count.call is not None:
         return _plain_call(self, iterable)
@@ -100,7 +100,7 @@ def _print_progress(self: Any) -> None:
 
 
 def fits_of(search: Any) -> int | None:
-    """Return how many fits a search will make before its refit, or None where data decide that.
+    """Return the number of fits of a search before its refit; None if it depends on the data.
 
     Example:
         >>> from sklearn.linear_model import Ridge
@@ -108,7 +108,7 @@ def fits_of(search: Any) -> int | None:
         >>> fits_of(GridSearchCV(Ridge(), {"alpha": [1, 2, 3]}, cv=4))
         12
     """
-    if hasattr(search, "factor"):  # successive halving: the rounds depend on the rows
+    if hasattr(search, "factor"):  # successive halving: the iterations depend on the rows
         return None
     if hasattr(search, "param_grid"):
         candidates = len(ParameterGrid(search.param_grid))
@@ -126,9 +126,9 @@ def fits_of(search: Any) -> int | None:
 def results_frame(search: Any) -> Any:
     """Return the results of a fitted search as a pandas DataFrame, the best candidate first.
 
-    Columns: the parameters, by their last names where these are distinct; then for each score
-    its `mean_test_`, `std_test_` and `rank_test_` (train scores too, if kept), and the mean times
-    in seconds. `cv_results_` keeps the rest.
+    Columns: the parameters, by their last names if these are distinct; then for each score its
+    `mean_test_`, `std_test_` and `rank_test_` (train scores too, if available), and the mean times
+    in seconds. `cv_results_` has the rest.
 
     Raises:
         ValueError: the search was not fitted.

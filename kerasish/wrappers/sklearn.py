@@ -1,4 +1,4 @@
-"""The estimators by name, in two dialects, SciKeras's and Keras's; and what serves searches."""
+"""The estimators with SciKeras's interface and with Keras's, and the tools for searches."""
 
 from kerasish.wrappers.classifier import KerasClassifier as KerasClassifier
 from kerasish.wrappers.keras_dialect import SKLearnClassifier as SKLearnClassifier

@@ -1,4 +1,4 @@
-"""docs/mutants.md: what became of each mutant, written from the outcomes that were recorded."""
+"""Writes docs/mutants.md, the outcome of each mutant, from the recorded outcomes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAGE = ROOT / "docs" / "mutants.md"
 
 _HEAD = """# Mutants
 
-Small wrong changes of the package, each in a file of `tests/mutants/patches/`, and the
-ordinary test that notices it. `python -m tests.mutants` runs them and writes this page:
-`--only "optimizers/*"` runs some, `--new` those that have not been run as they are now,
-`--missing` those that are not killed here, `--jobs N` several at once, `--seconds N` begins
-none after that time. The test named here runs first; where it no longer fails, all tests that
-the patch names run.
+A mutant is a small wrong change of the package, kept in a file of `tests/mutants/patches/`. The
+table names the ordinary test that fails with it. `python -m tests.mutants` runs the mutants and
+writes this page. Its options: `--only "optimizers/*"` runs some of them, `--new` those that were
+not run in their current form, `--missing` those that are not killed on this page, `--jobs N` runs
+several at once, and `--seconds N` starts none after that time. The test named here runs first;
+if it does not fail, all tests that the patch names run.
 
 **{killed} of {run} mutants that were run are killed ({share:.1f}%).**{rest}
 """

@@ -1,3 +1,3 @@
-"""The static engine: a traced step as one table of native records."""
+"""The static engine: compiles a traced step to one table of native records."""
 
 from kerasish.backends.static.engine import Static as Static

@@ -58,7 +58,7 @@ class Static(Backend):
         self.eager = Eager()
 
     def on(self, device: Device) -> Static | None:
-        """Return this engine for the CPU: it compiles for no GPU yet."""
+        """Return this engine for the CPU; None for a GPU, for which it cannot compile."""
         return self if device.kind == "cpu" else None
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
@@ -81,15 +81,15 @@ class TracedStep(CompiledStep):
         self, function: Callable[..., Any], eager: Eager, name: str = "step",
         optimize: str | None = None, training: bool = False,
     ) -> None:  # fmt: skip
-        self.training = training  # what is slow in it is told
+        self.training = training  # if so, ops without native code are reported
         self.function, self.eager, self.name = function, eager, name
-        self.optimize = optimize  # None: the setting when a signature is compiled
+        self.optimize = optimize  # None: the global setting when a signature is compiled
         self._made: dict[Any, CompiledCall] = {}
         self._guard = threading.RLock()
 
     def __call__(self, *args: Any) -> Any:
         if current_scope() is not None:
-            # Inside a trace, another step or a scope of the user's: a part of that.
+            # Inside a trace, another step or a user's scope, the step is a part of that.
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
 
@@ -127,7 +127,7 @@ class TracedStep(CompiledStep):
             return call
 
     def _check_constants(self, key: Any, args: Any) -> None:
-        """Raise where a Python value among the arguments is another one with each call."""
+        """Raise if a Python value among the arguments changes with each call."""
         kind = without_constants(key)
         alike = [k for k in self._made if without_constants(k) == kind]
         if len(alike) < MOST_CONSTANTS:
@@ -141,13 +141,13 @@ class TracedStep(CompiledStep):
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
     ) -> RowSteps | None:
-        """Return the step as a loop over whole batches of rows, or None where it is not native.
+        """Return the step as a loop over whole batches of rows; None if it is not native.
 
         Args:
-            arrays: the data, equally many rows each.
+            arrays: the data, with equal numbers of rows.
             pack: flat list of batch parts -> the step's arguments.
-            order: the rows in turn.
-            batch_size: rows a batch.
+            order: the indices of the rows in the order of processing.
+            batch_size: rows per batch.
         """
         if len(order) < batch_size:
             return None
@@ -156,7 +156,7 @@ class TracedStep(CompiledStep):
         return self._find(args).over_rows(arrays, parts, args, order)
 
     def memory_report(self) -> dict[str, int]:
-        """Return bytes of the largest arena, and of one buffer a value for the same step."""
+        """Return the bytes of the largest arena, and of the same step with a buffer per value."""
         plans = [c.executable.plan for c in self._made.values()]
         largest = max(plans, key=lambda plan: plan.nbytes)
         return {"planned": largest.nbytes, "unshared": largest.naive}
@@ -167,13 +167,13 @@ class TracedStep(CompiledStep):
         return [(f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph)]
 
     def executables(self) -> list[Any]:
-        """Return the executables made so far."""
+        """Return the executables compiled so far."""
         return [c.executable for c in self._made.values()]
 
 
 @contextlib.contextmanager
 def _no_collections() -> Iterator[None]:
-    """Let Python's collector of cycles wait: a graph is many objects, and none is garbage yet."""
+    """Pause the garbage collector: a trace makes many objects, and none of them is garbage yet."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -185,7 +185,7 @@ def _no_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watching_random(name: str) -> Iterator[None]:
-    """Warn where Python draws random numbers in a trace: they are the same at every call."""
+    """Warn if Python draws random numbers in a trace: they would be the same in every call."""
 
     def states() -> tuple[Any, ...]:
         kind, keys, place, *_ = np.random.get_state()  # noqa: NPY002 (what users draw from)
@@ -204,7 +204,7 @@ def _watching_random(name: str) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print a line for whoever asked to be told."""
+    """Print a line that the user asked for (explain_compiles, KERASISH_DEBUG)."""
     print(f"kerasish: {text}", file=sys.stderr)
 
 
@@ -212,26 +212,26 @@ _warned: set[str] = set()
 
 
 def warn_once(text: str) -> None:
-    """Warn of what is missing, once a process."""
+    """Warn about something missing, once per process."""
     if text not in _warned:
         _warned.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _report(name: str, paths: dict[Value, str], traced: Graph, units: Sequence[Unit]) -> None:
-    """Warn of what a training step has no native code for."""
+    """Warn about the ops of a training step that have no native code."""
     text = advice(name, units, paths, traced)
     if text is not None:
         warn_once(text)
 
 
 def show_pass(name: str, before: Graph, after: Graph) -> None:
-    """Print what a pass has done."""
+    """Print the graph before and after a pass that changed it."""
     say(f"{name}: {len(before.nodes)} -> {len(after.nodes)} nodes")
 
 
 def explain(key: Any, known: list[Any]) -> str:
-    """Return in what a signature differs from the nearest one that is compiled already."""
+    """Return how a signature differs from the nearest one that is compiled already."""
     if not known:
         return "first call"
 
@@ -271,24 +271,24 @@ def _describe(part: Any) -> str:
 
 
 class Constant(NamedTuple):
-    """A Python value among the arguments: a part of what is compiled."""
+    """A Python value among the arguments; it is compiled into the step."""
 
     value: Any
-    kind: type  # 1, 1.0 and True are equal, but not the same
+    kind: type  # 1, 1.0 and True compare equal but are different constants
 
 
-MOST_CONSTANTS = 32  # values of Python's that a step is compiled for before it objects
+MOST_CONSTANTS = 32  # different Python values that a step is compiled for before it raises
 
 
 def without_constants(key: Any) -> Any:
-    """Return a signature with its Python values left out."""
+    """Return a signature without its Python values."""
     if isinstance(key, Constant):
         return Constant
     return tuple([without_constants(part) for part in key]) if isinstance(key, tuple) else key
 
 
 def signature(x: Any) -> Any:
-    """Return what a compiled step depends on of an argument."""
+    """Return the properties of an argument that a compiled step depends on."""
     if isinstance(x, (np.ndarray, np.generic)):
         if x.dtype.kind in "OUS":  # strings are constants
             return "constant", x.shape, *x.ravel().tolist()
@@ -412,7 +412,7 @@ class CompiledCall:
         )
 
     def over_rows(self, arrays: Any, parts: Any, args: Any, order: Any) -> RowSteps | None:
-        """Return this call as a loop over rows, or None where it is not one native program."""
+        """Return this call as a loop over rows; None if it is not a single native program."""
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None

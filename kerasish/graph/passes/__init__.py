@@ -1,8 +1,8 @@
 """Passes: pure functions Graph -> Graph, and the order in which they run.
 
-A pass that finds nothing to do returns the very graph that it was given. `optimize="fast_run"` runs
-them all until none finds anything (at most three rounds), "fast_compile" the cheap ones once,
-"none" nothing.
+A pass that changes nothing returns the graph object that it was given. `optimize="fast_run"` runs
+all passes until none changes the graph (at most three rounds), "fast_compile" runs the cheap ones
+once, and "none" runs no pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, touch_rows,
 )  # fmt: skip
-# What makes of ops what native code does in one go; nothing is rewritten after that.
+# These combine ops into nodes that native code computes at once. No pass rewrites their result.
 GATHERING: tuple[Pass, ...] = (follow_products, lay_out_products, fuse_loops, drop_dead)
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
@@ -36,11 +36,11 @@ LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
 def optimize(
     graph: Graph, level: str = "fast_run", watch: Callable[[str, Graph, Graph], None] | None = None
 ) -> Graph:
-    """Return the graph after the passes of a level; `watch(name, before, after)` sees each."""
+    """Return the graph after the passes of a level; `watch(name, before, after)` follows each."""
     if level not in LEVELS:
         raise ValueError(f"optimize: expected one of {sorted(LEVELS)}, got {level!r}.")
     rounds, passes = LEVELS[level]
-    settled: dict[Pass, Graph] = {}  # what each pass left last time
+    settled: dict[Pass, Graph] = {}  # the last result of each pass
     for _ in range(rounds):
         for step in passes:
             if settled.get(step) is graph:
@@ -53,7 +53,7 @@ def optimize(
 
 
 def gather(graph: Graph) -> Graph:
-    """Return the optimised graph with products, layouts and loops as they will run."""
+    """Return the optimized graph with products, layouts and loops as they will run."""
     for step in GATHERING:
         graph = step(graph)
     return graph

@@ -1,4 +1,4 @@
-"""Drop nodes whose results nobody reads."""
+"""Dead code elimination: drop nodes whose results nobody reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kerasish.graph.ir import Graph, Node
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Return the graph without dead nodes and constants; its inputs stay."""
+    """Return the graph without unused nodes and constants; unused inputs stay."""
     live = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

@@ -1,4 +1,4 @@
-"""Compute now what depends on constants alone."""
+"""Constant folding: compute at compile time what depends on constants alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kerasish.graph.ir import Graph, Node
 
-# Beyond this many elements a constant costs more memory than computing it again costs time.
+# A larger constant costs more memory than computing it in each step costs time.
 LARGEST = 4096
 
 
@@ -19,7 +19,7 @@ def fold_constants(graph: Graph) -> Graph:
             nodes.append(node)
             continue
         small = all(v.size <= LARGEST for v in node.outputs)
-        # Repeating a number is cheaper where it is used than from memory.
+        # A repeated number is cheaper to compute where it is used than to read from memory.
         repeats = node.op.repeats and node.outputs[0].size > 1
         if not small or repeats:
             nodes.append(node)

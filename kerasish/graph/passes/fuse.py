@@ -1,10 +1,10 @@
-"""Gather element-wise ops, and the reductions that they feed, into fused nodes: one loop each.
+"""Loop fusion: element-wise ops and the reductions they feed become fused nodes, one loop each.
 
-A group has a frame, the shape over which its loop runs, split into row axes and column axes.
-Every value in the group lies along some axes of the frame (`dims`: for each of its own axes the
-frame's axis, or None where it does not vary). Reductions over the column axes give a number a
-row, those over the row axes (or their last part) a number a column, those over all axes one
-number; after the latter two only columns and numbers can follow in the same loop.
+A group has a frame: the shape that its loop runs over, split into row axes and column axes. Every
+value in the group varies along some axes of the frame. Its `dims` give, for each of its own axes,
+the axis of the frame, or None where it does not vary. A reduction over the column axes gives one
+number per row; one over the row axes (or the last of them), one number per column; one over all
+axes, a single number. After the latter two, only columns and numbers can follow in the same loop.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ DTYPES = frozenset(
         "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
     ).split()
 )
-LARGEST = 60  # nodes in a group: larger loops spill registers and compile slowly
+LARGEST = 60  # nodes in a group; larger loops spill registers and compile slowly
 
 
 class Body(NamedTuple):
-    """What a fused node computes.
+    """The computation of a fused node.
 
     Attributes:
         graph: its inputs are the node's inputs, its outputs the node's outputs.
         frame: the shape of the loop.
-        split: how many leading axes of the frame are rows; None: it does not matter.
-        groups: how many leading axes separate the sums over rows (0: none).
-        dims: how each value that is made lies in the frame.
-        reads: for (number of the node in the graph, number of its input) the dims at this read.
+        split: the number of leading axes of the frame that are rows; None: any number does.
+        groups: the number of leading axes that separate the sums over rows (0: none).
+        dims: the dims of each value that is computed.
+        reads: (index of a node in the graph, index of its input) -> the dims of this read.
     """
 
     graph: Graph
@@ -73,7 +73,7 @@ class _Group:
 
 
 def _align(shape: Sequence[int], dims: Dims, target: Sequence[int]) -> list[Any] | None:
-    """Return, for each axis of `target`, the frame axis that a value of `shape` puts there."""
+    """Return, for each axis of `target`, the frame axis along which the value varies there."""
     found: list[Any] = [None] * len(target)
     lead = len(target) - len(shape)
     if lead < 0:
@@ -85,7 +85,7 @@ def _align(shape: Sequence[int], dims: Dims, target: Sequence[int]) -> list[Any]
 
 
 def _read_dims(value: Value, target: Sequence[int], dims: Dims) -> Dims:
-    """Return how a value from outside lies in the frame when it meets a result of these dims."""
+    """Return the dims of a value from outside that is combined with a result of these dims."""
     lead = len(target) - len(value.shape)
     return tuple(None if s == 1 else dims[i + lead] for i, s in enumerate(value.shape))
 
@@ -93,11 +93,11 @@ def _read_dims(value: Value, target: Sequence[int], dims: Dims) -> Dims:
 class _Fuser:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.group_of: dict[Value, int] = {}  # the unit that makes a value
-        self.groups: dict[int, _Group] = {}  # units that are loops
-        self.members: dict[int, list[int]] = {}  # unit -> numbers of its nodes
-        self.deps: dict[int, int] = {}  # unit -> bits of all units that it needs
-        self.needed = 0  # bits of the units that others need
+        self.group_of: dict[Value, int] = {}  # value -> the unit that computes it
+        self.groups: dict[int, _Group] = {}  # the units that are loops
+        self.members: dict[int, list[int]] = {}  # unit -> indices of its nodes
+        self.deps: dict[int, int] = {}  # unit -> bit set of all units that it depends on
+        self.needed = 0  # bit set of the units that others depend on
         self.count = 0
 
     # --- units --------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class _Fuser:
                     self.deps[other] = own | bits
 
     def _can_take(self, unit: int, node: Node) -> bool:
-        """Return whether nothing outside lies between the unit and the node."""
+        """Return whether the node depends on the unit only directly, through no other unit."""
         for v in node.inputs:
             other = self.group_of.get(v)
             if other is not None and other != unit and self.deps[other] >> unit & 1:
@@ -154,7 +154,7 @@ class _Fuser:
             return False
         if op.elementwise and op.native is not None:
             return self._fuse_elementwise(number, node)
-        if op.kind == "random":  # a number of its own for each place of the loop
+        if op.kind == "random":  # a different number for each element of the frame
             return self._start_random(number, node)
         if op.reduction:
             return _reduces_in_loops(node) and self._fuse_reduction(number, node)
@@ -210,7 +210,7 @@ class _Fuser:
         if after and not all(
             mine or v in self.graph.constants for v, mine in zip(node.inputs, inside)
         ):
-            # What mixes a sum with other data (an optimizer's update) runs better on its own.
+            # A node that combines a sum with other data (an optimizer update) is faster alone.
             return False
         self._take(group, number, node, dims, reads, after)
         return True
@@ -244,9 +244,9 @@ class _Fuser:
         return tuple(found) if self._is_written_well(group, node, known) else None
 
     def _is_written_well(self, group: _Group, node: Node, dims: list[int]) -> bool:
-        """Return whether one element is made for each place of the loop, row or after all rows.
+        """Return whether a node computes one element per place, per row or after all rows.
 
-        What varies along columns alone, or not at all, would be computed over and over.
+        A value that varies along columns alone, or not at all, would be computed repeatedly.
         """
         full = [i for i, s in enumerate(group.frame) if s != 1]
         if dims == full or any(v in group.after for v in node.inputs):
@@ -264,7 +264,7 @@ class _Fuser:
             for d in dims:
                 if d is not None and d not in columns and d not in separate:
                     return False
-        # What is made for each group of rows meets numbers and constants only.
+        # A value per group of rows is combined with numbers and constants only.
         if group.groups:
             return all(
                 mine or all(d is None for d in dims) for mine, dims in zip(inside, every)
@@ -313,8 +313,8 @@ class _Fuser:
     def _broadcast_dims(self, group: _Group, x: Value, target: tuple[int, ...]) -> Dims | None:
         """Return where the axes of `x`, broadcast to `target`, lie in the frame.
 
-        Every axis of several elements needs an axis of the frame: the loop writes (and adds up)
-        one element for each place along `dims`, so an axis without one would stay unwritten.
+        Every axis with several elements needs an axis of the frame: the loop writes (or sums) one
+        element for each place along `dims`, so an axis without one would stay unwritten.
         """
         aligned = _align(x.shape, group.dims[x], target)
         assert aligned is not None
@@ -376,7 +376,7 @@ class _Fuser:
     # --- merging --------------------------------------------------------------------------------
 
     def _merge(self, a: int, b: int) -> None:
-        """Make one group of two whose loops run over the same frame, if that is sound."""
+        """Merge two groups whose loops run over the same frame, if the result is correct."""
         first, second = self.groups[a], self.groups[b]
         if first.frame != second.frame or len(first.nodes) + len(second.nodes) > LARGEST:
             return
@@ -436,7 +436,7 @@ class _Fuser:
         return self.graph.replace(nodes=nodes)
 
     def _order(self) -> list[int]:
-        """Return the units so that each stands after all that it needs, else as they were."""
+        """Return the units in topological order that changes the given order least."""
         rank = {u: max(self.members[u]) for u in self.members}
         waiting = sorted(self.members, key=lambda u: rank[u])
         done, order = 0, []
@@ -481,7 +481,7 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 
 def _reduces_in_loops(node: Node) -> bool:
-    """Return whether a loop can reduce as the node does: places only along the last axis."""
+    """Return whether a loop can do the reduction; argmax and argmin: along the last axis only."""
     if node.op.reduction not in ("argmax", "argmin"):
         return True
     *rows, columns = node.inputs[0].shape or (1,)
@@ -489,7 +489,7 @@ def _reduces_in_loops(node: Node) -> bool:
 
 
 def _is_simple(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Return whether the reduced axes (but for those of size 1) lie side by side."""
+    """Return whether the reduced axes are adjacent, axes of size 1 ignored."""
     real = [i for i in axes if shape[i] != 1]
     between = [i for i in range(len(shape)) if shape[i] != 1]
     if not real:
@@ -505,7 +505,7 @@ def _kind(frame: Sequence[int], axes: Sequence[int]) -> tuple[str, int, int]:
     before = math.prod(frame[:first])
     behind = math.prod(frame[last:])
     if before == 1 and behind == 1:
-        # One row: its sum may be used by its own elements, that of everything may not.
+        # One row: its own elements may use a sum over the row, but not a sum over everything.
         return ("row" if first else "all"), first, last
     if behind == 1:
         return "row", first, last
@@ -534,5 +534,5 @@ def _fused_op(outputs: int) -> GraphOp:
 
 
 def fuse_loops(graph: Graph) -> Graph:
-    """Return the graph with element-wise ops and reductions gathered into fused nodes."""
+    """Return the graph with element-wise ops and reductions combined into fused nodes."""
     return _Fuser(graph).run()

@@ -1,8 +1,8 @@
-"""Let products and convolutions add their bias, apply their relu and add to another result.
+"""Fuse what follows a product or convolution into it: a bias, relu, the sum with another result.
 
-A node `product` stands for matmul or convolution, the bias that is added along the last axis, and
-either the relu after it or the addition to what other nodes made before (a residual connection, or
-the gradients of a value that several products read): what reaches memory is the finished layer.
+A node `product` combines a matmul or convolution, a bias that is added along the last axis, and
+either relu or the addition of an earlier result (a residual connection, or the gradients of a value
+that several products read). Only the final result is written to memory.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from kerasish.graph.ir import Graph, GraphOp, Node, Value
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
 
-WORTH = 1e6  # operations of a product; smaller ones are no library's, and loops add for nothing
+# FLOPs of a product. Smaller ones are not computed by a library, and their loops add at no cost.
+WORTH = 1e6
 
 
 class Product(NamedTuple):
-    """What a `product` node does.
+    """The computation of a `product` node.
 
     Attributes:
-        leader: the node that computes the product, without what follows.
-        bias: whether the input after the leader's is added along the last axis.
-        relu: whether negative numbers become 0.
+        leader: the matmul or convolution alone.
+        bias: whether the input after those of the leader is added along the last axis.
+        relu: whether relu is applied.
         sum: whether the last input, of the result's shape, is added.
-        axes: the order in which the result's axes are written at last, as for `transpose`; None:
-            as they are.
+        axes: the order in which the axes of the result are written, as for `transpose`; None:
+            unchanged.
     """
 
     leader: Node
@@ -38,7 +39,7 @@ class Product(NamedTuple):
 
 
 def follow_products(graph: Graph) -> Graph:
-    """Return the graph in which products do their own bias, relu and sum."""
+    """Return the graph with bias, relu and sum fused into products."""
     return _Follower(graph).run()
 
 
@@ -46,7 +47,7 @@ class _Follower:
     """One walk over the graph.
 
     Attributes:
-        swaps: node -> what stands in its place, None for nothing.
+        swaps: node -> its replacement, None if it is removed.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -57,7 +58,7 @@ class _Follower:
         self.last_read = LastReads(graph)
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.swaps: dict[Node, list[Node]] = {}
-        self.made: set[Value] = set()  # by products
+        self.made: set[Value] = set()  # results of products
 
     def run(self) -> Graph:
         """Return the graph."""
@@ -72,12 +73,12 @@ class _Follower:
         return self.graph.replace(nodes=nodes)
 
     def _join(self, leader: Node) -> None:
-        """Put a product in place of the leader and of those that it takes over, where any are."""
+        """Replace the leader, and the nodes that can be fused into it, by a product node."""
         out, taken = leader.out, [leader]
         bias = added = view = None
         following = self._following(out)
         if following is not None and _splits_last(following):
-            # The heads of an attention: the bias is added to what has been split already.
+            # Attention heads: the bias is added after the last axis has been split.
             view, following = following, self._following(following.out)
             if following is None or self._bias(following, view.out, leader.out) is None:
                 return
@@ -107,7 +108,7 @@ class _Follower:
     def _put(
         self, taken: list[Node], view: Node | None, what: Product, inputs: list[Value], whole: Value
     ) -> None:
-        """Write the product where the last of those that it takes over stood."""
+        """Put the product at the place of the last node that it replaces."""
         if view is None:
             nodes = [make_product(what, inputs, whole)]
             self.made.add(whole)
@@ -121,14 +122,14 @@ class _Follower:
         self.swaps[last] = nodes
 
     def _following(self, v: Value) -> Node | None:
-        """Return the only reader of a value, if there is one that is free."""
+        """Return the only reader of a value, if it is not replaced yet; else None."""
         if self.uses.get(v) != 1:
             return None
-        readers = self.readers.get(v)  # none where the value is the graph's output
+        readers = self.readers.get(v)  # None where the value is an output of the graph
         return readers[0] if readers and readers[0] not in self.swaps else None
 
     def _bias(self, node: Node, x: Value, product: Value) -> Value | None:
-        """Return what a node adds to x if it varies along the product's last axis alone."""
+        """Return what a node adds to x if that varies along the product's last axis alone."""
         if node.op.name != "add" or node.out.shape != x.shape:
             return None
         a, b = node.inputs
@@ -138,12 +139,12 @@ class _Follower:
         size, apart_axes = product.shape[-1], len(x.shape) - len(product.shape) + 1
         if other.size != size or x.shape[-apart_axes:] != other.shape[-apart_axes:]:
             return None
-        # Only what lies in memory: what is computed for this alone is better off in a loop.
+        # Only values that are in memory: a value computed for this node alone fits a loop better.
         maker = self.makers.get(other)
         return other if maker is None else None
 
     def _added(self, node: Node, x: Value, leader: Node) -> Value | None:
-        """Return what a node adds to x if the product can write over it instead."""
+        """Return what a node adds to x if the product can overwrite it; else None."""
         if node.op.name != "add" or node.out.shape != x.shape:
             return None
         a, b = node.inputs
@@ -155,7 +156,7 @@ class _Follower:
         return other
 
     def _is_free(self, v: Value, place: int) -> bool:
-        """Return whether v lies in memory that nobody reads after a place."""
+        """Return whether v is in memory that no node after index `place` reads."""
         maker = self.makers.get(v)
         if maker is None or maker.op.aliases:
             return False  # a variable, an argument, a constant, or a part of something else
@@ -166,19 +167,19 @@ class _Follower:
 
 
 def _runs_in_loops(node: Node) -> bool:
-    """Return whether fused loops compute nodes like this one."""
+    """Return whether fused loops compute such nodes."""
     return node.op.native is not None or bool(node.op.reduction) or node.op.view
 
 
 class LastReads:
-    """Where in a graph a value's memory is read for the last time."""
+    """Finds the last node that reads the memory of a value."""
 
     def __init__(self, graph: Graph) -> None:
         self._readers, self._outputs = graph.readers(), set(graph.outputs)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
 
     def __call__(self, v: Value) -> float:
-        """Return the last node's number, infinity for what the graph gives out."""
+        """Return the index of the last reader; infinity for an output of the graph."""
         if v in self._outputs:
             return math.inf
         last: float = -1
@@ -199,7 +200,7 @@ def _splits_last(node: Node) -> bool:
 
 
 def _depth(leader: Node) -> int:
-    """Return how many products a sum of the leader's result has."""
+    """Return the number of terms in each sum that the leader computes."""
     if leader.op.name == "matmul":
         return leader.inputs[0].shape[-1]
     kernel = leader.inputs[1].shape
@@ -207,7 +208,7 @@ def _depth(leader: Node) -> int:
 
 
 def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
-    """Return the node that does `what`."""
+    """Return the node that computes `what`."""
 
     def product(xp: Any, *inputs: Any, what: Product) -> Any:
         return run(xp, what, inputs)
@@ -233,7 +234,7 @@ def run(xp: Any, what: Product, inputs: Sequence[Any]) -> Any:
 
 
 def apart(node: Node) -> list[Node]:
-    """Return the nodes that a `product` node stands for."""
+    """Return the nodes that a `product` node combines."""
     what: Product = node.attrs["what"]
     steps: list[tuple[str, list[Value], dict[str, Any]]] = []
     nodes = [what.leader]

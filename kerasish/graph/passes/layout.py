@@ -1,8 +1,8 @@
-"""Choose layouts: let products write their results with the axes in the order that is read.
+"""Choose layouts: let products write their results with the axes in the order of the readers.
 
-A transpose after a product costs a walk over memory where anybody but another product reads it
-(products take transposed inputs as they are). Where the last axis stays last, the product can write
-each of its rows to its final place at no cost: an attention's heads, for one, beside each other.
+A transpose after a product costs a pass over memory, unless only products read it (they accept
+transposed inputs). Where the last axis stays last, the product can write each row to its final
+place at no cost; the heads of attention are an example.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kerasish.graph.passes.fuse_epilogues import Product, make_product
 
 
 def lay_out_products(graph: Graph) -> Graph:
-    """Return the graph in which products write transposed results themselves."""
+    """Return the graph in which products write transposed results directly."""
     readers, uses = graph.readers(), graph.uses()
     swaps: dict[Node, Node | None] = {}
     for node in graph.nodes:
@@ -31,14 +31,14 @@ def lay_out_products(graph: Graph) -> Graph:
 
 
 def _is_batch(node: Node) -> bool:
-    """Return whether a node is a product of as many matrices on both sides."""
+    """Return whether a node is a batched product with equal batch axes on both sides."""
     if node.op.name != "matmul" or node.out.dtype != "float32" or not node.out.size:
         return False
     return len(node.inputs[0].shape) == len(node.inputs[1].shape) > 2
 
 
 def _is_walk(node: Node, readers: dict[Value, list[Node]]) -> bool:
-    """Return whether a node is a transpose that would be carried out, and need not be."""
+    """Return whether a node is a transpose that would be materialized, and need not be."""
     if node.op.name != "transpose":
         return False
     axes = node.attrs["axes"]

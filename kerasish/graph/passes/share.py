@@ -1,4 +1,4 @@
-"""Compute equal expressions once."""
+"""Common subexpression elimination: compute equal expressions once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def _attributes_key(node: Node) -> Any:
     try:
         return attributes_key(node)
     except Incomparable:
-        return id(node)  # equal to itself alone
+        return id(node)  # equal only to itself
 
 
 def share_common(graph: Graph) -> Graph:
-    """Return the graph in which equal nodes, and equal constants, stand once."""
+    """Return the graph in which equal nodes, and equal constants, occur once."""
     swaps: dict[Value, Value] = {}
     constants: dict[Value, Any] = {}
     seen: dict[Any, Any] = {}

@@ -24,7 +24,7 @@ Rule = Callable[["Rewriter", Node], Any]
 
 
 class Rewriter:
-    """One walk over the graph: rules look at a node and at what made its inputs."""
+    """One walk over the graph: rules look at a node and at the nodes of its inputs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -91,12 +91,12 @@ class Rewriter:
     # --- what rules ask ---------------------------------------------------------------------
 
     def maker(self, v: Value, name: str) -> Node | None:
-        """Return the node that makes v if its op is called `name`."""
+        """Return the node that computes v if its op has this name; else None."""
         node = self.makers.get(v)
         return node if node is not None and node.op.name == name else None
 
     def number(self, v: Value) -> Any:
-        """Return the number that all elements of v are, if that is known; else None."""
+        """Return the number that all elements of v equal, if it is known; else None."""
         array = self.constants.get(v)
         if array is not None:
             array = np.asarray(array)
@@ -109,7 +109,7 @@ class Rewriter:
         return None
 
     def constant(self, number: Any, dtype: str) -> Value:
-        """Return a new constant without axes."""
+        """Return a new scalar constant."""
         value = Value((), dtype)
         self.constants[value] = np.asarray(number, dtypes.array_dtype(dtype))
         return value
@@ -141,7 +141,7 @@ def _neutral(number: float, both: bool) -> Rule:
 
 
 def _is(found: Any, number: float) -> bool:
-    """Return whether `found` is `number`, the sign of a zero included (integers have none)."""
+    """Return whether `found` equals `number`, including the sign of a floating zero."""
     if found is None or found != number:
         return False
     return bool(np.signbit(found)) == bool(np.signbit(number)) or found.dtype.kind in "iub"
@@ -166,7 +166,7 @@ def _power(r: Rewriter, node: Node) -> Any:
 
 
 def _square_root(r: Rewriter, x: Value) -> list[Node]:
-    """x ** 0.5 by a square root; only the power gives +Inf at -Inf and 0.0 at -0.0."""
+    """x ** 0.5 by sqrt; at -Inf and -0.0 the results of the power, +Inf and 0.0, are kept."""
     root = make("sqrt", [(positive := make("add", [x, r.constant(0.0, x.dtype)])).out])
     lowest = make("equal", [x, r.constant(-np.inf, x.dtype)])
     choice = make("select", [lowest.out, r.constant(np.inf, x.dtype), root.out])
@@ -180,7 +180,7 @@ def _divide(r: Rewriter, node: Node) -> Any:
     if number is None or number == 0 or not dtypes.is_float(x.dtype):
         return None
     if x.shape != node.out.shape:
-        return None  # the divisor brings axes that a plain number would lose
+        return None  # the divisor adds axes, which a scalar would lose
     mantissa, _ = np.frexp(float(number))
     if abs(mantissa) != 0.5 or not _is_exact(1.0 / float(number), x.dtype):
         return None
@@ -188,7 +188,7 @@ def _divide(r: Rewriter, node: Node) -> Any:
 
 
 def _is_exact(number: float, dtype: str) -> bool:
-    """Return whether a finite number stays what it is in `dtype`."""
+    """Return whether `dtype` represents a finite number exactly."""
     with np.errstate(over="ignore"):
         return (
             math.isfinite(number) and float(np.asarray(number, dtypes.array_dtype(dtype))) == number
@@ -196,9 +196,10 @@ def _is_exact(number: float, dtype: str) -> bool:
 
 
 def _chained_scale(r: Rewriter, node: Node) -> Any:
-    """(x * c) * d -> x * (c * d) where x * c neither overflows nor underflows on its own.
+    """(x * c) * d -> x * (c * d) where x * c alone neither overflows nor underflows.
 
-    Both factors must shrink, or both must grow: then what happens to x * c happens to the result.
+    Both factors must be at most 1 in size, or both at least 1: then x * c overflows or underflows
+    only if the result does.
     """
     for x, by in (node.inputs, node.inputs[::-1]):
         outer, inner = r.number(by), r.maker(x, "multiply")
@@ -275,14 +276,14 @@ def _cast(r: Rewriter, node: Node) -> Any:
 
 
 def _holds(wide: str, narrow: str) -> bool:
-    """Return whether `wide` holds every number of `narrow`."""
+    """Return whether `wide` represents every number of `narrow` exactly."""
     return wide != narrow and dtypes.result_type(wide, narrow) == wide and not (
         dtypes.is_integer(narrow) and dtypes.is_float(wide)
     )  # fmt: skip
 
 
 def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
-    """Sum over axes along which the input only repeats: multiply by their number instead."""
+    """Replace a sum over axes along which the input only repeats by a multiplication."""
     inner = r.maker(node.inputs[0], "broadcast_to")
     x, shape = node.inputs[0], node.inputs[0].shape
     if inner is None or not dtypes.is_float(x.dtype) or x.dtype != node.out.dtype:
@@ -296,7 +297,7 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
             return None
         repeats *= shape[axis]
     if repeats == 0 or not _is_exact(repeats, x.dtype):
-        return None  # an empty sum is 0, also of Inf; halves do not hold every count
+        return None  # an empty sum is 0, also of Inf; 16-bit floats do not hold every count
     scaled = make("multiply", [x, r.constant(float(repeats), x.dtype)])
     kept = tuple(s for i, s in enumerate(shape) if i not in node.attrs["axis"])
     target = node.out.shape if node.attrs["keepdims"] else kept
@@ -387,5 +388,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def simplify_algebra(graph: Graph) -> Graph:
-    """Return the graph with each node in its simplest equal form."""
+    """Return the graph with each node in its simplest equivalent form."""
     return Rewriter(graph).run()

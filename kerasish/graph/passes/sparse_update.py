@@ -1,9 +1,8 @@
 """Update only the rows of a table whose gradient is not zero.
 
-The gradient of an embedding is a table of zeros to which a few rows are added. Where the rest of
-the update leaves a row as it is when its gradient is 0 (SGD without momentum, Adagrad), a node
-`touch_rows` does the update's arithmetic on those rows alone. (Adam's averages fade in every row,
-so they stay as they are.)
+The gradient of an embedding is a table of zeros to which a few rows are added. If the update leaves
+a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `touch_rows` computes
+the update on these few rows alone. Adam is not rewritten, since its averages decay in every row.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
 from kerasish.ops.shapes import Spec
 
-ZERO, SAME, OTHER = "zero", "same", "other"  # what a value is in a row whose gradient is 0
-SMALLEST = 4096  # elements of a table; below, one pass over all of it is as fast
+ZERO, SAME, OTHER = "zero", "same", "other"  # a value in a row whose gradient is 0
+SMALLEST = 4096  # elements of a table; a pass over a smaller table is as fast
 
 
 class Rows(NamedTuple):
-    """What a `touch_rows` node does.
+    """The computation of a `touch_rows` node.
 
     Attributes:
         body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
-        tables: how many tables go in.
-        changed: which of them each output of the body is.
+        tables: the number of tables among the inputs.
+        changed: for each output of the body, the index of the table that it updates.
     """
 
     body: Graph
@@ -36,7 +35,7 @@ class Rows(NamedTuple):
 
 
 def touch_rows(graph: Graph) -> Graph:
-    """Return the graph with sparse updates done on the rows concerned."""
+    """Return the graph with sparse updates computed on the affected rows alone."""
     for node in graph.nodes:
         if node.op.name == "add_rows":
             made = _Update(graph, node).replaced()
@@ -57,7 +56,7 @@ class _Update:
         self.numbers: list[Value] = []
 
     def replaced(self) -> Graph | None:
-        """Return the graph with the update on rows alone, None where that is not the same."""
+        """Return the graph with the update on rows alone; None if that is not equivalent."""
         if not self._is_worth_it() or not self._gather():
             return None
         finals = self._finals()
@@ -105,7 +104,7 @@ class _Update:
         return False
 
     def _kind(self, node: Node) -> Any:
-        """Return what a node gives where the gradient is 0."""
+        """Return the kind of the node's result (ZERO, SAME, OTHER) where the gradient is 0."""
         name = node.op.name
         kinds = [self.kinds.get(v, (SAME, v) if v in self.tables else (OTHER, None))
                  for v in node.inputs]  # fmt: skip
@@ -123,7 +122,7 @@ class _Update:
         return OTHER, None
 
     def _finals(self) -> list[Value]:
-        """Return the results that others read; [] where one is not a table with a few new rows."""
+        """Return the results that others read; [] if one is not a table with a few new rows."""
         inside = set(self.nodes)
         read = set(self.graph.outputs)
         for node in self.graph.nodes:
@@ -163,7 +162,7 @@ class _Update:
 
 
 def _sorted(graph: Graph) -> Graph | None:
-    """Return the graph if every value is made before it is read, None otherwise."""
+    """Return the graph if every value is computed before it is read; else None."""
     known = {*graph.inputs, *graph.constants}
     for node in graph.nodes:
         if any(v not in known for v in node.inputs):
@@ -185,7 +184,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
 
 
 def run(rows: Rows, inputs: Sequence[Any]) -> Any:
-    """Compute a node by NumPy: sum the rows that meet, do the arithmetic, put the rows back."""
+    """Compute a node with NumPy: sum gradients of equal rows, update the rows, write them back."""
     gradient, indices, *others = inputs
     tables, numbers = others[: rows.tables], others[rows.tables :]
     flat = np.asarray(indices).reshape(-1)

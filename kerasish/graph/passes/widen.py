@@ -1,8 +1,8 @@
-"""Compute in float32 what the graph computes in halves, where the processor cannot multiply those.
+"""Compute 16-bit floats in float32 where the processor has no fast instructions for them.
 
-Products, convolutions and loops then take the ways of float32, and no value is rounded between
-them: results are at least as exact. What comes in or goes out as a half stays one, and so does
-what is not of `KINDS`, or depends on how a number is stored.
+Products, convolutions and loops then use float32 code, and no value is rounded between them, so
+results are at least as accurate. Inputs and outputs of the graph keep their dtype. So do ops whose
+kind is not in `KINDS`, or whose result depends on the storage format.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def widen_halves(graph: Graph, halves: Collection[str] = HALVES) -> Graph:
 
 
 class _Widener:
-    """Walks a graph; knows, for each half of the old graph, where it is in float32."""
+    """Walks a graph and keeps, for each 16-bit value of it, the float32 value in the new graph."""
 
     def __init__(self, graph: Graph, halves: Collection[str]) -> None:
         self.graph, self.halves = graph, halves
         self.constants = dict(graph.constants)
         self.nodes: list[Node] = []
-        self.wide: dict[Value, Value] = {}  # a half -> the same in float32
-        self.same: dict[Value, Value] = {}  # another value, or a half that is one -> it now
+        self.wide: dict[Value, Value] = {}  # 16-bit value -> the same in float32
+        self.same: dict[Value, Value] = {}  # value of the old graph -> the same, dtype unchanged
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -96,7 +96,7 @@ class _Widener:
         (self.wide if old.dtype in self.halves else self.same)[old] = new
 
     def _read(self, v: Value) -> Value:
-        """Return a value as it is read in the new graph: halves in float32."""
+        """Return a value as the new graph reads it: 16-bit values in float32."""
         if v.dtype not in self.halves:
             return self.same.get(v, v)
         if v not in self.wide:
@@ -104,7 +104,7 @@ class _Widener:
         return self.wide[v]
 
     def _as_it_was(self, v: Value) -> Value:
-        """Return a value in the dtype that it had."""
+        """Return a value in its original dtype."""
         if v.dtype not in self.halves or v not in self.wide:
             return self.same.get(v, v)
         if v not in self.same:

@@ -1,4 +1,4 @@
-"""What functions that a kernel computes as a whole are made of: see `wholes`."""
+"""Tools for composed functions that one kernel computes; see `fused_functions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = tuple[Op, list[Any], dict[str, Any]]
 
 
 def make_op(kernel: Callable[..., Any], grad: Any = None, outputs: int = 1) -> Op:
-    """Return an op of this room: in no registry, since only the engine of a GPU meets it."""
+    """Return an op that is in no registry, since only the engine of a GPU uses it."""
     return Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
 
 
@@ -26,7 +26,7 @@ def again(f: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
 
 
 def composition(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a composed function without what asks for wholes."""
+    """Return the undecorated composed function, which applies its ops one by one."""
     return f.__wrapped__  # type: ignore[attr-defined, no-any-return]
 
 

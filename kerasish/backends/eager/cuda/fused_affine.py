@@ -1,4 +1,4 @@
-"""x @ kernel + bias, and relu of it, whole: done on the product's way out; see `wholes`."""
+"""x @ kernel + bias, and relu of it, in the epilogue of the product; see `fused_functions`."""
 
 from __future__ import annotations
 

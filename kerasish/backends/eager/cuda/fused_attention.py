@@ -1,4 +1,4 @@
-"""Attention whole, by cuDNN, where it does it: 16-bit numbers, sizes in eights; see `wholes`."""
+"""Attention by cuDNN, for 16-bit floats and sizes in multiples of 8; see `fused_functions`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution + bias, and relu of it, whole, by cuDNN where it does it; see `wholes`."""
+"""Convolution + bias, and relu of it, by cuDNN where it supports it; see `fused_functions`."""
 
 from __future__ import annotations
 

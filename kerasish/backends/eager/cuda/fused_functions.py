@@ -1,9 +1,9 @@
-"""Functions composed of ops that a kernel computes as a whole: softmax, losses, norms, dropout.
+"""Composed functions that one kernel computes: softmax, losses, norms, dropout.
 
-`WHOLES` tells the engine of a GPU which. An entry takes the function's arguments and returns
-(op, inputs, attributes) of an op of this room, or None where the composition has to do. These ops
-are in no registry: nobody but this engine meets them. Their gradients are kernels, too; a gradient
-of a gradient is found by differentiating the composition.
+`WHOLES` lists them for the engine of a GPU. An entry takes the function's arguments and returns
+(op, inputs, attributes) of an op made in this package, or None if the composition must be used.
+These ops are in no registry, since only this engine uses them. Their gradients are kernels, too; a
+second derivative is found by differentiating the composition.
 """
 
 from __future__ import annotations

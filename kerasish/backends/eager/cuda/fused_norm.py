@@ -1,4 +1,4 @@
-"""Layer, RMS and batch normalisation as wholes: see `wholes`."""
+"""Layer, RMS and batch normalization by one kernel each; see `fused_functions`."""
 
 from __future__ import annotations
 

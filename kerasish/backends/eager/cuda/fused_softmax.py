@@ -1,4 +1,4 @@
-"""Softmax and cross-entropies of logits as wholes: see `wholes`."""
+"""Softmax and cross-entropies of logits by one kernel each; see `fused_functions`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Softmax and cross-entropies of rows of logits, and their gradients.
 
-`kerasish.ops` composes these of ops; the engine of a GPU calls them by `wholes`.
+`kerasish.ops` composes these of ops; the engine of a GPU calls them by `fused_functions`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Fused loops: what they compute (`description`), how it becomes LLVM IR (`generate`)."""
+"""Code generation: descriptions of fused loops, products and recurrent cells become LLVM IR."""

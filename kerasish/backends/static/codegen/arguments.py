@@ -33,15 +33,14 @@ BAD_INDEX = 2
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an input or output lies.
+    """The memory of an input or output.
 
     Args:
         address: of its first element.
-        strides: elements between neighbours along each outer size; None: `columns` for element
-        operands, 1 for row
-            operands, 0 else (rank 1 only).
-        column_stride: elements between columns (read only where the structure says `strided`).
-        limit: number of rows behind a gather or scatter.
+        strides: elements between neighbors along each outer size; None: `columns` for element
+            operands, 1 for row operands, 0 otherwise (rank 1 only).
+        column_stride: elements between columns (used only where the structure has `strided`).
+        limit: the number of rows of the array behind a gather or scatter.
     """
 
     address: int
@@ -65,7 +64,7 @@ def padded(columns: int) -> int:
 
 @dataclass(frozen=True)
 class ScratchLayout:
-    """Counts of what a kernel keeps in scratch memory; offsets follow from the run-time sizes.
+    """What a kernel keeps in scratch memory; offsets follow from the sizes at run time.
 
     In this order: per slot and column reduction one row, per thread and full reduction 64 bytes,
     per thread and kept value one row; a row is 8 * padded(columns) bytes. Slots: max(threads,
@@ -91,7 +90,7 @@ class ScratchLayout:
 
 
 def scratch_size(kernel: Kernel, columns: int, groups: int = 1, threads: int = 1) -> int:
-    """Bytes of scratch memory a record of this kernel needs (64-byte aligned, contents free)."""
+    """Bytes of scratch memory that a record of this kernel needs: 64-byte aligned, any content."""
     return ScratchLayout.of(plan_loops(kernel)).size(columns, groups, threads)
 
 
@@ -108,20 +107,20 @@ def pack(
     scratch: int = 0,
     segments: int = 0,
 ) -> Any:
-    """The argument block as an int64 array; keep it alive as long as the record.
+    """The argument block as an int64 array; the caller keeps it alive as long as the record.
 
     Args:
         operands: one for each input, then each output; a bare address takes the default strides.
         rows: R; or `sizes`: the outer sizes, whose product is R.
-        groups: how many equal runs of rows have column reductions of their own; these, and what
-            follows them, are written group after group, `columns` numbers apart.
+        groups: the number of equal runs of rows with separate column reductions. Their results,
+            and what follows from them, are written group by group, `columns` numbers apart.
         columns: C (with segments: all elements together; rows: the number of segments).
-        threads: how many threads run it, from `choose_threads`.
+        threads: the number of threads that run it, from `choose_threads`.
         scratch: address of `scratch_size` bytes. segments: address of a `segment_table`.
 
     Raises:
-        ValueError: the number of operands, or of sizes, is not the kernel's; scratch memory is
-            needed and none was given; the rows do not fall into equal groups.
+        ValueError: the number of operands or sizes differs from the kernel's; scratch memory is
+            needed and not given; the rows cannot be divided into equal groups.
     """
     expected = len(kernel.inputs) + len(kernel.outputs)
     if len(operands) != expected:
@@ -170,9 +169,8 @@ def segment_table(sizes: Sequence[int], addresses: Sequence[Sequence[int]]) -> A
 
     Args:
         sizes: elements of each segment.
-        addresses: for each segment the address of every input, then every output (0 for those
-        that are not
-            elements).
+        addresses: for each segment the address of every input, then every output (0 for operands
+            that are not element operands).
     """
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else []
     rows = [[s, n, *a] for s, n, a in zip(starts, sizes, addresses, strict=True)]

@@ -14,7 +14,7 @@ from kerasish.backends.static.machine.assembly import STORED, Value, constant, l
 
 @dataclass
 class RowPlace:
-    """Where a row is: its number, where its operands start, where its kept values lie."""
+    """A row: its index, the addresses of its operands, the addresses of its kept values."""
 
     r: Value
     address: Callable[[int], Value]

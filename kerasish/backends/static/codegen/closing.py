@@ -1,4 +1,4 @@
-"""What follows when every row is done: threads' parts joined in order, nodes after reductions."""
+"""The code after the last row: combine the threads' parts in order, nodes after reductions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Closing(Part):
 
     @staticmethod
     def needed(plan: LoopPlan) -> bool:
-        """Whether a kernel writes anything that is only known when every row is done."""
+        """Whether a kernel writes anything that is known only after all rows."""
         return any(
             plan.after(o.value) or plan.levels.level[o.value] == "scalar"
             for o in plan.kernel.outputs
@@ -30,7 +30,7 @@ class Closing(Part):
         outputs = list(enumerate(self.kernel.outputs))
         columns = [n for n, o in outputs if self.plan.after(o.value) and self.plan.wide(o.value)]
         needed = self._needed(columns)
-        # All scalars before the first store: an output may lie where an input is.
+        # All scalars before the first store: an output may share memory with an input.
         for v in sorted(self.plan.narrow_needs(needed - set(self.plan.column_reductions))):
             self.scalar(v)
         scalar = [n for n, o in outputs if self.plan.levels.level[o.value] == "scalar"]
@@ -71,7 +71,7 @@ class Closing(Part):
         w.loop(word(0), self.groups, 1, [], group)
 
     def _slots_by_column(self, g: Value) -> tuple[Value, Value]:
-        """The slots of a group's parts: its own, or all threads' where they share its rows."""
+        """The slots of a group's parts: one slot, or those of all threads that share its rows."""
         w = self.w
         by_rows = self.shares(self.threads)[2]
         return (
@@ -80,7 +80,7 @@ class Closing(Part):
         )
 
     def _slots_by_row(self, g: Value) -> tuple[Value, Value]:
-        """The slots of a group's parts: those of all threads that had rows of it."""
+        """The slots of a group's parts: those of all threads that processed rows of it."""
         w, height = self.w, self.height()
         start = w.mul(g, height)
         stop = w.add(start, height)

@@ -1,4 +1,4 @@
-"""How long a kernel takes, roughly, and how many threads that is worth."""
+"""A cost model: the approximate time of a kernel, and the number of threads it should use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerasish.backends.static.machine.assembly import STORED
 
 _BYTE = 0.02  # nanoseconds to bring one byte from the second-level cache
 _ROW = 12.0  # nanoseconds to begin a row
-GRAIN = 4_000.0  # nanoseconds of work below which a thread costs more than it saves
+GRAIN = 4_000.0  # nanoseconds of work; with less, a thread costs more than it saves
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +35,7 @@ def _rates(kernel: Kernel) -> tuple[float, float]:
 
 
 def estimate(kernel: Kernel, rows: int, columns: int) -> float:
-    """Nanoseconds one thread takes, within a factor of two or so.
+    """Estimated nanoseconds on one thread, accurate to about a factor of two.
 
     Args:
         columns: C; with segments, all elements together.
@@ -46,7 +46,7 @@ def estimate(kernel: Kernel, rows: int, columns: int) -> float:
 
 
 def choose_threads(kernel: Kernel, rows: int, columns: int, most: int) -> int:
-    """How many threads, 1 to `most`, this record should run on."""
+    """The number of threads, 1 to `most`, that should run this record."""
     if most <= 1:
         return 1
     return max(1, min(most, int(estimate(kernel, rows, columns) / GRAIN)))

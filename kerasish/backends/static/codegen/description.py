@@ -1,24 +1,24 @@
-"""What a fused loop computes: a `Kernel`, structure alone; sizes and addresses come at run time.
+"""The description of a fused loop: a `Kernel` is structure; sizes and addresses are arguments.
 
-A kernel walks an iteration space of R rows and C columns. R is the product of `rank` outer sizes
-(one, as a rule), C the innermost size. Every value has a level: "scalar" (one number), "row" (one
-per row), "column" (one per column), "element" (one per row and column). The body is a list of
-nodes in SSA form: value ids 0 .. n-1 are the inputs, then one id per node. Reductions change the
-level:
+A kernel loops over R rows and C columns. R is the product of `rank` outer sizes (usually one), C
+the innermost size. Every value has a level: "scalar" (one number), "row" (one per row), "column"
+(one per column), "element" (one per row and column). The body is a list of nodes in SSA form: value
+ids 0 .. n-1 are the inputs, then one id per node. Reductions change the level:
 
 - `row_sum row_max row_min row_prod row_argmax row_argmin`: element -> row. A value may use a
-  reduced one: the code generator cuts the row into phases (softmax: maximum, sum of exponentials,
-  quotient) and keeps what is dear to compute again in a scratch row.
+  reduced one: the code generator divides the row into phases (softmax: maximum, sum of
+  exponentials, quotient) and keeps values that are expensive to recompute in a scratch row.
 - `column_sum column_max column_min column_prod`: element -> column, over all rows of a group.
-  `rows` is split into `groups` equal runs (1 as a rule): a mean over time is a column_sum with one
+  `rows` is split into `groups` equal runs (usually 1): a mean over time is a column_sum with one
   group per sample.
 - `all_sum all_max all_min all_prod`: anything -> scalar, over everything.
 - `broadcast`: anything -> element. An output is written once per number of its level, and a sum
-  adds one term per number of its level, so what varies along rows alone must be broadcast first.
+  adds one term per number of its level, so a value that varies along rows alone must be broadcast
+  first.
 
-Nodes after column_ and all_ reductions (running means, square roots, ...) run when every row is
-done; they may use scalars and columns only. Sums run in blocks, per thread, and the threads'
-parts are added in order: a result depends on the number of threads, never on timing.
+Nodes after column_ and all_ reductions (running means, square roots, ...) run after the last row.
+They may use scalars and columns only. Sums run in blocks, per thread, and the threads' parts are
+added in order: a result depends on the number of threads, but not on timing.
 
 Example, softmax along the last axis:
 
@@ -82,12 +82,12 @@ class Input:
     """One operand that is read.
 
     Args:
-        dtype: how it is stored.
-        level: "element", "row", "column" or "scalar": on what it depends.
-        strided: whether its columns lie a run-time stride apart (slower: lane by lane).
+        dtype: the dtype in memory.
+        level: "element", "row", "column" or "scalar": the axes it varies along.
+        strided: whether its columns have a stride that is known at run time (slower: lane by lane).
         gather: the id of a row-level integer input; row r is read at row gather[r]. Negative
-        indices count from
-            the end; one out of [-limit, limit) makes the record fail with status 2.
+            indices count from the end; one outside [-limit, limit) makes the record fail with
+            status 2.
     """
 
     dtype: str
@@ -114,10 +114,10 @@ class Output:
     """One value that is written.
 
     Args:
-        value: its id. dtype: how it is stored. strided: as for `Input`.
+        value: its id. dtype: the dtype in memory. strided: as for `Input`.
         in_place: the id of the input whose memory it shares, element by element; else None.
         scatter: the id of a row-level integer input; row r is written at row scatter[r].
-        combine: "set", or "add" (to what is there; with `scatter` the rows are added in order).
+        combine: "set", or "add" to the memory's content (with `scatter`, rows are added in order).
     """
 
     value: int
@@ -133,9 +133,10 @@ class Kernel:
     """The structure of a fused loop; equal kernels share one piece of machine code.
 
     Args:
-        rank: number of outer sizes (1 unless strides do not collapse).
-        segments: each row is a piece of memory of its own address and length (see
-        `arguments.Segments`). lanes: values in a vector; 0 lets the generator choose.
+        rank: the number of outer sizes (1 unless strides do not collapse).
+        segments: whether each row is a piece of memory with its own address and length (see
+            `arguments.segment_table`).
+        lanes: values per vector; 0 lets the generator choose.
     """
 
     inputs: tuple[Input, ...]
@@ -147,7 +148,7 @@ class Kernel:
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        # Kernels are keys wherever they go: the hash of a long body is worth keeping.
+        # Kernels are used as keys; the hash of a long body is expensive, so it is kept.
         parts = (self.inputs, self.nodes, self.outputs, self.rank, self.segments, self.lanes)
         object.__setattr__(self, "_hash", hash(parts))
 
@@ -155,7 +156,7 @@ class Kernel:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Hashes of strings differ between processes: made anew where it is unpickled.
+        # Hashes of strings differ between processes, so the hash is recomputed when unpickled.
         parts = (self.inputs, self.nodes, self.outputs, self.rank, self.segments, self.lanes)
         return Kernel, parts
 
@@ -166,7 +167,7 @@ class Kernel:
 
 
 class Levels:
-    """What follows from a kernel's structure: each value's level, stage and phase."""
+    """The level, stage and phase of each value, derived from a kernel's structure."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -221,11 +222,10 @@ def join_levels(levels: list[str]) -> str:
 
 
 def verify(kernel: Kernel) -> Levels:
-    """Check a kernel's structure and give its levels.
+    """Check a kernel's structure and return its levels.
 
     Raises:
-        ValueError: an id out of range, a dtype or level that is not known, or a level that does
-        not fit.
+        ValueError: an id is out of range, a dtype or level is unknown, or a level does not fit.
     """
     known = len(kernel.inputs)
     for i in kernel.inputs:
@@ -323,7 +323,7 @@ class KernelBuilder:
         strided: bool = False,
         gather: Symbol | None = None,
     ) -> Symbol:
-        """Add an input (all of them before the first op)."""
+        """Add an input; all inputs must be added before the first op."""
         if self._nodes:
             raise ValueError("inputs come before ops: ids 0 .. n-1 are theirs")
         number = None if gather is None else gather.number
@@ -332,15 +332,15 @@ class KernelBuilder:
         return Symbol(self, len(self._inputs) - 1, computed(dtype))
 
     def constant(self, value: float, dtype: str) -> Symbol:
-        """A number of the code itself."""
+        """A constant in the code."""
         return self._node("constant", (), computed(dtype), {"value": value})
 
     def op(self, name: str, *args: Operand, dtype: str | None = None, **attrs: Any) -> Symbol:
         """Apply an op by its name in `kerasish.ops`; Python numbers become constants.
 
         Args:
-            dtype: the result's, where it does not follow from the arguments (cast, bitcast,
-            row_index, ...).
+            dtype: the dtype of the result, where it does not follow from the arguments (cast,
+                bitcast, row_index, ...).
         """
         name = ALIASES.get(name, name)
         if name not in LOOP_OPS:
@@ -363,7 +363,7 @@ class KernelBuilder:
         scatter: Symbol | None = None,
         combine: str = "set",
     ) -> int:
-        """Add an output; gives its position among the outputs."""
+        """Add an output; return its index among the outputs."""
         self._outputs.append(
             Output(
                 value.number,
@@ -404,7 +404,7 @@ class KernelBuilder:
 
 
 def _plain(value: Any) -> Any:
-    """Floats as their bits, so that -0.0 and 0.0, or NaN and NaN, compare as code needs it."""
+    """Floats as their bits, so that -0.0 and 0.0 compare unequal, and NaN and NaN equal."""
     return f"float:{value.hex()}" if isinstance(value, float) else value
 
 
@@ -417,7 +417,7 @@ def constant_value(node: Node) -> float:
 
 
 def result_dtype(name: str, args: list[str], dtype: str | None) -> str:
-    """The dtype an op gives.
+    """The dtype of an op's result.
 
     Raises:
         ValueError: the arguments' dtypes differ, or do not suit the op.

@@ -1,9 +1,9 @@
-"""The native driver: a table of records walked without Python, for one step or for many.
+"""The native driver: runs a table of records without Python, for one step or many.
 
-A record is a pair of addresses {function, argument}; the function is `i32 f(argument)` and gives
-0 or an error. Fused loops are records by themselves (`kernels.compile_many`,
-`loops.arguments.pack`); `call_dnnl`, `call_cblas`, `call_blas`, `call_threads` and `call_copy`
-are functions that make records of library calls. All calls release Python's GIL.
+A record is a pair of addresses {function, argument}; the function is `i32 f(argument)` and returns
+0 or an error. A fused loop is a record by itself (`kernels.compile_many`, `arguments.pack`).
+`call_dnnl`, `call_cblas`, `call_blas`, `call_threads` and `call_copy` are functions that turn
+library calls into records. All calls release Python's GIL.
 
     runtime = load_runtime()
     program = Program([Record(address, block), ...])
@@ -11,9 +11,9 @@ are functions that make records of library calls. All calls release Python's GIL
     steps = Steps(program, advances=[(index_block, word, bytes_per_step)])
     done = steps.run(100)                # 100 times; stops early at `steps.interrupt()`
 
-One parallel loop serves all kernels: `runtime.table` holds its address, and OpenMP's, so that the
-pool is libgomp's own, the one that oneDNN uses. Without an OpenMP the loop runs the shares one
-after the other on the calling thread.
+One parallel loop serves all kernels: `runtime.table` holds its address and OpenMP's, so the thread
+pool is that of libgomp, which oneDNN uses, too. Without OpenMP the loop runs the shares one after
+the other on the calling thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_
 from kerasish.backends.static.machine import guard_pages, native
 
 INTERRUPTED = -1
-OUT_OF_RANGE, UNWRITTEN = 2, 1001  # statuses: a bad index; a check of strict_memory
+OUT_OF_RANGE, UNWRITTEN = 2, 1001  # statuses: an index out of range; a strict memory check failed
 
 # Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
 # address. Fewer threads than asked for take several shares each, so that the result stays the
@@ -244,9 +244,9 @@ class Runtime:
     """Addresses of the driver's functions and of the table that every kernel reads.
 
     Args:
-        table: word 0 of each argument block. parallel: whether OpenMP's pool is there.
-        call_dnnl: block {execute, primitive, stream, nargs, args}; status as oneDNN gives it.
-        call_cblas: block {cblas_sgemm, its 14 arguments, one a word (floats as float32 bits)}.
+        table: word 0 of each argument block. parallel: whether OpenMP's thread pool exists.
+        call_dnnl: block {execute, primitive, stream, nargs, args}; returns oneDNN's status.
+        call_cblas: block {cblas_sgemm, its 14 arguments, one per word (floats as float32 bits)}.
         call_blas: block {sgemm, addresses of its 13 arguments}.
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
@@ -310,7 +310,7 @@ def _make_runtime() -> Runtime:
 
 
 def _after_fork() -> None:
-    """A forked child has lost the pool's threads: its kernels run on the calling thread."""
+    """A forked child has no pool threads: its kernels run on the calling thread."""
     if _runtime is not None:
         _runtime.words[TABLE_OPENMP] = 0
 
@@ -363,7 +363,7 @@ class Program:
     """Records in the order in which they run.
 
     Args:
-        records: at least their blocks stay as they are: a program reads them anew at each run.
+        records: the records. A program reads their blocks again in each run, so blocks may change.
 
     Example:
         >>> Program([]).run()
@@ -382,7 +382,7 @@ class Program:
         """Run every record once.
 
         Raises:
-            RecordError: a record gave a status other than 0; those before it have run.
+            RecordError: a record returned a status other than 0; the records before it have run.
         """
         status = self.runtime.run(*self._call)
         if status:
@@ -406,10 +406,9 @@ class Steps:
     """A program run many times in one native call.
 
     Args:
-        program: what one step is.
+        program: the records of one step.
         advances: (block, word, amount): after each step `amount` is added to word `word` of the
-        int64 array
-            `block` (the address of the next batch's indices, a counter, ...).
+            int64 array `block` (the address of the next batch's indices, a counter, ...).
     """
 
     def __init__(self, program: Program, advances: Sequence[tuple[Any, int, int]] = ()) -> None:
@@ -430,7 +429,7 @@ class Steps:
 
     @property
     def done(self) -> int:
-        """Steps finished since this object was made; may be read while it runs."""
+        """Steps finished since this object was created; may be read while it runs."""
         return int(self._job[4])
 
     def interrupt(self) -> None:
@@ -438,13 +437,13 @@ class Steps:
         self.flag[0] = 1
 
     def run(self, steps: int, seconds: float | None = None) -> int:
-        """Run up to `steps` steps; gives how many were done.
+        """Run up to `steps` steps; return the number of steps done.
 
         Python answers signals (Ctrl-C) only between calls: a caller that asks for 0.1 `seconds` at
         a time stays responsive at no measurable cost.
 
         Args:
-            seconds: no step begins later than this; at least one is done (None: no limit).
+            seconds: no step starts later than this; at least one step runs (None: no limit).
 
         Raises:
             RecordError: a record failed; the steps before have been done.
@@ -480,7 +479,7 @@ class Steps:
 def aligned(size: int) -> tuple[Any, int]:
     """(owner, address) of `size` bytes of zeros, aligned to 64 bytes.
 
-    With KERASISH_STRICT_MEMORY they lie between guard pages, and hold NaNs.
+    With KERASISH_STRICT_MEMORY the memory lies between guard pages and is filled with NaNs.
     """
     if guard_pages.mode():
         return guard_pages.block(size)

@@ -1,4 +1,4 @@
-"""Rarer functions of one or two numbers: whole numbers, Bessel functions, the next number.
+"""Less common functions of one or two numbers: integer division, Bessel functions, nextafter.
 
 Rules as in `scalars`: NaN in, NaN out; integers wrap; nothing traps.
 """
@@ -11,7 +11,7 @@ from kerasish.backends.static.codegen import memory, vector_math
 from kerasish.backends.static.machine.assembly import STORED, Value, Writer, is_float, is_signed
 from kerasish.ops.basic import bessel
 
-# --- whole numbers --------------------------------------------------------------------------------
+# --- integers -------------------------------------------------------------------------------------
 
 
 def divide_whole(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
@@ -20,7 +20,7 @@ def divide_whole(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
     absent = w.compare("eq", b, zero)
     safe = w.select(absent, one, b)
     if is_signed(a.dtype):
-        minus = w.compare("eq", safe, w.like(a, -1))  # the least number / -1 would trap
+        minus = w.compare("eq", safe, w.like(a, -1))  # the smallest number / -1 would trap
         quotient = w.two("sdiv", a, w.select(minus, one, safe))
         quotient = w.select(minus, w.negative(a), quotient)
     else:
@@ -30,7 +30,7 @@ def divide_whole(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def _size(w: Writer, x: Value) -> Value:
-    """|x| as an unsigned number of the same width: the least number has one, too."""
+    """|x| as an unsigned number of the same width, which also holds that of the smallest number."""
     if not is_signed(x.dtype):
         return x
     positive = w.select(w.compare("slt", x, w.like(x, 0)), w.negative(x), x)
@@ -85,12 +85,12 @@ def logaddexp(w: Writer, a: Value, b: Value) -> Value:
 
 
 def i0(w: Writer, x: Value) -> Value:
-    """The modified Bessel function of order 0, in float64 inside."""
+    """The modified Bessel function of order 0, computed in float64."""
     return _in_float64(w, x, 0)
 
 
 def i1(w: Writer, x: Value) -> Value:
-    """The modified Bessel function of order 1, in float64 inside."""
+    """The modified Bessel function of order 1, computed in float64."""
     return _in_float64(w, x, 1)
 
 
@@ -124,10 +124,10 @@ def _far(w: Writer, a: Value, order: int) -> Value:
 
 
 def nextafter(w: Writer, a: Value, b: Value, dtype: str) -> Value:
-    """The number of `dtype` next to a on the way to b; b where they are equal.
+    """The number of `dtype` next to a in the direction of b; b where they are equal.
 
     Args:
-        dtype: how the result is stored; a and b of halves are computed in float32.
+        dtype: the dtype of the result in memory; 16-bit a and b are computed in float32.
     """
     if dtype == a.dtype:
         whole = "uint32" if dtype == "float32" else "uint64"
@@ -136,13 +136,13 @@ def nextafter(w: Writer, a: Value, b: Value, dtype: str) -> Value:
         stored = [memory.to_storage(w, x, dtype) for x in (a, b)]
         a, b = (memory.from_storage(w, x, dtype) for x in stored)
         found = memory.from_storage(w, _next_bits(w, a, b, *stored), dtype)
-        if dtype == "float16":  # NumPy keeps the sign of the first zero here, as C does not
+        if dtype == "float16":  # NumPy keeps the sign of the first zero here, unlike C
             found = w.select(w.compare("oeq", a, b), a, found)
     return w.select(w.compare("uno", a, b), w.add(a, b), found)
 
 
 def _next_bits(w: Writer, a: Value, b: Value, bits: Value, target: Value) -> Value:
-    """The bits next to those of a: a sign and a size, one more or one less."""
+    """The bits of the number next to a: sign and magnitude, plus or minus one."""
     one = w.like(bits, 1)
     top = 8 * STORED[bits.dtype][1] - 1
     sign = w.shift_left(w.shift_right(target, top), top)

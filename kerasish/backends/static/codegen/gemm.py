@@ -1,10 +1,10 @@
 """Matrix products of any size: packed panels and a block of registers.
 
-`Gemm()` is c = relu(a @ b + bias), or c = c + a @ b + bias, of float32: a is (m, k) at any strides;
-b is (k, n), its columns side by side, or its rows if `turned` (stored as (n, k)); c's columns lie
-side by side. Blocks of a and b are copied into panels that the innermost loop reads in order, so
-that neither strides nor page boundaries slow it down; it keeps ROWS rows of two vectors of columns
-in registers. Threads share out a grid of rows and columns, and each packs what it needs.
+`Gemm()` is c = relu(a @ b + bias), or c = c + a @ b + bias, of float32: a is (m, k) with any
+strides; b is (k, n) with adjacent columns, or adjacent rows if `turned` (stored as (n, k)); the
+columns of c are adjacent. Blocks of a and b are copied into panels that the innermost loop reads in
+order, so strides and page boundaries do not slow it down. It keeps ROWS rows of two vectors of
+columns in registers. Threads share a grid of rows and columns, and each packs what it needs.
 
 Where the processor lacks AVX-512, this is faster than oneDNN's float32 product for most shapes
 (`benchmarks/products.py` measures both).
@@ -207,7 +207,7 @@ class _Product:
         end = w.sub(w.add(i, height), _whole(1))
 
         def panel(r: Value, _: list[Value]) -> list[Value]:
-            # Rows behind the last are the last once more: nobody stores what they give.
+            # Rows after the last repeat the last one; their results are not stored.
             rows = [
                 w.address(
                     start, w.mul(self._least(w.add(w.add(i, r), _whole(n)), end), self.a_row), 4
@@ -251,7 +251,7 @@ class _Product:
     def _copy(
         self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None
     ) -> list[Value]:
-        """Copy one panel of a b whose columns lie side by side."""
+        """Copy one panel of a b with adjacent columns."""
         w = self.w
         start = w.address(self.b, w.add(w.mul(at[0], self.b_stride), at[1]), 4)
 
@@ -270,7 +270,7 @@ class _Product:
     def _turn(
         self, at: tuple[Value, Value], deep: Value, to: Value, rest: Value | None
     ) -> list[Value]:
-        """Copy one panel of a b whose rows lie side by side."""
+        """Copy one panel of a b with adjacent rows."""
         w = self.w
         start = w.address(self.b, w.add(w.mul(at[1], self.b_stride), at[0]), 4)
         end = None if rest is None else w.sub(rest, _whole(1))
@@ -290,7 +290,7 @@ class _Product:
         return []
 
     def _count(self, rest: Value, half: int) -> Value:
-        """Return how many of a vector's lanes are among the `rest` columns."""
+        """Return the number of a vector's lanes that are among the `rest` columns."""
         w = self.w
         own = w.sub(rest, _whole(half * self.lanes))
         some = w.select(w.compare("sgt", own, _whole(0)), own, _whole(0))
@@ -376,7 +376,7 @@ class _Product:
     def _finish_whole(
         self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value
     ) -> list[Value]:
-        """Add the sums of a whole tile to c (or begin with them); at the end of k, what follows."""
+        """Add the sums of a whole tile to c (or store them); after the last block, the epilogue."""
         w = self.w
         places = [
             w.address(w.address(to, w.mul(_whole(n), self.c_row), 4), _whole(h * self.lanes), 4)
@@ -397,7 +397,7 @@ class _Product:
         self, sums: list[Value], to: Value, bias: Value, first: Value, last: Value,
         below: Value, beside: Value,
     ) -> list[Value]:  # fmt: skip
-        """The same for a tile of which only some rows and columns count, row by row."""
+        """The same, row by row, for a tile with fewer rows or columns."""
         w = self.w
         for n, value in enumerate(sums):
             w.store_value(value, w.address(self.tile, _whole(n * self.lanes), 4))
@@ -426,7 +426,7 @@ class _Product:
         return []
 
     def _followed(self, values: list[Value], bias: Value, beside: Value | None) -> list[Value]:
-        """Return rows of two vectors with the bias added and negative numbers made 0."""
+        """Return rows of two vectors after the epilogue: the bias added, relu applied."""
         w = self.w
 
         def add() -> list[Value]:

@@ -1,7 +1,7 @@
-"""Kernel -> LLVM IR: a worker for each thread's share, what follows when all are done, the entry.
+"""Kernel -> LLVM IR: the worker for each thread's share, the closing part, the entry function.
 
-`generate(kernel, symbol, target)` gives the text of `i32 symbol(ptr arguments)`, the function of a
-record. The code holds no address: everything outside is reached through the argument block (see
+`generate(kernel, symbol, target)` returns the text of `i32 symbol(ptr arguments)`, the function of
+a record. The code contains no addresses: it reaches everything through the argument block (see
 `arguments`).
 """
 
@@ -16,7 +16,7 @@ from kerasish.backends.static.machine.assembly import Target
 
 
 def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]]:
-    """The LLVM IR of a kernel's functions, and the intrinsics they need declared.
+    """The LLVM IR of a kernel's functions, and the intrinsics to declare.
 
     Args:
         symbol: name of the record's function, `i32 symbol(ptr arguments)`: 0, or a status.

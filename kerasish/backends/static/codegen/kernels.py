@@ -3,12 +3,12 @@
     addresses = compile_many([kernel, other])
 
 Equal descriptions share one piece of code in the process. On disk (`KERASISH_CACHE_DIR`, else
-`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) the kernels compiled together lie in one
+`$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish`) kernels that were compiled together are in one
 pack, and a small file per kernel names its pack. A key covers the structure, the generator's
-source, llvmlite's version and the target. Files are written beside and renamed, so that any
-number of processes may share the folder; a file whose checksum does not fit is ignored and
-written again; files that somebody else can have written are not run (see `backends/trust.py`),
-which is said once; a folder that cannot be written leaves the cache in memory, silently.
+source, llvmlite's version and the target. Files are written under another name and renamed, so any
+number of processes may share the folder. A file with a wrong checksum is ignored and written again.
+Files that another user can have written are not run (see `backends/trust.py`); one warning says so.
+If the folder cannot be written, the cache is in memory only, without a warning.
 `KERASISH_CACHE_DIR=""` (empty) turns the disk off.
 """
 

@@ -1,7 +1,7 @@
 """Small matrix products with an epilogue, where a library call costs more than the product.
 
 `Matmul(epilogue)` is y = epilogue(a @ b, ...): a is (m, k), b is (k, n), both at run-time
-strides, b's columns side by side unless `transposed` (then b is stored (n, k)). The epilogue is
+strides, b with adjacent columns unless `transposed` (then b is stored (n, k)). The epilogue is
 an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
 column operands; every output is an element output. Without an epilogue the product is stored. One
 thread; rows are taken four at a time, columns two vectors at a time.
@@ -31,7 +31,7 @@ ROWS = 4
 
 @dataclass(frozen=True)
 class Matmul:
-    """Structure of a small matrix product of float32 (see the module)."""
+    """Structure of a small float32 matrix product (see the module)."""
 
     epilogue: Kernel
     transposed: bool = False
@@ -148,7 +148,7 @@ class _Product:
         w, lanes = self.w, self.lanes
         mask = None if rest is None else memory.tail_mask(w, rest, lanes)
         if self.matmul.transposed:
-            b_rest, b_mask = None, None  # the copy is padded
+            b_rest, b_mask = None, None  # the copy is padded to whole vectors
         else:
             b_rest, b_mask = rest, mask
         b_start = w.address(self.b, c, 4)

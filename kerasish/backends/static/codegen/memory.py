@@ -1,4 +1,4 @@
-"""Vectors in and out of memory: storage formats, tails of a few lanes, columns a stride apart."""
+"""Loads and stores of vectors: storage formats, partial vectors, strided columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def raw_dtype(dtype: str) -> str:
 
 
 def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
-    """Stored bits as values to compute with."""
+    """Stored bits converted to the dtype of computation."""
     if dtype == "bool":
         return w.compare("ne", raw, w.like(raw, 0))
     if dtype == "bfloat16":
@@ -34,7 +34,7 @@ def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
 
 
 def to_storage(w: Writer, value: Value, dtype: str) -> Value:
-    """Values as the bits to store; half precisions round to the nearest, halves to even."""
+    """Values converted to the bits to store; 16-bit floats round to nearest, ties to even."""
     if dtype == "bool":
         return w.convert("zext", value, "uint8")
     if dtype == "bfloat16":
@@ -101,7 +101,7 @@ def _mangled(w: Writer, name: str, raw: Value) -> str:
 def load_tail(
     w: Writer, address: Value, dtype: str, lanes: int, count: Value, mask: Value
 ) -> Value:
-    """The first `count` lanes, zeros in the others; reads nothing beyond."""
+    """Load the first `count` lanes, zeros in the others; reads nothing beyond."""
     raw = raw_dtype(dtype)
     size = STORED[dtype][1]
     if not w.target.masks(size):
@@ -119,7 +119,7 @@ def load_tail(
 def store_tail(
     w: Writer, value: Value, address: Value, dtype: str, count: Value, mask: Value
 ) -> None:
-    """The first `count` lanes."""
+    """Store the first `count` lanes."""
     size = STORED[dtype][1]
     if not w.target.masks(size):
         store_lanes(w, value, address, dtype, count, None)
@@ -148,7 +148,7 @@ def load_lanes(
 
 
 def load_apart(w: Writer, address: Value, dtype: str, lanes: int, stride: Value) -> Value:
-    """All lanes, `stride` elements apart."""
+    """Load all lanes, `stride` elements apart."""
     raw, size = raw_dtype(dtype), STORED[dtype][1]
     result = constant(0, raw, lanes)
     offset = constant(0, "int64")
@@ -160,7 +160,7 @@ def load_apart(w: Writer, address: Value, dtype: str, lanes: int, stride: Value)
 
 
 def store_apart(w: Writer, value: Value, address: Value, dtype: str, stride: Value) -> None:
-    """All lanes, `stride` elements apart."""
+    """Store all lanes, `stride` elements apart."""
     size = STORED[dtype][1]
     offset = constant(0, "int64")
     for lane in range(value.lanes):
@@ -186,7 +186,7 @@ def store_lanes(
 
 
 def load_one(w: Writer, address: Value, dtype: str) -> Value:
-    """One stored element as a value to compute with."""
+    """Load one element, converted to the dtype of computation."""
     return from_storage(w, load_full(w, address, dtype, 1), dtype)
 
 

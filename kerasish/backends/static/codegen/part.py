@@ -1,4 +1,4 @@
-"""What every part of a kernel's code has in common: sizes, operands, scratch memory, totals."""
+"""The base of all parts of a kernel's code: sizes, operands, scratch memory, totals."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def smallest(w: Writer, a: Value, b: Value) -> Value:
 
 
 def divide(w: Writer, a: Value, b: Value) -> Value:
-    """floor(a / b) of sizes, in float64: LLVM makes three blocks of each integer division."""
+    """floor(a / b) of sizes, in float64: LLVM needs three blocks for each integer division."""
     quotient = w.div(w.convert("sitofp", a, "float64"), w.convert("sitofp", b, "float64"))
     return w.convert("fptosi", quotient, "int64")
 
 
 class Part:
-    """What the worker and the closing part have in common: sizes, operands, scratch memory."""
+    """Sizes, operands and scratch memory, as the worker and the closing part use them."""
 
     def __init__(self, plan: LoopPlan, target: Target) -> None:
         self.plan, self.kernel = plan, plan.kernel
@@ -66,13 +66,13 @@ class Part:
 
     # --- scratch ---------------------------------------------------------------------------------
     def slots(self, threads: Value) -> Value:
-        """How many rows of partial results a column reduction has."""
+        """The number of rows of partial results of a column reduction."""
         if self.plan.by_column:
             return largest(self.w, threads, self.groups)
         return self.w.add(threads, self.groups)
 
     def column_part(self, slot: Value, place: int) -> Value:
-        """The row of partial results of column reduction `place` in a slot."""
+        """The row of partial results of column reduction number `place` in a slot."""
         w, count = self.w, len(self.plan.column_reductions)
         index = w.add(w.mul(slot, word(count)), word(place))
         return w.address(self.scratch, w.mul(index, self.scratch_row), 1)
@@ -94,7 +94,7 @@ class Part:
 
     # --- shares of rows --------------------------------------------------------------------------
     def row_share(self, rows: Value, thread: Value, threads: Value) -> tuple[Value, Value]:
-        """The first row of a thread's share, and the one after its last."""
+        """The first row of a thread's share, and the row after its last."""
         w = self.w
         first = divide(w, w.mul(rows, thread), threads)
         last = divide(w, w.mul(rows, w.add(thread, word(1))), threads)
@@ -106,7 +106,7 @@ class Part:
 
     # --- values of one lane -----------------------------------------------------------------------
     def scalar(self, value: int) -> Value:
-        """A scalar-level value that needs no reduction; made once, where it is first asked for."""
+        """A scalar-level value that needs no reduction; computed once, at its first use."""
         if value not in self.scalar_values:
             if not self.plan.is_node(value):
                 dtype = self.kernel.inputs[value].dtype
@@ -138,14 +138,14 @@ class Part:
         return "float64" if is_float(self.dtype(value)) else self.dtype(value)
 
     def shares(self, threads: Value) -> tuple[Value, Value, Value]:
-        """Who shares what in a by-column kernel: (by groups, by columns, by rows)."""
+        """How threads share a by-column kernel: flags (by groups, by columns, by rows)."""
         w = self.w
         many = w.compare("sge", self.groups, threads)
         wide = w.compare("sge", self.columns, w.mul(threads, word(words.PAD)))
         single = w.compare("eq", self.groups, word(1))
         by_columns = w.select(many, constant(0, "bool"), wide)
         neither = w.bits_xor(w.bits_or(many, wide), constant(1, "bool"))
-        # One thread of one group takes the first way: its slot is 0 in each of them.
+        # One thread with one group shares by groups; its slot is 0 in each of the cases.
         return many, by_columns, w.bits_and(neither, single)
 
 
@@ -160,14 +160,14 @@ class Share(Part):
                 self.scalar(v)
 
     def join_column(self, value: int, base: Value, c: Value, part: Value) -> None:
-        """Combine one vector of partial results with what the scratch row holds."""
+        """Combine one vector of partial results with the content of the scratch row."""
         w, size = self.w, memory.computed_size(self.dtype(value))
         at = w.address(base, c, size)
         before = Value(w.load(at, part.llvm, size), part.dtype, part.lanes)
         w.store_value(scalars.reduction(self.plan.node(value).op, w, before, part), at, size)
 
     def fold(self, op: str, part: Value) -> Value:
-        """All lanes of a partial result as one number."""
+        """All lanes of a partial result reduced to one number."""
         return self.w.fold(part, lambda a, b: scalars.reduction(op, self.w, a, b))
 
     def join_totals(self, reduced: list[int], parts: State, totals: State) -> State:

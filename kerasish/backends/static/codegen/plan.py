@@ -1,4 +1,4 @@
-"""How a kernel is walked: which loops it needs, what each computes, what is kept between them."""
+"""The loop plan of a kernel: its loops, what each computes, what is kept between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kerasish.backends.static.machine.assembly import STORED, Target
 
 @dataclass
 class Loop:
-    """One pass over the columns of a row: what it computes and what comes of it."""
+    """One pass over the columns of a row: what it computes, stores and reduces."""
 
     phase: int
     nodes: set[int] = field(default_factory=set)
@@ -38,7 +38,7 @@ class Loop:
 
 @lru_cache(maxsize=4096)
 def plan_loops(kernel: Kernel) -> LoopPlan:
-    """The plan of a kernel, made once.
+    """The loop plan of a kernel, computed once.
 
     Raises:
         ValueError: the kernel's structure is wrong (see `verify`).
@@ -47,12 +47,12 @@ def plan_loops(kernel: Kernel) -> LoopPlan:
 
 
 class LoopPlan:
-    """The loops of a kernel, and the traits that decide how threads share it.
+    """The loops of a kernel, and the properties that decide how threads share it.
 
     Attributes:
-        by_column: rows run in the innermost loop (column reductions kept in registers).
-        columns_free: threads may share columns instead of rows.
-        tiled: a few rows at a time run in the innermost loop.
+        by_column: whether the innermost loop runs over rows (column reductions stay in registers).
+        columns_free: whether threads may share columns instead of rows.
+        tiled: whether the innermost loop runs over a few rows at a time.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -77,7 +77,7 @@ class LoopPlan:
         if self.scatters and not self.columns_free:
             raise ValueError("a kernel that scatters rows can have no reductions or row outputs")
         self.loops = self._loops()
-        # Columns a stride apart are read or written in tiles, so that lines are used whole.
+        # Strided columns are read or written in tiles, so that whole cache lines are used.
         self.tiled = self.columns_free and not self.scatters and self._strided()
         self.spills = [v for loop in self.loops for v in loop.spilled]
 
@@ -156,7 +156,7 @@ class LoopPlan:
         return loops
 
     def roots(self, loop: Loop) -> list[int]:
-        """The wide values a loop must have."""
+        """The wide values that a loop must compute."""
         reduced = loop.row_reductions + loop.column_reductions + loop.all_reductions
         return [self.kernel.outputs[n].value for n in loop.stores] + [
             self.node(v).args[0] for v in reduced
@@ -186,5 +186,5 @@ class LoopPlan:
                 first.setdefault(v, loop)
 
     def narrow_needs(self, values: set[int]) -> set[int]:
-        """The row and scalar values that these wide nodes read directly."""
+        """The row and scalar values that these wide values read directly."""
         return {a for v in values if self.is_node(v) for a in self.node(v).args if not self.wide(a)}

@@ -1,21 +1,21 @@
-"""Maximum pooling and its gradient: loops over windows, vectors of channels side by side.
+"""Maximum pooling and its gradient: loops over windows and vectors of channels.
 
-Arrays lie (n, *spatial, channels). A `Pooling` visits *targets* and reads *sources*:
+Arrays are (n, *spatial, channels). A `Pooling` loops over *targets* and reads *sources*:
 
     kind        target                      sources, in the order of the window's places
     "max"       a window                    the places of x inside it: the largest, and its place
     "gradient"  a place of x                the windows over it: the sum of the chosen ones' g
     "select"    a window                    the places of h inside it: the one that was chosen
 
-The place of an element in its window is its number in C order. NaN is larger than all numbers, the
-first of equals is chosen, and the padding never is. Each target is written once, by one thread, and
-a sum has the order of the places, so that results do not depend on the number of threads.
+The place of an element in its window is its index in C order. NaN is larger than all numbers, the
+first of equals is chosen, and the padding is never chosen. One thread writes each target once, and
+sums are in the order of the places, so results do not depend on the number of threads.
 
-Which sources a target has is known for each spatial axis by itself (`window_ranges.py`). The chosen
-places are integers, in rows of channels padded to whole vectors, so that no vector of them is cut.
+The sources of a target are computed for each spatial axis separately (`window_ranges.py`). The
+chosen places are integers, in rows of channels padded to whole vectors.
 
-All sizes but that of the batch are part of the structure: what a target takes is so little that
-numbers in registers and on the stack would cost more.
+All sizes except that of the batch are part of the structure: a target needs so little work that
+sizes in registers and on the stack would cost more.
 
 Argument block (int64 words): 0 table, 1 threads, 2 rows (targets without the last spatial axis), 3
 address of the sources, 4 of the targets, 5 of the chosen places, then of each axis' ranges.
@@ -47,8 +47,8 @@ from kerasish.backends.static.machine.assembly import (
     is_signed,
 )
 
-VECTORS = (4, 3, 2)  # how many vectors of channels may be kept in registers together
-MOST_PLACES = 9  # of windows that are written out one place after the other
+VECTORS = (4, 3, 2)  # possible numbers of vectors of channels in registers
+MOST_PLACES = 9  # the largest window whose places are unrolled
 RANGES = 6  # the first word of the axes' ranges
 DTYPES = frozenset(STORED) - {"bool"}
 
@@ -59,17 +59,17 @@ class Pooling:
 
     Args:
         kind: "max", "gradient" or "select".
-        dtype: of sources and targets, one of `DTYPES`; halves are computed in float32.
-        channels: how many there are, at least 1.
+        dtype: of sources and targets, one of `DTYPES`; 16-bit floats are computed in float32.
+        channels: the number of channels, >= 1.
         axes: the spatial axes.
-        sample: sources of one sample.
-        places: dtype of the chosen places, "uint8" or "int32"; "" where "max" keeps none.
-        values: whether "max" stores the largest elements; without them it only finds the places.
+        sample: the number of sources per sample.
+        places: dtype of the chosen places, "uint8" or "int32"; "" if "max" keeps none.
+        values: whether "max" stores the largest elements; otherwise it only finds the places.
         single: whether each target has one source (windows that do not overlap, see
             `cover_ranges`).
-        size: the window's sizes where its places are to be written out one by one, else (): for
-            "max" and windows of at most `MOST_PLACES` places.
-        full: whether no window reaches into the padding.
+        size: the window's sizes if its places are unrolled, else (): for "max" and windows of at
+            most `MOST_PLACES` places.
+        full: whether all windows lie outside the padding.
     """
 
     kind: str
@@ -90,12 +90,12 @@ class Pooling:
 
 
 def places_dtype(size: Sequence[int]) -> str:
-    """Return the dtype that numbers the places of a window."""
+    """Return the dtype of the indices of the places of a window."""
     return "uint8" if math.prod(size) <= 256 else "int32"
 
 
 def padded_channels(channels: int, target: Target) -> int:
-    """Return the channels of a row of chosen places."""
+    """Return the number of channels, with padding, of a row of chosen places."""
     return -(-channels // target.lanes) * target.lanes
 
 
@@ -113,8 +113,8 @@ def pack(
 
     Args:
         samples: n, at least 1.
-        sources, targets, places: addresses; 0 for what the structure does not have.
-        axes: of `inside_ranges` or, for the gradient, `cover_ranges`.
+        sources, targets, places: addresses; 0 if the structure does not have them.
+        axes: the result of `inside_ranges` or, for the gradient, of `cover_ranges`.
     """
     rows = samples * math.prod(axis.steps.targets for axis in axes[:-1])
     words = [table, threads, rows, sources, targets, places]
@@ -234,7 +234,7 @@ class _Block:
 
     Args:
         c: the first channel.
-        rest: how many lanes count, 0 for all.
+        rest: the number of lanes that are channels, 0 for all.
     """
 
     def __init__(self, share: _Share, c: Value, vectors: int, rest: int) -> None:
@@ -244,7 +244,7 @@ class _Block:
         self.chosen: list[Value] = []
 
     def write(self, to: Value, chosen: Value, begin: list[Value], parts: list[_Sources]) -> None:
-        """Store what the sources of a target give.
+        """Store the result of the sources of a target.
 
         Args:
             to: address of the target's channel 0. chosen: the target's first element among the

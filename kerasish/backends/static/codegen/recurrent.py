@@ -1,12 +1,12 @@
 """The loops of recurrent cells: gates and states of one time step, forward and backward.
 
-Gates lie side by side in one matrix (Keras's order: LSTM i, f, c, o; GRU z, r, h), so that each is
-an operand at its own column offset with the matrix's row stride: for `z` of (n, 4 * units) gate k
-is `Operand(z.ctypes.data + 4 * units * k, (4 * units,))`, columns = units. Gate outputs may
+The gates are adjacent columns of one matrix (Keras's order: LSTM i, f, c, o; GRU z, r, h). Each is
+an operand at its own column offset with the row stride of the matrix: for `z` of (n, 4 * units),
+gate k is `Operand(z.ctypes.data + 4 * units * k, (4 * units,))`, columns = units. Gate outputs may
 overwrite gate inputs. `masked` adds an input, a bool (or a number, `mask_dtype`) per row: where it
-is false (or 0), states stay as they were. `whole` fits a kernel to whole sequences: gradients that
-arrive at a step's results are further inputs, and what only the backward pass needs is written
-where its product reads it.
+is false (or 0), states are unchanged. `whole` adapts a kernel to complete sequences: the incoming
+gradients of a step's results are further inputs, and values that only the backward pass needs are
+written where its product reads them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def lstm_backward(
 ) -> Kernel:
     """The gradients of `lstm_forward`.
 
-    Inputs: i, f, g, o, c (before the step), c', dh', dc' (with `whole`: what arrives at h' and
-    c'; with `masked`: mask). Outputs: dz_i, dz_f, dz_c, dz_o, dc (with `masked`: what of dh' goes
-    past the step to dh).
+    Inputs: i, f, g, o, c (before the step), c', dh', dc' (with `whole`: the incoming gradients of
+    h' and c'; with `masked`: mask). Outputs: dz_i, dz_f, dz_c, dz_o, dc (with `masked`: the part of
+    dh' that bypasses the step and goes to dh).
     """
     k = KernelBuilder()
     i, f, g, o, c, new_c, dh, dc = _inputs(k, 8, dtype)
@@ -106,9 +106,9 @@ def gru_backward(
 ) -> Kernel:
     """The gradients of `gru_forward`.
 
-    Inputs: z, r, n, h_h, h, dh' (with `whole`: what arrives at h'; with `masked`: mask). Outputs:
-    dz, dr (of x and of h alike), dx_h (with `whole`: dz and dr again), dh_h, and what of dh' goes
-    to dh beside dz U', dr U', dh_h U'.
+    Inputs: z, r, n, h_h, h, dh' (with `whole`: the incoming gradient of h'; with `masked`: mask).
+    Outputs: dz, dr (the same for x and h), dx_h (with `whole`: dz and dr again), dh_h, and the part
+    of dh' that goes to dh in addition to dz U', dr U', dh_h U'.
     """
     k = KernelBuilder()
     z, r, n, hh, h, dh = _inputs(k, 6, dtype)
@@ -146,8 +146,8 @@ def simple_backward(
 ) -> Kernel:
     """dz = dh' (1 - h'**2).
 
-    Inputs: h', dh' (with `whole`: what arrives at h'; with `masked`: mask). Outputs: dz (with
-    `masked`: what of dh' goes past the step to dh).
+    Inputs: h', dh' (with `whole`: the incoming gradient of h'; with `masked`: mask). Outputs: dz
+    (with `masked`: the part of dh' that bypasses the step and goes to dh).
     """
     k = KernelBuilder()
     h, dh = _inputs(k, 2, dtype)

@@ -10,7 +10,7 @@ from kerasish.backends.static.codegen.part import Share, State, smallest, word
 from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.machine.assembly import STORED, Value, constant, is_float
 
-BLOCK = 4096  # columns added up before their sum joins the row's
+BLOCK = 4096  # columns that are summed before their sum is added to that of the row
 NO_INDEX = 2**31 - 1
 
 
@@ -37,7 +37,7 @@ class Row:
     # --- addresses
     # ---------------------------------------------------------------------------------
     def address(self, number: int) -> Value:
-        """Where this row of operand `number` starts."""
+        """The address of this row of operand `number`."""
         if number not in self.addresses:
             self.addresses[number] = self._find(number)
         return self.addresses[number]
@@ -67,7 +67,7 @@ class Row:
         return w.address(base, offset, STORED[dtype][1])
 
     def _checked(self, index: int, limit: Value) -> Value:
-        """A row index in range: negative ones from the end; beyond, row 0 and a bad status."""
+        """A row index in range, negative ones from the end; else row 0, and status 2 is set."""
         key = (index, limit.text)
         if key not in self.indices:
             self.indices[key] = self._bounded(self.narrow(index), limit)
@@ -89,7 +89,7 @@ class Row:
     # --- row and scalar values
     # -------------------------------------------------------------------------
     def narrow(self, value: int) -> Value:
-        """A row- or scalar-level value (its reductions have been made)."""
+        """A row- or scalar-level value (its reductions are done)."""
         if value not in self.values:
             self.values[value] = self._make_narrow(value)
         return self.values[value]
@@ -206,7 +206,7 @@ class Row:
         return scalars.cast(w, w.select(unset, constant(0, "int32"), index), node.dtype)
 
     def _beats(self, op: str, a: Value, i: Value, b: Value, j: Value | None) -> Value:
-        """Whether (a, i) goes before (b, j): larger, or NaN first; among equals the lower index."""
+        """Whether (a, i) ranks before (b, j): larger, or NaN first; for equals the lower index."""
         w = self.w
         better = scalars.compare(w, "greater" if op == "row_argmax" else "less", a, b)
         same = scalars.compare(w, "equal", a, b)

@@ -1,8 +1,8 @@
-"""One op on one vector of values: how each op of a kernel's body becomes instructions.
+"""One op on one vector of values: the instructions of each op of a kernel's body.
 
-`apply(w, node, args)` gives the node's value. Rules kept everywhere: NaN in, NaN out; `maximum`
-and `minimum` propagate NaN as NumPy's do; integers wrap; division by the integer 0 gives 0, as
-NumPy's does, and traps nowhere; `mod` and `floor_divide` round down as Python's do.
+`apply(w, node, args)` returns the node's value. These rules hold for all ops: NaN in, NaN out;
+`maximum` and `minimum` propagate NaN as in NumPy; integers wrap; division by the integer 0 gives 0,
+as in NumPy, and never traps; `mod` and `floor_divide` round down as in Python.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def apply(w: Writer, node: Node, args: list[Value]) -> Value:
 
 
 def compare(w: Writer, op: str, a: Value, b: Value) -> Value:
-    """A comparison, signed or not as the dtype is."""
+    """A comparison, signed or unsigned according to the dtype."""
     floats, signed, unsigned = _PREDICATES[op]
     kind = floats if is_float(a.dtype) else signed if is_signed(a.dtype) else unsigned
     return w.compare(kind, a, b)
@@ -90,7 +90,7 @@ def minimum(w: Writer, a: Value, b: Value) -> Value:
 
 
 def cast(w: Writer, x: Value, dtype: str) -> Value:
-    """x as `dtype` with NumPy's rules: truncation towards 0, wrapping, true where not 0."""
+    """x as `dtype` by NumPy's rules: truncation toward 0, wrapping, True where not 0."""
     if x.dtype == dtype:
         return x
     if dtype == "bool":
@@ -184,7 +184,7 @@ def _mod(w: Writer, a: Value, b: Value) -> Value:
 
 
 def _remainder(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
-    """C's fmod, which has the sign of a, and whether it is not zero and b has the other sign."""
+    """C's fmod, which has the sign of a, and whether it is nonzero and b has the other sign."""
     rest = vector_math.library(w, "fmod", a, b)
     zero = w.like(a, 0)
     apart = w.bits_xor(w.compare("olt", rest, zero), w.compare("olt", b, zero))
@@ -194,7 +194,7 @@ def _remainder(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
 def _floor_divide(w: Writer, a: Value, b: Value) -> Value:
     if not is_float(a.dtype):
         return _integer_division(w, a, b)[0]
-    # One less where the signs differ, rather than by the remainder plus b: b may be infinite.
+    # One less where the signs differ. The remainder plus b would not do, since b may be infinite.
     rest, apart = _remainder(w, a, b)
     quotient = w.div(w.sub(a, rest), b)
     quotient = w.select(apart, w.sub(quotient, w.like(a, 1)), quotient)
@@ -218,7 +218,7 @@ def _power(w: Writer, a: Value, b: Value) -> Value:
         result = w.select(odd, w.mul(result, base), result)
         base, rest = w.mul(base, base), w.shift_right(rest, 1)
     if is_signed(a.dtype):
-        # 1 / a ** -b without its fraction: what has none are the powers of 1 and -1.
+        # 1 / a ** -b without its fraction, which is 0 except for powers of 1 and -1.
         minus = w.like(a, -1)
         even = w.compare("eq", w.bits_and(b, one), zero)
         unit = w.select(w.compare("eq", a, minus), w.select(even, one, minus), zero)
@@ -285,7 +285,7 @@ def _scaled_log(number: float) -> Rule:
 
 
 def _erfinv(w: Writer, x: Value) -> Value:
-    """The number whose erf is x: Giles's start (GPU Computing Gems, 2011), then Newton's steps."""
+    """The number whose erf is x: Giles's estimate (GPU Computing Gems, 2011), then Newton steps."""
     wide = w.convert("fpext", x, "float64")
     one = w.like(wide, 1.0)
     inner = w.mul(w.sub(one, wide), w.add(one, wide))
@@ -364,7 +364,7 @@ _RULES: dict[str, Rule] = {
 
 
 def reduction(name: str, w: Writer, a: Value, b: Value) -> Value:
-    """Two partial results of row_, column_ or all_ `sum`, `max`, `min`, `prod` as one."""
+    """Two partial results of row_, column_ or all_ `sum`, `max`, `min`, `prod` combined."""
     kind = name.rsplit("_", 1)[1]
     if kind == "sum":
         return _add(w, a, b)
@@ -374,7 +374,7 @@ def reduction(name: str, w: Writer, a: Value, b: Value) -> Value:
 
 
 def neutral(name: str, dtype: str, lanes: int) -> Value:
-    """What a reduction starts from."""
+    """The neutral element of a reduction."""
     kind = name.rsplit("_", 1)[1]
     if kind == "sum":
         return constant(0, dtype, lanes)

@@ -1,4 +1,4 @@
-"""exp, log, tanh and kin as short polynomials over any number of lanes, in LLVM IR.
+"""exp, log, tanh and similar functions as short polynomials over any number of lanes, in LLVM IR.
 
 Stated error, in units in the last place, over every finite argument
 (tests/backends/test_vector_math.py):
@@ -14,10 +14,10 @@ Stated error, in units in the last place, over every finite argument
 | sin, cos | 2 | C library | reduced in float64 by pi/2 in three parts; above 2**30 C library |
 | power | 1 | C library | in float64: exp(y log(abs(x))) |
 
-NaN comes out where NaN goes in, infinities and signed zeros as C's functions give them. The
-coefficients are minimax fits of our own (Lawson's iteration on 4,000 Chebyshev points) and
-Taylor's for float64. Whatever has no polynomial here calls the C library lane by lane through the
-table of pointers that every record carries, so that the code holds no address.
+NaN gives NaN; infinities and signed zeros give the results of C's functions. The coefficients are
+minimax fits of our own (Lawson's iteration on 4,000 Chebyshev points) and Taylor's for float64.
+A function without a polynomial here calls the C library lane by lane through the table of pointers
+that every record has, so the code contains no addresses.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def minimum(w: Writer, a: Value, b: Value) -> Value:
 
 
 def clamp(w: Writer, x: Value, low: float, high: float) -> Value:
-    """x between two constants; NaN stays."""
+    """x limited to the range between two constants; NaN stays."""
     lowest, highest = w.like(x, low), w.like(x, high)
     x = w.select(w.compare("olt", x, lowest), lowest, x)
     return w.select(w.compare("ogt", x, highest), highest, x)
@@ -112,13 +112,13 @@ def with_sign(w: Writer, magnitude: Value, sign: Value) -> Value:
 
 
 def _power_of_two(w: Writer, n: Value, dtype: str) -> Value:
-    """2.0 ** n for a whole n in the range of normal exponents."""
+    """2.0 ** n for an integer n in the range of normal exponents."""
     _, bits, bias = _EXPONENT[dtype]
     return w.bitcast(w.shift_left(w.add(n, w.like(n, bias)), bits), dtype)
 
 
 def _to_whole(w: Writer, x: Value) -> Value:
-    """A float that is a whole number as the integer of its width."""
+    """A float with an integral value as the integer of its width."""
     if x.dtype == "float32":
         return w.convert("fptosi", x, "int32")
     return w.convert("sext", w.convert("fptosi", x, "int32"), "int64")
@@ -153,7 +153,7 @@ def exp(w: Writer, x: Value) -> Value:
 
 
 def exp_of_negative(w: Writer, x: Value) -> Value:
-    """e**x for x <= 0 where results below the normal numbers may become 0."""
+    """e**x for x <= 0, where subnormal results may become 0."""
     lowest = w.like(x, -87.3 if x.dtype == "float32" else -708.0)
     tiny = w.compare("olt", x, lowest)
     x = w.select(tiny, lowest, x)
@@ -163,7 +163,7 @@ def exp_of_negative(w: Writer, x: Value) -> Value:
 
 
 def expm1(w: Writer, x: Value) -> Value:
-    """e**x - 1 = 2**n (e**r - 1) + (2**n - 1), halved against overflow at the top."""
+    """e**x - 1 = 2**n (e**r - 1) + (2**n - 1), computed halved to avoid overflow for large x."""
     low = -17.5 if x.dtype == "float32" else -38.0
     inside = clamp(w, x, low, _EXP_RANGE[x.dtype][1])
     _, n, r = _reduce_by_ln2(w, inside)
@@ -247,7 +247,7 @@ def softplus(w: Writer, x: Value) -> Value:
 
 
 def log1p_below_one(w: Writer, x: Value) -> Value:
-    """ln(1 + x) for 0 <= x <= 1 (or NaN): nothing endless, nothing subnormal to ask for."""
+    """ln(1 + x) for 0 <= x <= 1 (or NaN), without the cases of infinite or subnormal numbers."""
     one = w.like(x, 1.0)
     u = w.add(x, one)
     large = w.compare("ogt", u, w.like(x, math.sqrt(2)))

@@ -1,7 +1,7 @@
-"""Which places of x each pooling window has, and which windows lie over each place of x.
+"""The places of x in each pooling window, and the windows that contain each place of x.
 
-Both are known for each spatial axis by itself, so that a kernel reads three numbers for an axis
-instead of dividing.
+Both are computed for each spatial axis separately, so a kernel reads three numbers per axis instead
+of dividing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Steps(NamedTuple):
     """One spatial axis of a pooling.
 
     Args:
-        targets: how many there are.
-        source: from a source to the next one, in sources of the whole array.
-        place: from the place of a source to that of the next one.
+        targets: the number of targets.
+        source: the distance between adjacent sources, in sources of the whole array.
+        place: the distance between the places of adjacent sources.
     """
 
     targets: int
@@ -33,9 +33,9 @@ class Axis(NamedTuple):
     """The sources along one spatial axis.
 
     Args:
-        ranges: int64 of shape (targets, 3): the first source, in sources of the whole array; how
-            many there are; the place that the first one has in the window.
-        steps: what is part of the structure.
+        ranges: int64 of shape (targets, 3): the first source, in sources of the whole array; the
+            number of sources; the place of the first one in the window.
+        steps: the part that belongs to the structure.
     """
 
     ranges: Any
@@ -73,10 +73,10 @@ def cover_ranges(
     sizes: Sequence[int], counts: Sequence[int], size: Sequence[int], strides: Sequence[int],
     padding: Sequence[tuple[int, int]],
 ) -> list[Axis]:  # fmt: skip
-    """Return, for each axis, the windows over each place of x, the last one first.
+    """Return, for each axis, the windows that contain each place of x, the last one first.
 
-    Where windows do not overlap (`are_apart`), each place has one: those that lie under none are
-    given a window in which they have no place.
+    If windows do not overlap (`are_apart`), each place has one: places outside all windows get a
+    window in which they have no place.
 
     Args:
         sizes, counts, size, strides, padding: see `inside_ranges`.

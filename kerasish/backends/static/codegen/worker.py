@@ -10,7 +10,7 @@ from kerasish.backends.static.codegen.part import Share, State, divide, largest,
 from kerasish.backends.static.codegen.rows import Row
 from kerasish.backends.static.machine.assembly import Value, constant
 
-# Rows added up before their sums join the group's: as many streams as are prefetched well.
+# Rows summed before their sums are added to those of the group: as many as prefetchers handle well.
 ROW_BLOCK = 8
 
 
@@ -82,11 +82,11 @@ class Worker(Share):
         return self._walk(r0, r1, self._initial_totals(), row)
 
     def _over_groups(self, r0: Value, r1: Value) -> State:
-        """Rows that reduce along themselves and into their group's columns.
+        """Rows with row reductions and reductions into the columns of their group.
 
-        Rows of thread t that belong to group g reduce into slot g + t: since each thread's rows
-        follow the last one's, no two (thread, group) meet in one slot. A thread without rows
-        clears its slot all the same.
+        Rows of thread t that belong to group g reduce into slot g + t. Each thread's rows follow
+        those of the thread before, so no two pairs (thread, group) use the same slot. A thread
+        without rows clears its slot, too.
         """
         w = self.w
         height = largest(w, self.height(), word(1))
@@ -119,7 +119,7 @@ class Worker(Share):
         carried: State,
         row: Callable[[Value, list[Value], State], State],
     ) -> State:
-        """Rows first .. last with the outer indices counted along."""
+        """Rows first .. last, tracking the outer indices."""
         w, rank = self.w, self.kernel.rank
         if rank == 1:
             return w.loop(first, last, 1, carried, lambda r, c: row(r, [r], c))

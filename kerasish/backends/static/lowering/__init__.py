@@ -1,1 +1,1 @@
-"""From graph nodes to units: what runs natively, and by which kernel."""
+"""Lowering: each graph node becomes a unit of native code, or of a NumPy kernel."""

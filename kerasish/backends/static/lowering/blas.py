@@ -1,4 +1,4 @@
-"""Matrix products by the BLAS that SciPy carries: the fall-back where oneDNN cannot load.
+"""Matrix products by SciPy's BLAS: the fallback where oneDNN cannot be loaded.
 
     available() -> str                          "" or why not
     gemm(a_shape, b_shape, *, a_strides, b_strides, out_strides, transpose_a, transpose_b, dtype,
@@ -6,10 +6,10 @@
     convolution_gemms(geometry, dtype) -> ConvolutionGemms
     gemm.bind({name: Buffer or array}) -> GemmBinding: .blocks, .rebind(name, buffer), .execute()
 
-The same shape of interface as onednn's, without bias and post-ops: loops of our own add those (a
-bias may also be written into `out` first, with `accumulate`). Each of `binding.blocks` is int64[14]
+The interface is that of `onednn`, without bias and post-ops, which loops of our own add (a bias may
+also be written into `out` first, with `accumulate`). Each of `binding.blocks` is int64[14]
 {sgemm, the addresses of its 13 arguments}, for Record(runtime.call_blas, block, gemm.name): one for
-each product of a batch. SciPy's BLAS has threads of its own; threadpoolctl and OPENBLAS_NUM_THREADS
+each product of a batch. SciPy's BLAS has its own threads; threadpoolctl and OPENBLAS_NUM_THREADS
 limit them.
 """
 
@@ -31,7 +31,7 @@ from kerasish.backends.static.onednn.primitive import _buffer
 _PREFIX = {"float32": "s", "float64": "d"}
 _REAL = {"float32": ctypes.c_float, "float64": ctypes.c_double}
 _BYTES = {"float32": 4, "float64": 8}
-# Fortran's order of arguments; BLAS's first matrix is our b, since it counts columns first.
+# Fortran's order of arguments. BLAS is column-major, so its first matrix is our b.
 _ORDER = (
     "trans_a", "trans_b", "m", "n", "k", "alpha", "b", "lda", "a", "ldb", "beta", "out", "ldc",
 )  # fmt: skip
@@ -50,7 +50,7 @@ def function_address(dtype: str) -> int:
     """Return the address of sgemm ("float32") or dgemm ("float64"), arguments by address.
 
     Raises:
-        ImportError: there is no SciPy, or its BLAS pointers are not where they were.
+        ImportError: SciPy is missing, or its BLAS pointers have moved.
     """
     from scipy.linalg import cython_blas
 
@@ -70,7 +70,7 @@ def function_address(dtype: str) -> int:
 
 @functools.cache
 def available() -> str:
-    """Return "" where SciPy's BLAS can be called, else the reason."""
+    """Return "" if SciPy's BLAS can be called, else the reason."""
     try:
         function_address("float32")
     except (ImportError, AttributeError, KeyError) as error:
@@ -79,7 +79,7 @@ def available() -> str:
 
 
 class Operand(NamedTuple):
-    """Where a matrix (or a batch) lies: sizes, strides in elements, dtype, bytes spanned."""
+    """The layout of a matrix or batch: sizes, strides in elements, dtype, bytes spanned."""
 
     dims: Ints
     strides: Ints
@@ -139,10 +139,10 @@ def gemm(
         a_shape: (*batch, m, k); b_shape: (*batch, k, n); sizes of batch axes are equal or 1.
         a_strides: elements from one index to the next; one of the last two must be 1.
             None: C order.
-        b_strides: the same of b; out_strides: of out, whose last stride must be 1.
-        transpose_a: a lies as C-ordered (*batch, k, m); transpose_b: b as (*batch, n, k).
+        b_strides: the same for b; out_strides: for out, whose last stride must be 1.
+        transpose_a: a is stored C-ordered as (*batch, k, m); transpose_b: b as (*batch, n, k).
         dtype: "float32" or "float64", of all three.
-        accumulate: add to what `out` holds.
+        accumulate: add to the content of `out`.
 
     Raises:
         ValueError: sizes or strides do not fit.
@@ -188,7 +188,7 @@ class ConvolutionGemms(NamedTuple):
 
 
 def convolution_gemms(geometry: Geometry, dtype: str = "float32") -> ConvolutionGemms:
-    """Return the products that make a convolution and its gradients out of im2col.
+    """Return the products that compute a convolution and its gradients by im2col.
 
     Source: Chellapilla, Puri & Simard, High performance convolutional neural networks for document
     processing, 2006.
@@ -244,7 +244,7 @@ def _operand(
 
 
 def _transposition(operand: Operand, which: str, name: str) -> tuple[bytes, int]:
-    """Return BLAS's letter and leading stride for a matrix in C order."""
+    """Return BLAS's transposition letter and leading stride for a matrix in C order."""
     rows, columns = operand.dims[-2:]
     down, across = operand.strides[-2:]
     if (across == 1 or columns == 1) and (down >= columns or rows == 1):
@@ -272,7 +272,7 @@ class GemmBinding:
         if set(buffers) != set(product.arguments):
             raise ValueError(f"{product.name}: expected buffers a, b, out, got {sorted(buffers)}.")
         a, b, out = product.arguments.values()
-        # BLAS counts columns first: it is asked for out' = b' a'.
+        # BLAS is column-major, so it computes out' = b' a'.
         self._scalars = _Scalars(
             m=b.dims[-1], n=a.dims[-2], k=a.dims[-1],
             lda=product._ldb, ldb=product._lda, ldc=product._ldc,
@@ -292,7 +292,7 @@ class GemmBinding:
             self.rebind(name, buffer)
 
     def rebind(self, name: str, value: Any) -> None:
-        """Take other memory for "a", "b" or "out"; checked as in `bind`."""
+        """Use other memory for "a", "b" or "out"; checked as in `bind`."""
         about = self.primitive.name
         if name not in self.primitive.arguments:
             raise ValueError(f"{about}: no argument {name!r}, only a, b, out.")
@@ -309,11 +309,11 @@ class GemmBinding:
             ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * len(arguments))(address)(*arguments)
 
     def check_process(self) -> None:
-        """Do nothing: OpenBLAS starts its threads anew in a forked child."""
+        """Do nothing: OpenBLAS restarts its threads in a forked child."""
 
 
 def _offsets(operand: Operand, out: Operand) -> Any:
-    """Return, product by product of the batch, where `operand` starts, in bytes."""
+    """Return the offset of `operand` in bytes for each product of the batch."""
     steps = [
         step if size > 1 else 0 for size, step in zip(operand.dims, operand.strides, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""From a graph to units in the order in which they run: which op goes to which native code."""
+"""From a graph to units in execution order: chooses the native code for each op."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Builder:
 
     Attributes:
         units: in an order in which they can run.
-        aliases: values that are the memory of another (reshapes).
+        aliases: value -> the value whose memory it shares (reshapes).
     """
 
     def __init__(self, graph: Graph, kernel_of: Callable[[Any], Callable[..., Any]]) -> None:
@@ -40,7 +40,7 @@ class Builder:
         self.uses = graph.uses()
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
-        self.waiting: dict[Value, Node] = {}  # transposes not carried out yet
+        self.waiting: dict[Value, Node] = {}  # transposes that are not materialized yet
         self._pairs = pair_pools(graph)
         self._last_read = LastReads(graph)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
@@ -83,7 +83,7 @@ class Builder:
         self.units.append(unit or self._python(node))
 
     def _widen(self, node: Node) -> bool:
-        """Lower a node of halves in float32 where it has native code in that dtype alone."""
+        """Lower a node of 16-bit floats in float32 if it has native code in float32 alone."""
         halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
         if not halves or node.op.name == "cast":
             return False
@@ -100,7 +100,7 @@ class Builder:
         return True
 
     def _split(self, node: Node) -> bool:
-        """Lower a reduction over axes that do not lie side by side as two: the last ones first."""
+        """Lower a reduction over non-adjacent axes as two reductions, the last axes first."""
         if not _folds(node) or node.inputs[0].size == 0:
             return False
         shape = node.inputs[0].shape
@@ -124,7 +124,7 @@ class Builder:
         return True
 
     def _follow(self, node: Node) -> None:
-        """Lower a product with bias and relu; in pieces where the library has no such whole."""
+        """Lower a product with bias and relu; in parts where the library cannot fuse them."""
         what: Product = node.attrs["what"]
         bias = node.inputs[2] if what.bias else None
         added = node.inputs[-1] if what.sum else None
@@ -151,14 +151,14 @@ class Builder:
             self._lower(piece)
 
     def _begin_with(self, added: Value, node: Node) -> None:
-        """Let the node's output begin as `added`: in its memory if nobody reads it later."""
+        """Initialize the node's output with `added`: in its memory if nobody reads it later."""
         if self._last_read(added) <= self._place[node]:
             self.aliases[node.out] = added
         else:
             self.units.append(CopyUnit(added, node.out))
 
     def _unit(self, node: Node) -> Unit | None:
-        """Return the native unit of a node, None where there is none."""
+        """Return the native unit of a node; None if there is none."""
         name = node.op.name
         unit: Unit | None = None
         if name == "fused":
@@ -231,10 +231,10 @@ class Builder:
 
 
 def threads() -> int:
-    """Return how many threads programs made now may use."""
+    """Return the number of threads that programs compiled now may use."""
     return native.get_threads()
 
 
 def _folds(node: Node) -> bool:
-    """Return whether a node reduces so that its results can be reduced further."""
+    """Return whether a node is a reduction that can be computed in two stages."""
     return node.op.reduction not in ("", "argmax", "argmin")

@@ -1,4 +1,4 @@
-"""Convolutions where oneDNN has none: windows side by side in columns, multiplied by BLAS."""
+"""Convolutions without oneDNN: im2col and a BLAS product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kerasish.backends.static.onednn.convolution import Geometry
 from kerasish.graph.ir import Node, Value
 
 LARGEST = 1 << 28  # bytes of columns; NumPy's kernels need less memory
-MOST_GROUPS = 8  # each is a product of its own
+MOST_GROUPS = 8  # each group needs a separate product
 
 
 def taps(g: Geometry) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
@@ -66,7 +66,7 @@ class ColumnsUnit(Unit):
         self.flops = g.flops
 
     def _moves(self) -> list[tuple[_Loop, Value]]:
-        """Return what fills the columns from the data, or adds the columns to the data."""
+        """Return the moves that fill the columns from the data, or add the columns to the data."""
         to = self.data if self.spread else self.columns
         pieces = list(self._pieces())
         made = [(_Loop(p, to, adds=self.spread), to) for p in pieces]
@@ -112,7 +112,7 @@ class ColumnsUnit(Unit):
 
 
 def make_columns(node: Node) -> Unit | None:
-    """Return the unit for a convolution node, or None where columns would not serve."""
+    """Return the unit for a convolution node; None if im2col does not suit it."""
     if any(v.size == 0 for v in (*node.inputs, node.out)) or node.attrs["groups"] > MOST_GROUPS:
         return None
     if node.out.dtype not in ("float32", "float64") or blas.available():

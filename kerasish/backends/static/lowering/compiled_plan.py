@@ -1,7 +1,7 @@
-"""Blueprints: what a program does and where in an arena its values will lie, without any memory.
+"""Blueprints: the compiled plan of a program, its units and its memory layout, without memory.
 
-Whatever has the same graph has the same blueprint, so that the tenth model of a grid search
-optimises, lowers and compiles nothing: it only gets memory of its own.
+Equal graphs share one blueprint, so the tenth model of a grid search optimizes, lowers and compiles
+nothing: it only allocates memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from kerasish.graph.plan import Lifetime, Plan, plan_memory
 
 
 class Blueprint:
-    """Units in order, compiled, and the place of every value relative to an arena.
+    """Compiled units in order, and the offset of every value in an arena.
 
     Args:
-        graph: optimised and fused.
-        homes: those of its inputs that are variables.
+        graph: optimized and fused.
+        homes: the inputs of the graph that are variables.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> NumPy kernel, for ops without native code.
 
     Attributes:
-        units: what is done, in order.
-        aliases: value -> the value in whose memory it lies.
-        copies: (value, variable): what has to be copied into homes at the end.
-        constants: value -> where it lies.
+        units: the units in execution order.
+        aliases: value -> the value whose memory it shares.
+        copies: (value, variable): what must be copied into buffers of variables at the end.
+        constants: value -> its place in memory.
         plan: offsets into the arena.
-        sizes: bytes of what lies in the arena.
-        lock: to be held while records are made of the units.
+        sizes: key -> bytes, for everything in the arena.
+        lock: must be held while records are made from the units.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Blueprint:
         self.plan = self._plan()
 
     def root(self, v: Any) -> Any:
-        """Return the value whose memory v is."""
+        """Return the value whose memory v uses."""
         while v in self.aliases:
             v = self.aliases[v]
         return v
 
     def home_of(self, root: Any) -> Value | None:
-        """Return the variable in whose home a value lies, None for other memory."""
+        """Return the variable in whose buffer a value lies; None for other memory."""
         return self._home.get(root)
 
     def _place_constants(self) -> None:
@@ -84,12 +84,12 @@ class Blueprint:
     # --- updates in place ---------------------------------------------------------------------
 
     def _place_updates(self) -> None:
-        """Let new values of variables lie in the variables' homes where nobody is hurt by it."""
+        """Put new values of variables into the variables' buffers where nothing else reads them."""
         maker: dict[Value, int] = {}
         last_read: dict[Value, int] = {}
         for i, unit in enumerate(self.units):
             for v in unit.writes:
-                maker.setdefault(self.root(v), i)  # what begins it: others add to it
+                maker.setdefault(self.root(v), i)  # the first writer; later ones add to it
             for v in unit.reads:
                 last_read[self.root(v)] = i
         for old, new in self.updates:
@@ -110,7 +110,7 @@ class Blueprint:
         self._save_overwritten()
 
     def _save_overwritten(self) -> None:
-        """See that a copy at the end reads no home that another copy has overwritten by then."""
+        """Save buffers that a copy at the end reads after another copy has overwritten them."""
         overwritten = {old for _, old in self.copies} | {
             old for old, new in self.updates if self._home.get(self.root(new)) is old
         }
@@ -155,13 +155,13 @@ class Blueprint:
 
 
 class Blueprints:
-    """The blueprints made last, by structure.
+    """A cache of the most recent blueprints, by the structure of their graphs.
 
     Args:
-        most: how many are kept.
+        most: the number of blueprints that are kept.
 
     Attributes:
-        made: how many were made, in all.
+        made: the number of blueprints made so far.
     """
 
     def __init__(self, most: int = 64) -> None:
@@ -170,7 +170,7 @@ class Blueprints:
         self._guard = threading.Lock()
 
     def find(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` gave for this key last time, or gives now; a key of None is new."""
+        """Return the cached result of `make` for this key, or call it; a key of None is new."""
         with self._guard:
             found = self._kept.get(key) if key is not None else None
             if found is not None:

@@ -1,4 +1,4 @@
-"""What runs a compiled step's graph where no native code can be made: NumPy, node by node."""
+"""Runs a step's graph with NumPy, node by node, where no native code can be generated."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kerasish.ops import dtypes
 
 
 class Unlowered(NamedTuple):
-    """What stands in for a blueprint: a graph that is not fused, and its updates."""
+    """The replacement of a blueprint: a graph that is not fused, and its updates."""
 
     graph: Graph
     updates: list[tuple[Value, Value]]
 
 
 class Interpreted:
-    """A graph ready to run by NumPy kernels; stands in for `program.Executable`.
+    """A graph that NumPy kernels run; the replacement of `program.Executable`.
 
     Args:
         graph: not fused.
-        homes: graph input -> the array where that variable lives.
+        homes: graph input -> the buffer of that variable.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> its NumPy kernel.
     """
@@ -50,7 +50,7 @@ class Interpreted:
         self.plan = Plan({}, size, size)
 
     def run(self) -> None:
-        """Run once on what lies in `inputs` and the homes."""
+        """Run once on the content of `inputs` and the variables' buffers."""
         values: dict[Value, Any] = {**self.graph.constants, **self._homes}
         values.update(zip(self._free, self.inputs))
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Products, convolutions and mean poolings as oneDNN primitives (or BLAS, or small loops)."""
+"""Products, convolutions and mean pooling as oneDNN primitives (or BLAS, or small loops)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from kerasish.backends.static.onednn.primitive import Buffer, choose_threads
 from kerasish.graph.ir import Node, Value
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
-SMALL_FLOPS = 100_000.0  # below, a product costs less in our own loop than a library call
+SMALL_FLOPS = 100_000.0  # smaller products are faster in a loop of our own than in a library call
 
 
 class View(NamedTuple):
-    """A value as strided memory of another: transposes are not carried out for products."""
+    """A value as a strided view of another: products read transposed inputs without a copy."""
 
     root: Value
     shape: tuple[int, ...]
@@ -48,15 +48,15 @@ def plain_view(value: Value) -> View:
 
 
 def buffer(place: Place) -> Buffer:
-    """Return a program's memory as oneDNN takes it."""
+    """Return a program's memory as a oneDNN buffer."""
     return Buffer(place.address, place.nbytes)
 
 
 class LibraryUnit(Unit):
-    """One or a few oneDNN primitives, with the reorders of weights around them.
+    """One or more oneDNN primitives, with the reorders of weights around them.
 
-    Subclasses name their primitive and the value behind each of its arguments; an argument whose
-    layout the primitive chose goes through a reorder.
+    Subclasses name their primitive and the value of each of its arguments. An argument whose layout
+    the primitive chose goes through a reorder.
     """
 
     primitive: Any
@@ -64,7 +64,7 @@ class LibraryUnit(Unit):
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         super().__init__(name, reads, writes)
         self.arguments: dict[str, Value] = {}
-        self.plain: dict[str, Any] = {}  # argument -> the plain layout where another was chosen
+        self.plain: dict[str, Any] = {}  # argument -> its plain layout, if another was chosen
         self.results: tuple[str, ...] = ()
 
     def _finish(self) -> None:
@@ -124,7 +124,7 @@ def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
 
 
 def _unturned(steps: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the steps of axes before a transpose from those after it."""
+    """Return the strides of the axes before a transpose, given those after it."""
     return tuple(steps[axes.index(i)] for i in range(len(axes)))
 
 
@@ -198,7 +198,7 @@ class SmallMatmulUnit(Unit):
 
 
 class GemmUnit(Unit):
-    """A product of two matrices by our own packed loops, with bias and relu.
+    """A product of two matrices by our packed loops, with bias and relu.
 
     Args:
         added: what `out` holds before; the product is added to it.
@@ -241,10 +241,10 @@ class GemmUnit(Unit):
 
 
 def _is_ours(a: View, b: View) -> bool:
-    """Return whether our own product is the faster one: see benchmarks/products.py.
+    """Return whether our product is faster than oneDNN's; see benchmarks/products.py.
 
-    With AVX-512 oneDNN's is. Without, its loops lose where a is transposed and where a has few
-    rows; they win where b is transposed, as in the gradient by a layer's input.
+    With AVX-512 oneDNN's product is faster. Without it, ours is faster where a is transposed or has
+    few rows; oneDNN's is faster where b is transposed, as in the gradient by a layer's input.
     """
     (m, k), n = a.shape, b.shape[1]
     if native.available() or host_target().level != "avx2" or min(n, k) < 32 or m < 8:
@@ -255,7 +255,7 @@ def _is_ours(a: View, b: View) -> bool:
 
 
 class BlasUnit(Unit):
-    """A product by BLAS, where there is no oneDNN."""
+    """A product by BLAS, without oneDNN."""
 
     def __init__(self, a: View, b: View, out: Value) -> None:
         super().__init__("gemm", [a.root, b.root], [out])
@@ -278,7 +278,7 @@ class BlasUnit(Unit):
 
 
 def _flattened(a: View, b: View) -> View:
-    """Return a's matrices as one with all their rows, where all meet the one matrix b."""
+    """Return a batch of matrices a as one matrix, if all are multiplied by the same matrix b."""
     if len(b.shape) != 2 or len(a.shape) == 2:
         return a
     rows = contiguous(a.shape[:-1])
@@ -311,7 +311,7 @@ def make_matmul(
     if activation:
         return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
     if out.dtype != "float64" and not native.available():
-        # What oneDNN refuses on this processor, BLAS below may still do.
+        # BLAS below may compute what oneDNN refuses on this processor.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
             return MatmulUnit(a, b, out, bias, added, axes)
     if bias is None and added is None and axes is None and out.dtype in ("float32", "float64"):
@@ -394,7 +394,7 @@ def make_convolution(
 
 
 class PoolUnit(LibraryUnit):
-    """A mean pooling or its gradient. Maxima are `lower_pool`'s: oneDNN's drop NaN."""
+    """A mean pooling or its gradient. Maximum pooling is in `pool`: that of oneDNN drops NaN."""
 
     OPS = ("pool_average", "pool_average_gradient")
 

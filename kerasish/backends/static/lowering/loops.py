@@ -1,4 +1,4 @@
-"""Fused nodes as loop kernels: axes collapsed, operands placed, ops named."""
+"""Fused nodes become loop kernels: axes are collapsed, operands located, ops mapped to loop ops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.fuse import Body
 from kerasish.ops import dtypes
 
-# Numbers that belong to a kernel's structure; others are read from memory, so that another batch
+# Numbers that are part of a kernel's structure. Others are read from memory, so that another batch
 # size or learning rate needs no new code.
 STRUCTURAL = frozenset((0.0, 1.0, -1.0, 2.0, 0.5, -0.5, 3.0, 4.0))
 
@@ -31,7 +31,7 @@ class NotALoop(Exception):  # noqa: N818 (a signal)
 
 
 class Operand(NamedTuple):
-    """A value as a loop reads it: elements between neighbours along the frame, and the first."""
+    """A value as a loop reads it: strides along the axes of the frame, and the first element."""
 
     value: Value
     strides: tuple[int, ...]
@@ -39,7 +39,7 @@ class Operand(NamedTuple):
 
 
 class Axes(NamedTuple):
-    """Collapsed axes of a loop: outer sizes, columns, and how rows fall into groups."""
+    """Collapsed axes of a loop: outer sizes, columns, and the division of rows into groups."""
 
     outer: tuple[int, ...]
     columns: int
@@ -47,7 +47,7 @@ class Axes(NamedTuple):
 
 
 def _strides(value: Value, dims: Sequence[Any], rank: int) -> tuple[int, ...]:
-    """Return the elements between neighbours along each axis of the frame."""
+    """Return the stride, in elements, along each axis of the frame."""
     found = [0] * rank
     step = 1
     for size, d in zip(reversed(value.shape), reversed(tuple(dims))):
@@ -60,7 +60,7 @@ def _strides(value: Value, dims: Sequence[Any], rank: int) -> tuple[int, ...]:
 def _collapse(
     frame: Sequence[int], strides: list[tuple[int, ...]], stops: set[int]
 ) -> tuple[list[int], list[list[int]], list[int]]:
-    """Merge neighbouring axes where every operand allows it, never across `stops`.
+    """Merge adjacent axes where every operand allows it, never across `stops`.
 
     Returns (sizes, strides of each operand, first frame axis of each merged axis).
     """
@@ -91,10 +91,10 @@ def _collapse(
 
 
 class Recipe(NamedTuple):
-    """What a loop's kernel is built from: equal recipes give equal kernels.
+    """Everything a loop's kernel is built from: equal recipes give equal kernels.
 
     Attributes:
-        rank: how many outer sizes there are.
+        rank: the number of outer sizes.
         inputs: (dtype, level, strided) of each operand.
         steps: (op, dtype of its result, arguments, attributes of composed native code) in order;
             an argument is ("input", number), ("made", number of the step) or ("number", its text,
@@ -156,7 +156,7 @@ def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any], attrs: dict
         if name.startswith(("row_", "column_", "all_")):
             return k.op(name, _cast(k, args[0], dtype))
         if name == "nextafter" and dtype in ("bfloat16", "float16"):
-            return k.op(name, *args, stored=dtype)  # neighbours as they are stored
+            return k.op(name, *args, stored=dtype)  # adjacent numbers of the stored dtype
         return k.op(name, *args)
     except (ValueError, KeyError) as error:
         raise NotALoop(f"{name}: {error}") from error
@@ -248,7 +248,7 @@ class LoopUnit(Unit):
         return "row" if varies else "scalar"
 
     def _is_single(self) -> bool:
-        """Return whether the loop runs over one element: all is element level then."""
+        """Return whether the loop runs over one element: all values are element level then."""
         return math.prod(self.body.frame) == 1
 
     # --- kernel -------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class LoopUnit(Unit):
         """Check that the loop writes every element of every output.
 
         Raises:
-            AssertionError: it would not; a wrong number must never come of it.
+            AssertionError: it does not; the kernel would give wrong numbers.
         """
         rows, columns, groups = math.prod(self.axes.outer), self.axes.columns, self.axes.groups
         levels = plan_loops(kernel).levels
@@ -278,7 +278,7 @@ class LoopUnit(Unit):
                 raise AssertionError(f"{self.name}: writes {written} of {value.size} of {value!r}")
 
     def _recipe(self) -> Recipe:
-        """Return all that the kernel depends on."""
+        """Return everything that the kernel depends on."""
         body, rank = self.body, len(self.body.frame)
         place = {operand: i for i, operand in enumerate(self._order)}
         inputs = []
@@ -294,7 +294,7 @@ class LoopUnit(Unit):
             args: list[Any] = []
             name: Any = node.op.name
             if name == "random_bits":
-                # Seed and number of the draw come from memory.
+                # The seed and the counter are read from memory.
                 words = (Operand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
                 args = [("input", place[word]) for word in words]
                 name = self._draw_name()
@@ -356,7 +356,7 @@ class LoopUnit(Unit):
     # --- memory -------------------------------------------------------------------------------
 
     def may_share(self, written: Value, read: Value) -> bool:
-        """Return whether every read of `read` is of the very element that is written."""
+        """Return whether each read of `read` reads exactly the element that is written."""
         if written.shape != read.shape or written.dtype != read.dtype:
             return False
         index = len(self._order) + list(self.body.graph.outputs).index(written)
@@ -410,9 +410,9 @@ class LoopUnit(Unit):
     # --- merging updates of many variables --------------------------------------------------------
 
     def segment_key(self) -> Any:
-        """Return what units must have in common to become segments of one record, or None.
+        """Return a key that is equal for units that can become segments of one record, or None.
 
-        Such units compute one body over contiguous arrays, with the same numbers from memory.
+        Such units compute the same body over contiguous arrays, with the same scalars from memory.
         """
         if len(self.axes.outer) != 1 or self.axes.outer[0] != 1 or self._is_single():
             return None
@@ -438,7 +438,7 @@ class SegmentsUnit(Unit):
         self.parts = list(parts)
 
     def may_share(self, written: Value, read: Value) -> bool:
-        """As its parts say."""
+        """Return whether the part that writes `written` allows it."""
         owner = next(p for p in self.parts if written in p.writes)
         others = [p for p in self.parts if p is not owner]
         return owner.may_share(written, read) and not any(read in p.reads for p in others)
@@ -461,7 +461,7 @@ class SegmentsUnit(Unit):
         return Kernel(kernel.inputs, kernel.nodes, kernel.outputs, 1, True, kernel.lanes)
 
     def kernels(self) -> list[Any]:
-        """Return one kernel, or a few where not all parts share memory alike."""
+        """Return one kernel, or several if the parts share memory in different ways."""
         return [self._segmented(k) for k in self._batches()]
 
     def records(self, locate: Locate) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Movements as loops: transposes, slices, pads, joins, and rows picked or added by index."""
+"""Movement ops as loops: transpose, slice, pad, concatenate, gather and scatter of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kerasish.ops import dtypes
 
 
 class Piece(NamedTuple):
-    """A block of elements read from a value (or None: a number) and written into the result.
+    """A block of elements that is read from a value (None: a number) and written to the result.
 
     Strides and offsets count elements.
     """
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 class MoveUnit(Unit):
-    """Blocks of elements moved into a new value, one record each."""
+    """Blocks of elements copied into a new value, one record each."""
 
     def __init__(self, name: str, pieces: Sequence[Piece], out: Value) -> None:
         pieces = [p for p in pieces if 0 not in p.shape]
@@ -48,7 +48,7 @@ class MoveUnit(Unit):
         return [p.kernel for p in self.pieces]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return one record a block."""
+        """Return one record per block."""
         return [p.record(locate, self.writes[0], self.name) for p in self.pieces]
 
 
@@ -109,7 +109,7 @@ def _fitting(number: float, dtype: str) -> Any:
 
 
 def make_move(node: Node) -> Unit | None:
-    """Return the unit for a movement node, or None where it has another form."""
+    """Return the unit for a movement node; None if it is not supported."""
     make = _MOVES.get(node.op.name)
     if make is None or node.out.size == 0:
         return None
@@ -136,7 +136,7 @@ def _ranges(shape: Sequence[int], slices: Any) -> list[range]:
 
 
 def _place(shape: Sequence[int], ranges: Sequence[range]) -> tuple[tuple[int, ...], int]:
-    """Return (strides, offset) of the part of an array at some ranges."""
+    """Return (strides, offset) of the part of an array that the ranges select."""
     steps = contiguous(shape)
     strides = tuple(step * r.step for step, r in zip(steps, ranges))
     return strides, sum(step * r.start for step, r in zip(steps, ranges) if len(r))
@@ -199,7 +199,7 @@ _MOVES = {
 
 
 class GatherUnit(Unit):
-    """Rows of a table picked by index."""
+    """Rows of a table gathered by index."""
 
     def __init__(self, node: Node) -> None:
         super().__init__("gather", node.inputs, node.outputs)
@@ -232,7 +232,7 @@ class GatherUnit(Unit):
 
 
 class ScatterUnit(Unit):
-    """Zeros to which rows are added by index, in order; halves in float32, rounded at the end."""
+    """Rows added to zeros by index, in order; 16-bit floats in float32, rounded at the end."""
 
     def __init__(self, node: Node) -> None:
         super().__init__("scatter", node.inputs, node.outputs)

@@ -1,8 +1,8 @@
-"""Maximum pooling, its gradient and that one's transpose, in loops of our own.
+"""Maximum pooling, its gradient and the transpose of the gradient, in loops of our own.
 
-oneDNN's maximum drops NaN, so that a broken step would go on as if nothing had happened; ours gives
-NaN wherever a window holds one, as the other engines do. A forward pass whose gradient follows
-keeps the chosen places for it; without one, they are found again.
+oneDNN's maximum drops NaN, which would hide a broken step. These loops give NaN for every window
+with a NaN, as the other engines do. A forward pass keeps the chosen places if a gradient follows;
+otherwise the gradient finds them again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import dtypes
 
-GRAIN = 64 * 1024.0  # elements of windows that are worth a thread
-READERS = ("pool_max_gradient", "pool_max_select")  # of the chosen places
+GRAIN = 64 * 1024.0  # elements of windows per thread
+READERS = ("pool_max_gradient", "pool_max_select")  # the ops that read the chosen places
 
 
 class MaxPoolUnit(Unit):
-    """A maximum pooling, or an op that reads the places that it chose.
+    """A maximum pooling, or an op that reads the places it chose.
 
     Args:
         node: one of pool_max, pool_max_gradient and pool_max_select.
@@ -81,7 +81,7 @@ class MaxPoolUnit(Unit):
         self.threads = native.threads_for(self.flops, GRAIN)
 
     def kernels(self) -> list[Any]:
-        """Return the kernel, and before it the one that finds the places where there is one."""
+        """Return the kernel, preceded by the one that finds the places if it is needed."""
         return [k for k in (self.finder, self.kernel) if k is not None]
 
     def records(self, locate: Locate) -> list[Record]:
@@ -108,7 +108,7 @@ def _settings(attrs: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def pair_pools(graph: Graph) -> dict[Node, Any]:
-    """Return, for maxima and the readers of their places after them, the key that they share."""
+    """Return, for maximum poolings and later readers of their places, the key that they share."""
     forward: dict[Any, Node] = {}
     shared: dict[Node, Any] = {}
     for node in graph.nodes:
@@ -126,7 +126,7 @@ def _has_places(node: Node) -> bool:
 
 
 def make_max_pool(node: Node, workspace: Any = None) -> Unit | None:
-    """Return the unit for a maximum pooling or a reader of its places, None for other nodes.
+    """Return the unit for a maximum pooling or a reader of its places; None for other nodes.
 
     Args:
         workspace: see `MaxPoolUnit`.

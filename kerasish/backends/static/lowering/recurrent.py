@@ -1,7 +1,7 @@
-"""Whole recurrent sequences as records: for each step a product by oneDNN and one fused loop.
+"""Recurrent layers over complete sequences: per time step a oneDNN product and one fused loop.
 
-The recurrent kernel is brought into oneDNN's own layout once a run; the gradient by it is one
-product over all steps. Masks are numbers, not 0 where a step counts.
+The recurrent kernel is reordered into oneDNN's layout once per run; its gradient is one product
+over all time steps. Masks are numbers; nonzero means that the time step counts.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
 
 
 class Product:
-    """x @ weights, or x @ weights.T, many times: the weights are laid out once.
+    """x @ weights, or x @ weights.T, repeated: the weights are reordered once.
 
     Args:
         rows, inner, columns: sizes of the product.
-        turned: whether the weights lie as (columns, inner).
-        adds: whether the product is added to what lies in its result.
+        turned: whether the weights are stored as (columns, inner).
+        adds: whether the product is added to the content of its result.
         bias: whether a bias of `columns` numbers is added.
     """
 
@@ -51,7 +51,7 @@ class Product:
         self.scratch = self.packed + _round(spare)
 
     def start(self, weights: Place, at: int) -> list[Record]:
-        """Return the record that lays the weights out in the scratch memory `at`."""
+        """Return the record that reorders the weights into the scratch memory `at`."""
         self.at = at
         self.weights = Buffer(weights.address, weights.nbytes)
         if self.turn is None:
@@ -64,7 +64,7 @@ class Product:
         return [_record(self.turn, ends)]
 
     def record(self, a: int, out: int, bias: int = 0) -> Record:
-        """Return one product of what lies at address `a`."""
+        """Return the record of one product of the matrix at address `a`."""
         p = self.primitive.arguments
         buffers = {
             "a": Buffer(a, p["a"].nbytes), "b": self.weights, "out": Buffer(out, p["out"].nbytes),
@@ -77,7 +77,7 @@ class Product:
 
 
 class RecurrentUnit(Unit):
-    """What sequences forwards and backwards share: sizes, scratch memory, loops over a step."""
+    """The base of the forward and backward units: sizes, scratch memory, loops over a time step."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -90,7 +90,7 @@ class RecurrentUnit(Unit):
         self._units = 0
 
     def _finish(self, kernel: Kernel, *products: Product, **buffers: int) -> None:
-        """Take scratch memory: for the products, and named buffers of so many numbers."""
+        """Reserve scratch memory for the products and for named buffers (name=element count)."""
         self.kernel, self.products = kernel, products
         self.threads = choose_threads(kernel, self.n, self.units, native.get_threads())
         self._loop_scratch = arguments.scratch_size(kernel, self.units, 1, self.threads)
@@ -108,7 +108,7 @@ class RecurrentUnit(Unit):
         return self._units
 
     def kernels(self) -> list[Any]:
-        """Return the loop of a step."""
+        """Return the loop of a time step."""
         return [self.kernel]
 
     def _start(self, locate: Locate, weights: Place) -> list[Record]:
@@ -280,7 +280,7 @@ class BackwardUnit(RecurrentUnit):
         return _record(primitive, buffers)
 
     def _past(self, t: int, name: str, last: Place) -> int:
-        """Return where the gradient by the state before step t goes."""
+        """Return the address for the gradient by the state before time step t."""
         return self._buffer(f"{name}{t % 2}") if t else last.address
 
     def _simple_rnn(self, locate: Locate) -> list[Record]:
@@ -334,7 +334,7 @@ class BackwardUnit(RecurrentUnit):
 
 
 def make_recurrent(node: Node) -> Unit | None:
-    """Return the unit for a whole recurrent sequence, or None where oneDNN has none."""
+    """Return the unit for a recurrent op; None if oneDNN does not support it."""
     kind = node.op.name.removesuffix("_gradient")
     if kind not in GATES or native.available():
         return None

@@ -1,4 +1,4 @@
-"""Updates of a few rows of a table: found, summed and written natively."""
+"""Sparse updates of a table in native code: distinct rows, sums of their gradients, new rows."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class RowsUnit(Unit):
         return self._table_of(written) is read
 
     def share(self, written: Value, read: Value) -> None:
-        """Let the table be changed in place."""
+        """Update the table in place."""
         self._shared[written] = read
 
     def in_place_of(self, written: Value) -> Value | None:
-        """Return the table that is changed in place."""
+        """Return the table that is updated in place."""
         return self._shared.get(written)
 
     def _table_of(self, written: Value) -> Value:
@@ -77,7 +77,7 @@ class RowsUnit(Unit):
         return [self.find, self.add, self.change]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return copies of tables not changed in place, then what finds, sums and updates."""
+        """Return copies of tables not updated in place, then the three records of the update."""
         at = locate(("scratch", self)).address
         unique, slots = at, at + _round(4 * self.count)
         sums = Place(slots + _round(4 * self.count), 4 * self.count * self.columns)

@@ -1,9 +1,9 @@
-"""Which units of a training step have no native code, and the warning that names them.
+"""Finds the units of a training step that have no native code, and warns about them.
 
-A step of native units only is one call, and `fit` runs many such steps in one call. One unit that
-is not native cuts the step in pieces, and `fit` goes from batch to batch in Python. Control flow
-(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides there what runs next, as is
-documented, and the units of branches and bodies are looked at by themselves.
+A step with only native units is one call, and `fit` runs many such steps per call. One unit that is
+not native divides the step into pieces, and `fit` goes from batch to batch in Python. Control flow
+(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides what runs next, as documented.
+The units of branches and bodies are checked by themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kerasish.graph.ir import Graph, Value
 
 
 def slow_units(units: Sequence[Unit]) -> list[PythonUnit]:
-    """Return the units that NumPy computes, control flow left out."""
+    """Return the units that NumPy computes, without control flow."""
     return [
         unit
         for unit in units
@@ -27,13 +27,13 @@ def slow_units(units: Sequence[Unit]) -> list[PythonUnit]:
 def advice(
     step: str, units: Sequence[Unit], paths: Mapping[Value, str], traced: Graph
 ) -> str | None:
-    """Return what to tell the user of a training step's slow units, None where all are native.
+    """Return the warning about a training step's slow units; None if all units are native.
 
     Args:
         step: the step's name.
-        units: of the step, or of a branch or loop body in it.
-        paths: value of the traced graph -> the layers inside which it was computed.
-        traced: the graph as it was traced, for values that the passes have replaced.
+        units: the units of the step, or of a branch or loop body in it.
+        paths: value of the traced graph -> the layers that computed it.
+        traced: the graph as traced, for values that the passes have replaced.
     """
     named = dict.fromkeys(_named(unit, paths, traced) for unit in slow_units(units))
     if not named:

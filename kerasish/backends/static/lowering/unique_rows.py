@@ -1,10 +1,10 @@
-"""The distinct rows among indices, found natively: for embeddings whose updates touch only those.
+"""The distinct rows among indices, in native code, for sparse updates of embeddings.
 
 A record `unique_rows(dtype)` writes, for n indices into a table of `limit` rows,
 
 - `unique`: the distinct indices in the order in which they first appear (int32, room for n),
 - `slot`: for each index its position in `unique` (int32, n),
-- how many there are, into every word of `counts`: the rows word of the records that follow.
+- the number of distinct rows, into every word of `counts`: the rows word of the next records.
 
 So a sparse update is: unique_rows; fill (count, d) with zeros; add the gradient's rows at `slot`
 (`Output(scatter=..., combine="add")`); the optimizer's kernel with `gather=unique` inputs and
@@ -109,7 +109,7 @@ exit:
 
 
 def unique_rows(dtype: str) -> Text:
-    """The record's function for indices of `dtype` ("int32" or "int64"), to compile with others."""
+    """The record's function, not yet compiled, for indices of `dtype` ("int32" or "int64")."""
     kind = {"int32": "i32", "int64": "i64"}[dtype]
     widen = "%wide = sext i32 %raw to i64" if dtype == "int32" else "%wide = add i64 %raw, 0"
     return Text(_SOURCE.format(type=kind, widen=widen))
@@ -125,7 +125,7 @@ def unique_rows_block(
     slots: int,
     counts: Sequence[tuple[Any, int]] = (),
 ) -> tuple[Any, Any]:
-    """The argument block, and the table it points to (keep both alive).
+    """The argument block and the table that it points to; the caller keeps both alive.
 
     Args:
         indices: address of `count` indices in [-limit, limit). marks, unique, slots: addresses, see

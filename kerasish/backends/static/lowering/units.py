@@ -1,4 +1,4 @@
-"""Units: the pieces of a program. Each turns addresses into records, or runs a Python kernel."""
+"""Units: the pieces of a program. A unit makes records for given addresses, or runs NumPy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kerasish.ops import dtypes
 
 
 def nbytes_of(value: Value) -> int:
-    """Return the bytes of a value, C-ordered."""
+    """Return the size of a C-ordered value in bytes."""
     return value.size * int(dtypes.array_dtype(value.dtype).itemsize)
 
 
 class Place(NamedTuple):
-    """Memory of a program: an address and the bytes that may be used from there."""
+    """Memory of a program: an address and the number of bytes."""
 
     address: int
     nbytes: int
@@ -30,7 +30,7 @@ Locate = Callable[[Any], Place]
 
 
 def place_of(array: Any) -> Place:
-    """Return where an array lies."""
+    """Return the address and size of an array."""
     return Place(array.ctypes.data, array.nbytes)
 
 
@@ -39,13 +39,13 @@ class Unit:
 
     Attributes:
         name: for messages and profiles.
-        reads, writes: the values that go in and come out.
-        scratch: bytes of memory that lives for this unit only; its key is ("scratch", unit).
-        workspace_key: names memory that one unit fills and others read after it (the chosen
+        reads, writes: the input and output values.
+        scratch: bytes of memory that this unit alone uses; its key is ("scratch", unit).
+        workspace_key: the key of memory that one unit fills and later units read (the chosen
             places of a maximum pooling); None for most.
         workspace_bytes: the size of that memory.
-        fills_workspace: whether this unit is the one that fills it.
-        flops: operations, for reports.
+        fills_workspace: whether this unit fills it.
+        flops: the number of operations, for reports.
     """
 
     native = True
@@ -60,24 +60,24 @@ class Unit:
         self.scratch = 0
 
     def may_share(self, written: Value, read: Value) -> bool:
-        """Return whether `written` may lie in the memory of `read`, which nobody needs after."""
+        """Return whether `written` may use the memory of `read`, whose last reader is this unit."""
         return False
 
     def in_place_of(self, written: Value) -> Value | None:
-        """Return the value that was given to `share` with `written`, None for most."""
+        """Return the value whose memory `written` uses, as set by `share`; None for most."""
         return None
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the native records, the values lying where `locate(value)` says."""
+        """Return the native records; `locate(value)` gives the place of a value."""
         raise NotImplementedError(f"{type(self).__name__} makes no records.")
 
     def kernels(self) -> list[Any]:
-        """Return the kernels that must be compiled, so that a program compiles them together."""
+        """Return the kernels that must be compiled; a program compiles all of them together."""
         return []
 
 
 def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
-    """Return an array that begins at a multiple of 64 bytes: zeros, or see driver.aligned."""
+    """Return an array aligned to 64 bytes: zeros, or NaNs in strict mode (`driver.aligned`)."""
     kind = dtypes.array_dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     if not nbytes:
@@ -88,7 +88,7 @@ def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Any:
-    """Return an aligned array that holds one number everywhere."""
+    """Return an aligned array filled with one number."""
     array = aligned_array(shape, dtype)
     array[...] = number
     return array
@@ -104,7 +104,7 @@ def view_of(place: Place, value: Value) -> Any:
 
 
 class PythonUnit(Unit):
-    """An op for which there is no native code: its NumPy kernel between native stretches."""
+    """An op without native code: its NumPy kernel runs between native stretches."""
 
     native = False
 
@@ -139,7 +139,7 @@ class EmptyUnit(Unit):
 
 
 class CopyUnit(Unit):
-    """Bytes from one value to another of the same size."""
+    """A copy of one value to another of the same size."""
 
     def __init__(self, source: Value, target: Value) -> None:
         super().__init__("copy", [source], [target])

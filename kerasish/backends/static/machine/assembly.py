@@ -1,6 +1,6 @@
-"""LLVM IR written as text: typed values, a writer with loops and branches, and the target's limits.
+"""LLVM IR as text: typed values, a writer with loops and branches, and the target processor.
 
-Text is 5 to 10 times faster to make than llvmlite's builder objects, and needs no import. A
+Writing text is 5 to 10 times faster than llvmlite's builder objects, and needs no import. A
 `Value` is an SSA name with a dtype and a number of lanes (1 = scalar). Every method of `Writer`
 writes one or a few instructions.
 """
@@ -32,7 +32,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def computed(dtype: str) -> str:
-    """The dtype in which values stored as `dtype` are computed (half precisions in float32)."""
+    """The dtype of computation for values stored as `dtype` (float32 for 16-bit floats)."""
     return COMPUTED.get(dtype, dtype)
 
 
@@ -94,7 +94,7 @@ def _double_bits(number: float) -> str:
 
 
 def literal(value: float, dtype: str) -> str:
-    """One constant as LLVM writes it; floats as the bits of a double, rounded to `dtype` first."""
+    """A constant in LLVM's notation; floats as the bits of a double, rounded to `dtype` first."""
     if dtype == "float32":
         number = float(value)
         if number == number and abs(number) != float("inf"):
@@ -129,7 +129,7 @@ def lane_numbers(dtype: str, lanes: int) -> Value:
 
 @dataclass(frozen=True)
 class Target:
-    """What the generated code may use.
+    """The processor that code is generated for.
 
     Args:
         level: "avx512", "avx2", "sse" (x86-64-v4, -v3, -v2) or "generic" (another architecture).
@@ -160,7 +160,7 @@ Lines = list[str]
 
 
 class Writer:
-    """Writes one function's instructions; `body()` gives the text."""
+    """Writes one function's instructions; `body()` returns the text."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -193,7 +193,7 @@ class Writer:
         self.do(f"br label %{name}")
 
     def allocate(self, llvm: str, count: int, align: int = 64) -> Value:
-        """A buffer on the stack, made once at the function's entry."""
+        """A buffer on the stack, allocated once at the function's entry."""
         self.count += 1
         name = f"%s{self.count}"
         self.allocations.append(f"  {name} = alloca [{count} x {llvm}], align {align}")
@@ -242,7 +242,7 @@ class Writer:
         return self.sub(self.like(a, 0), a)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c, contracted where the processor can."""
+        """a * b + c, contracted if the processor can."""
         return self.call("llvm.fmuladd", a, b, c)
 
     def compare(self, predicate: str, a: Value, b: Value) -> Value:
@@ -254,7 +254,7 @@ class Writer:
         return self.let(f"select {condition.typed}, {a.typed}, {b.typed}", a.dtype, a.lanes)
 
     def convert(self, instruction: str, a: Value, dtype: str) -> Value:
-        """One of LLVM's conversions; nothing where the register type stays the same."""
+        """One of LLVM's conversions; no instruction if the register type stays the same."""
         to = llvm_type(dtype, a.lanes)
         if to == a.llvm:
             return Value(a.text, dtype, a.lanes)
@@ -358,7 +358,7 @@ class Writer:
         carried: Sequence[Value],
         body: Callable[[Value, list[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """for i in range(start, stop, step), with carried values; gives their last state."""
+        """for i in range(start, stop, step), with carried values; returns their last state."""
         name = self.fresh("l")
         before = self.block
         self.jump(f"{name}.head")
@@ -390,10 +390,10 @@ class Writer:
         more: Callable[[list[Value]], Value],
         body: Callable[[list[Value]], Sequence[Value]],
     ) -> list[Value]:
-        """while more(carried): carried = body(carried); gives their last state.
+        """while more(carried): carried = body(carried); returns their last state.
 
         Args:
-            more: gives one truth value, not one for each lane.
+            more: returns one boolean, not one for each lane.
         """
         name = self.fresh("r")
         before = self.block
@@ -420,7 +420,7 @@ class Writer:
         then: Callable[[], Sequence[Value]],
         otherwise: Callable[[], Sequence[Value]] = tuple,
     ) -> list[Value]:
-        """if / else; the values both sides give are joined."""
+        """if / else; the values of both sides are joined."""
         name = self.fresh("b")
         self.do(f"br i1 {condition.text}, label %{name}.then, label %{name}.else")
         self.label(f"{name}.then")

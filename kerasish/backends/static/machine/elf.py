@@ -1,8 +1,8 @@
 """Loads a shared library under another name (its SONAME), without writing a file.
 
-Wheels carry copies of common libraries under names with a hash, so that they meet no other copy.
-A library that asks for "libgomp.so.1" does not recognise "libgomp-e985bcbb.so.1.0.0" as such. The
-copy in memory made here says that it is.
+Wheels contain copies of common libraries under names with a hash, to avoid conflicts with other
+copies. A library that needs "libgomp.so.1" does not recognize "libgomp-e985bcbb.so.1.0.0" as such.
+The copy in memory made here has the expected name.
 
 Source: System V ABI, ELF-64 object file format: program header, dynamic section.
 """
@@ -18,7 +18,7 @@ _STRING_TABLE, _SONAME = 5, 14  # d_tag
 
 
 def load_renamed(path: str, name: str) -> ctypes.CDLL:
-    """Load the library at `path` as though it were called `name`.
+    """Load the library at `path` as if its name were `name`.
 
     Raises:
         ValueError: not a little-endian ELF-64 library, or its own name is shorter than `name`.

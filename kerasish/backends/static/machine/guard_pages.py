@@ -1,15 +1,15 @@
-"""Memory between pages that nobody may touch: what KERASISH_STRICT_MEMORY puts programs into.
+"""Memory between guard pages, which may not be accessed; used with KERASISH_STRICT_MEMORY.
 
 | value | blocks (values, scratch memory, buffers of variables) |
 |---|---|
-| `0` or nothing | in ordinary memory: nothing here is used |
-| `1` | each on pages of its own between guard pages; its end touches the guard page behind it |
-| `start` | the same, but its start touches the guard page before it |
-| `shared` | where the plan puts them in the arena; guard pages before and after the arena |
+| `0` or unset | in ordinary memory: this module is not used |
+| `1` | each on separate pages between guard pages; its end is at the guard page after it |
+| `start` | the same, but its start is at the guard page before it |
+| `shared` | at the plan's offsets in the arena; guard pages before and after the arena |
 
-Blocks stay aligned to 64 bytes, so up to 63 bytes may lie between an end and its guard page. All of
-a page around a block (its slack) holds a pattern that `strict_memory` compares. A read or write of
-a guard page ends the process by a signal (SIGSEGV or SIGBUS).
+Blocks stay aligned to 64 bytes, so up to 63 bytes may lie between an end and its guard page. The
+rest of the pages around a block (its slack) holds a pattern that `strict.memory` compares. A read
+or write of a guard page ends the process by a signal (SIGSEGV or SIGBUS).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SETTING = "KERASISH_STRICT_MEMORY"
-# What blocks and the memory around them hold at first: a signalling NaN as float64; as float32 each
-# half is a NaN that is 0x7FB5A5A5, a signalling one, or that made quiet.
+# The initial content of blocks and of the memory around them: a signaling NaN as float64. As
+# float32 each half is a NaN: 0x7FB5A5A5, a signaling one, or the same made quiet.
 PATTERN = 0x7FF5A5A57FB5A5A5
 ALIGNMENT = 64
 _MODES = {"": "", "0": "", "1": "end", "start": "start", "shared": "shared"}
@@ -33,10 +33,10 @@ _NO_ACCESS, _READ = 0, 1  # PROT_NONE, PROT_READ
 
 
 def mode() -> str:
-    """Return "" (off), "end", "start" or "shared", as KERASISH_STRICT_MEMORY says.
+    """Return "" (off), "end", "start" or "shared", according to KERASISH_STRICT_MEMORY.
 
     Raises:
-        ValueError: it says something else.
+        ValueError: the variable has another value.
         OSError: this system cannot protect pages.
     """
     wish = os.environ.get(SETTING, "")
@@ -48,23 +48,23 @@ def mode() -> str:
 
 
 class Range(NamedTuple):
-    """Bytes of memory: from `start` up to, but without, `stop`."""
+    """Bytes of memory from `start` to `stop`, exclusive."""
 
     start: int
     stop: int
 
 
 class Blocks:
-    """Blocks of memory, each on pages of its own with a guard page on either side.
+    """Blocks of memory, each on separate pages with a guard page on either side.
 
     Args:
-        sizes: bytes of each.
-        at_start: whether a block begins where its guard page ends, else it ends where one begins.
-        alignment: what blocks begin at a multiple of; the page's size, at most.
+        sizes: the size of each block in bytes.
+        at_start: whether a block starts right after a guard page; else it ends right before one.
+        alignment: the alignment of blocks in bytes; at most the page size.
 
     Attributes:
-        addresses: where each block begins.
-        owner: an array of all pages; keep it alive, and leave its elements alone.
+        addresses: the address of each block.
+        owner: an array of all pages; keep it alive, and do not access its elements.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Blocks:
             at += span + page
 
 
-_guarded: set[int] = set()  # where single blocks begin
+_guarded: set[int] = set()  # the addresses of single blocks
 
 
 def block(size: int) -> tuple[Any, int]:
-    """Return (owner, address) of one guarded block of `size` bytes, which hold the pattern."""
+    """Return (owner, address) of one guarded block of `size` bytes, filled with the pattern."""
     blocks = Blocks([size], mode() == "start")
     address = blocks.addresses[0]
     _guarded.add(address)
@@ -100,7 +100,7 @@ def block(size: int) -> tuple[Any, int]:
 
 
 def is_guarded(address: int) -> bool:
-    """Return whether a single block begins here."""
+    """Return whether a single block starts at this address."""
     return address in _guarded
 
 
@@ -117,7 +117,7 @@ def constant(array: Any) -> Any:
 
 
 def slack(address: int, nbytes: int) -> list[Range]:
-    """Return what lies on a guarded block's pages before and after it: it holds the pattern."""
+    """Return the ranges before and after a guarded block on its pages, filled with the pattern."""
     first = address // mmap.PAGESIZE * mmap.PAGESIZE
     last = _up(address + max(nbytes, 1), mmap.PAGESIZE)
     ranges = [Range(first, address), Range(address + nbytes, last)]
@@ -125,10 +125,10 @@ def slack(address: int, nbytes: int) -> list[Range]:
 
 
 def protect(address: int, nbytes: int, allowed: int = _NO_ACCESS) -> None:
-    """Let whole pages be read only, or not at all.
+    """Make whole pages read-only or inaccessible.
 
     Raises:
-        MemoryError: the system keeps no more guard pages.
+        MemoryError: the system does not allow more guard pages.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

@@ -1,9 +1,9 @@
-"""From LLVM IR to bytes that run: emitting objects, linking them flat, mapping them.
+"""From LLVM IR to executable code: emit objects, link them to flat images, map these.
 
-The code of our kernels refers to nothing outside itself, so that an x86-64 ELF object can be
-linked once into a flat, position-independent image: loading it from disk is then one copy and one
-mprotect, without llvmlite (whose import costs 70 ms and whose own loader some ms per object).
-Objects of other kinds are loaded by llvmlite.
+The code of kernels has no external references, so an x86-64 ELF object can be linked once into a
+flat, position-independent image. Loading an image from disk takes one copy and one mprotect, and
+no llvmlite (its import costs 70 ms, and its loader a few ms per object). llvmlite loads objects of
+other kinds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PC32, _PLT32 = 2, 4
 
 @dataclass(frozen=True)
 class Code:
-    """Machine code and where its functions start.
+    """Machine code and the offsets of its functions.
 
     Args:
-        kind: "image" (flat, runs wherever it lies) or "object" (to be linked by llvmlite).
+        kind: "image" (flat, position-independent) or "object" (to be linked by llvmlite).
     """
 
     kind: str
@@ -46,11 +46,11 @@ def host_target(limit: str = "") -> Target:
     """The target of this machine.
 
     Args:
-        limit: "avx512", "avx2" or "sse" caps what is used; "" reads KERASISH_CPU, else takes all
-            there is.
+        limit: "avx512", "avx2" or "sse" is the highest level used; "" reads KERASISH_CPU, or else
+            uses the highest level of the processor.
 
     Raises:
-        ValueError: `limit` or KERASISH_CPU is no such level.
+        ValueError: `limit` or KERASISH_CPU is not one of these levels.
         OSError: the processor is an x86-64 without SSE 4.2.
     """
     limit = limit or choice("KERASISH_CPU", LEVELS)
@@ -118,7 +118,7 @@ def module_text(functions: list[str], declared: set[str], target: Target) -> str
 
 
 def emit(text: str, symbols: list[str], target: Target) -> Code:
-    """Compile a module to a flat image, or to an object where that cannot be."""
+    """Compile a module to a flat image, or to an object if that is not possible."""
     from llvmlite import binding
 
     module = binding.parse_assembly(text)
@@ -131,7 +131,7 @@ def emit(text: str, symbols: list[str], target: Target) -> Code:
 
 
 def assembly_text(text: str, target: Target) -> str:
-    """The processor's instructions for a module, for reading."""
+    """The assembly of a module, for inspection."""
     from llvmlite import binding
 
     return _target_machine(target).emit_assembly(binding.parse_assembly(text))
@@ -142,7 +142,7 @@ def assembly_text(text: str, target: Target) -> str:
 
 
 def link_flat(data: bytes, symbols: list[str]) -> Code | None:
-    """An x86-64 ELF object as a flat image; None where it refers to anything outside itself."""
+    """An x86-64 ELF object as a flat image; None if it has external references."""
     table_at, count, names_at = (
         struct.unpack_from("<Q", data, 0x28)[0],
         *struct.unpack_from("<HH", data, 0x3C),
@@ -202,11 +202,11 @@ def _relocate(
 # --- loading
 # -------------------------------------------------------------------------------------------
 
-_loaded: list[Any] = []  # mappings and engines live as long as the process
+_loaded: list[Any] = []  # keeps mappings and engines for the lifetime of the process
 
 
 def load(codes: list[Code]) -> list[dict[str, int]]:
-    """Make codes executable; gives each one's addresses by symbol."""
+    """Make codes executable; return for each the addresses by symbol."""
     images = [c for c in codes if c.kind == "image"]
     mapped = iter(_map_images(images) if images else [])
     return [next(mapped) if c.kind == "image" else _load_object(c) for c in codes]

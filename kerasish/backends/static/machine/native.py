@@ -1,21 +1,21 @@
-"""The native libraries of the static engine: which were found, their addresses, their threads.
+"""The native libraries of the static engine: loading, addresses of functions, threads.
 
-    available() -> str              "" where oneDNN can be used, else why not and what to install
+    available() -> str              "" if oneDNN can be used, else why not and what to install
     library() -> ctypes.CDLL        libdnnl; raises NativeError with that reason
     openmp_available() -> str       the same for the OpenMP run time alone
     symbol(name) -> int             address of a function ("GOMP_parallel") there, or 0
-    get_threads() / set_threads(n)  the threads that work of this engine may use
-    threads_for(work, grain)        as many of them as `work` is worth
+    get_threads() / set_threads(n)  the number of threads that the engine may use
+    threads_for(work, grain)        the number of threads that `work` should use
     use_threads(n)                  context: OpenMP regions of this thread have n threads
     forked() -> bool                this process is a fork of one that had loaded the libraries
 
-One OpenMP run time serves oneDNN and our own loops, so there is one pool of threads. Its workers
-spin for a bounded time before they sleep (measured: as fast as spinning for ever, and not slowed
-down by busy neighbours), unless `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` say otherwise.
+oneDNN and our loops use one OpenMP runtime and so one thread pool. Its workers spin for a bounded
+time before they sleep (measured: as fast as spinning forever, and not slowed down by other busy
+processes), unless `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` is set.
 
-Threads and `fork`: a forked child has OpenMP's records of a pool but not its threads, and would
-wait for them for ever. Therefore `get_threads()` is 1 in such a child, and whoever holds work made
-for more threads asks `forked()` before running it.
+Threads and `fork`: a forked child has OpenMP's records of a thread pool but not its threads, and
+would wait for them forever. Therefore `get_threads()` is 1 in such a child, and code that holds
+work for more threads checks `forked()` before running it.
 
 Environment: `KERASISH_ONEDNN` is the path of a libdnnl.so.3, or "off".
 """
@@ -54,9 +54,9 @@ class _State:
     openmp_reason: str | None = None  # None: not tried yet, "": loaded
     onednn: ctypes.CDLL | None = None
     onednn_reason: str | None = None
-    baseline = 1  # threads OpenMP offered when it was loaded
-    limited: tuple[Any, ...] = ()  # libraries that threadpoolctl held back at that time
-    limited_in = 0  # the Python thread which found that
+    baseline = 1  # OpenMP's number of threads when it was loaded
+    limited: tuple[Any, ...] = ()  # libraries that threadpoolctl limited at that time
+    limited_in = 0  # the Python thread that detected this
     process = 0  # the process that loaded it
 
 
@@ -64,7 +64,7 @@ class _State:
 
 
 def openmp_available() -> str:
-    """Return "" where an OpenMP run time is loaded (now or before), else the reason."""
+    """Load an OpenMP runtime, unless it is loaded; return "" or the reason for a failure."""
     with _lock:
         if _State.openmp_reason is None:
             _State.limited, _State.limited_in = _find_limited(), threading.get_ident()
@@ -75,7 +75,7 @@ def openmp_available() -> str:
 
 
 def available() -> str:
-    """Return "" where oneDNN is loaded (now or before), else the reason and what to install."""
+    """Load oneDNN, unless it is loaded; return "", or the reason and what to install."""
     with _lock:
         if _State.onednn_reason is None:
             openmp_available()
@@ -99,9 +99,9 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def symbol(name: str) -> int:
-    """Return the address of the C function `name` of OpenMP or oneDNN, 0 where there is none.
+    """Return the address of the C function `name` of OpenMP or oneDNN; 0 if there is none.
 
-    What oneDNN itself is linked to is asked first, so that there is one pool of threads.
+    The libraries that oneDNN is linked to come first, so that there is one thread pool.
     """
     available()
     for loaded in (_State.onednn, _State.openmp):
@@ -113,12 +113,12 @@ def symbol(name: str) -> int:
 def _load_openmp() -> tuple[ctypes.CDLL | None, str]:
     if not sys.platform.startswith("linux"):
         return None, f"no OpenMP run time is looked for on {sys.platform}."
-    # Never RTLD_GLOBAL: that would hand our pool to libraries that brought an OpenMP of their own.
+    # Never RTLD_GLOBAL: libraries with their own copy of OpenMP would then use our pool.
     with _bounded_spin():
         for name in ("libgomp.so.1", *_nearby("libgomp.so.1")):
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(name), ""
-        # Wheels on slim systems: scikit-learn carries a libgomp, under a name of its own.
+        # Systems without libgomp: scikit-learn's wheel contains one under another name.
         for path in _bundled_openmp():
             with contextlib.suppress(OSError, ValueError):
                 return elf.load_renamed(path, "libgomp.so.1"), ""
@@ -170,14 +170,14 @@ def _from_wheel(distribution: str, name: str) -> list[str]:
 
 
 def _nearby(name: str) -> list[str]:
-    """Return where pip's data files and conda put libraries: beside the interpreter."""
+    """Return the paths where pip's data files and conda install libraries."""
     roots = [sys.prefix, sys.base_prefix, site.getuserbase(), os.environ.get("CONDA_PREFIX", "")]
     paths = [os.path.join(root, "lib", name) for root in dict.fromkeys(roots) if root]
     return [path for path in paths if os.path.exists(path)]
 
 
 def _bundled_openmp() -> list[str]:
-    spec = importlib.util.find_spec("sklearn")  # finds, does not import
+    spec = importlib.util.find_spec("sklearn")  # does not import it
     if spec is None or not spec.origin:
         return []
     folder = os.path.dirname(os.path.dirname(spec.origin))
@@ -196,7 +196,7 @@ class _Version(ctypes.Structure):
 
 
 def _refuse(loaded: ctypes.CDLL) -> str:
-    """Return why a libdnnl cannot serve, "" if it can."""
+    """Return the reason why a libdnnl cannot be used; "" if it can."""
     if not hasattr(loaded, "dnnl_version"):
         return "it has no dnnl_version, so it is not oneDNN"
     loaded.dnnl_version.restype = ctypes.POINTER(_Version)
@@ -216,9 +216,9 @@ def version() -> str:
 
 @contextlib.contextmanager
 def _bounded_spin() -> Iterator[None]:
-    """Let libgomp, which reads the environment as it loads, spin for a bounded time.
+    """Make libgomp, which reads the environment when it is loaded, spin for a bounded time.
 
-    The variable is taken back: other OpenMP run times and child processes are not ours to steer.
+    The variable is restored, so that other OpenMP runtimes and child processes are not affected.
     """
     if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
         yield
@@ -243,18 +243,18 @@ def _threads_functions() -> tuple[Callable[[], int], Callable[[int], None]] | No
 
 
 def openmp_threads() -> int:
-    """Return how many threads OpenMP would now give to a region of the calling thread."""
+    """Return OpenMP's current number of threads for a region of the calling thread."""
     functions = _threads_functions()
     return 1 if functions is None else max(1, int(functions[0]()))
 
 
 def set_threads(threads: int | None) -> None:
-    """Let the engine use `threads` threads (None: what OMP_NUM_THREADS or the machine gives)."""
+    """Set the engine's number of threads (None: OMP_NUM_THREADS, or the machine's processors)."""
     config.set_threads(threads)
 
 
 def get_threads() -> int:
-    """Return how many threads the engine may use now, from the calling thread.
+    """Return the number of threads that the engine may use from the calling thread.
 
     That is the number of `set_threads`, else OMP_NUM_THREADS, else the processors this process may
     use (affinity and cgroup quota); fewer where threadpoolctl limits OpenMP; 1 in a forked child.
@@ -271,7 +271,7 @@ def get_threads() -> int:
 def _earlier_limit() -> int:
     """Return the limit that threadpoolctl had set before our libraries were loaded.
 
-    It cannot hold back what it does not see; what it does hold back tells us when that is over.
+    It cannot limit libraries loaded later. The libraries that it limits show when the limit ends.
     """
     limits = [own.num_threads for own in _State.limited if own.num_threads < _natural(own)]
     if not limits and threading.get_ident() == _State.limited_in:
@@ -280,12 +280,12 @@ def _earlier_limit() -> int:
 
 
 def _find_limited() -> tuple[Any, ...]:
-    """Return threadpoolctl's controllers of libraries that have fewer threads than by themselves.
+    """Return threadpoolctl's controllers of libraries that are limited to fewer threads.
 
     OpenMP's where there are any, else BLAS's.
     """
     threadpoolctl = sys.modules.get("threadpoolctl")
-    if threadpoolctl is None:  # nobody can have set a limit
+    if threadpoolctl is None:  # no limit can be set without it
         return ()
     controllers = threadpoolctl.ThreadpoolController().lib_controllers
     openmp = [own for own in controllers if own.user_api == "openmp"]
@@ -296,7 +296,7 @@ _OPENBLAS_MOST = 64  # threads, in the builds of NumPy and SciPy
 
 
 def _natural(library: Any) -> int:
-    """Return the threads that a library takes where nobody limits it."""
+    """Return the number of threads that a library uses without a limit."""
     names = ["OMP_NUM_THREADS"]
     if library.user_api == "blas":
         own = {"mkl": ["MKL_NUM_THREADS"]}
@@ -313,13 +313,13 @@ def _natural(library: Any) -> int:
 
 
 def threads_for(work: float, grain: float) -> int:
-    """Return as many threads as `work` is worth when each should have `grain` of it at least."""
+    """Return the number of threads for `work` such that each has at least `grain` of it."""
     return max(1, min(get_threads(), int(work // grain)))
 
 
 @contextlib.contextmanager
 def use_threads(threads: int) -> Iterator[None]:
-    """Give OpenMP regions of the calling thread `threads` threads, and put it back after."""
+    """Set OpenMP's number of threads for regions of the calling thread; restore it afterwards."""
     functions = _threads_functions()
     before = openmp_threads()
     if functions is None or before == threads:
@@ -334,12 +334,12 @@ def use_threads(threads: int) -> Iterator[None]:
 
 @functools.cache
 def _quota() -> int:
-    """Return the processors of this process, by affinity and by its cgroup's share of time."""
+    """Return the number of processors of this process, by affinity and cgroup quota."""
     processors = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     )
     if "OMP_NUM_THREADS" in os.environ:
-        return sys.maxsize  # the user has spoken
+        return sys.maxsize  # the user has set the number
     for quota, period in _cgroup_shares():
         if quota > 0 and period > 0:
             processors = min(processors or 1, math.ceil(quota / period))
@@ -363,14 +363,14 @@ def _cgroup_shares() -> Iterator[tuple[int, int]]:
 
 
 def _remember(loaded: ctypes.CDLL) -> None:
-    """Note the process and the threads that OpenMP offers before anyone limits them."""
+    """Record the process and OpenMP's number of threads before limits apply."""
     _State.process = _State.process or os.getpid()
     if hasattr(loaded, "omp_get_max_threads"):
         _State.baseline = max(1, int(loaded.omp_get_max_threads()))
 
 
 def _renew_lock() -> None:
-    """Take a new lock in a forked child: a thread that is not there may hold the old one."""
+    """Create a new lock in a forked child: a thread that does not exist there may hold the old."""
     global _lock
     _lock = threading.RLock()
 

@@ -21,7 +21,7 @@ layout the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `
 Running: `primitive.bind({name: Buffer(address, nbytes)})` gives a Binding: `.block` for the driver,
 `Record(runtime.call_dnnl, binding.block, primitive.name)`; `.rebind(name, buffer)`; `.execute()`
 from Python; `.threads`, which OpenMP must be set to before (`Record(runtime.call_threads,
-threads_block(n))`, where two neighbours differ); `.check_process()`, which raises after a fork.
+threads_block(n))`, if two neighbors differ); `.check_process()`, which raises after a fork.
 
 Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector(n, dtype)`,
 `plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout
@@ -32,13 +32,13 @@ of weights, step by step:
     if chosen != plain:
         to_chosen = reorder(plain, chosen)                    # a buffer of chosen.nbytes between
 
-Errors: ValueError for what cannot be right; Unsupported (an OneDnnError) where oneDNN has no kernel
-on this processor, bfloat16 on AVX2 say; OneDnnError else. All name the primitive and its shapes.
+Errors: ValueError for invalid arguments; Unsupported (an OneDnnError) if oneDNN has no kernel on
+this processor, such as bfloat16 on AVX2; otherwise OneDnnError. All name the primitive and shapes.
 `available()` is "" or the reason why there is no oneDNN here.
 
 What a run costs (AVX2, one thread): 0.6 us for dnnl_primitive_execute and the smallest matmul, 1.3
 us for 32x20x32, 7.6 us for the five matmuls of a small MLP's step; a region of two threads 2 to
-4 us. So the front functions take a thread per 500,000 floating-point operations, one below that.
+4 us. So the functions above use one thread per 500,000 floating-point operations, at least one.
 """
 
 from kerasish.backends.static.machine.native import available as available

@@ -1,4 +1,4 @@
-"""Convolution in 1 to 3 dimensions, and its gradients; the data gradient is the deconvolution.
+"""Convolution in 1 to 3 dimensions and its gradients; the data gradient is the deconvolution.
 
 Arrays outside are Keras's: x (n, *space, c), weights (*kernel, c / groups, filters), y (n, *space,
 filters). Depthwise weights (*kernel, c, multiplier) are the same bytes as groups = c, filters =
@@ -40,7 +40,7 @@ Pads = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Geometry:
-    """What all three primitives of one convolution share; the output's size follows.
+    """The sizes that all three primitives of one convolution share; they give the output's size.
 
     Args:
         x_shape: (n, *space, c) of the convolution's input, 1 to 3 axes in space.
@@ -48,7 +48,7 @@ class Geometry:
         kernel: sizes of the kernel, one per axis of space.
         strides: steps between outputs; dilations: steps between the kernel's elements (1: dense).
         padding: (before, after) zeros per axis of space.
-        groups: parts that the channels are split into, each with its own filters.
+        groups: the number of groups that the channels are split into, each with its own filters.
 
     Example:
         >>> Geometry((8, 32, 32, 3), 16, (3, 3), padding=((1, 1), (1, 1))).y_shape
@@ -336,7 +336,7 @@ def _handles(arguments: dict[str, tuple[int, Layout]], *names: str) -> list[int 
 
 
 def _forward_hint(geometry: Geometry, dtype: str, weights: Layout, about: str, fpmath: str) -> int:
-    """Return a new descriptor of the forward pass, which oneDNN asks of the backward ones."""
+    """Return a new descriptor of the forward pass, which oneDNN needs for the backward ones."""
     attributes = make_attributes((), fpmath, about)
     x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))
     try:

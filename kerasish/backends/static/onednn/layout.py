@@ -1,4 +1,4 @@
-"""Layout: how an array lies in memory, plainly by strides or as a primitive chose it."""
+"""Layout: the arrangement of an array in memory, by strides or as a primitive chose it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ints = tuple[int, ...]
 
 
 class Layout:
-    """Sizes in oneDNN's order, dtype, and where each element lies.
+    """Sizes in oneDNN's order, dtype, and the position of each element.
 
     Two layouts with equal `key` are the same bytes: no reorder is needed from one to the other.
 
@@ -46,10 +46,10 @@ class Layout:
         axes = _query_sizes(self.handle, lib.QUERY_BLOCK_AXES, count)
         if not count:
             self.strides = strides
-            # oneDNN would count the last row's gap as well, which a slice of an array has not.
+            # oneDNN would include the gap after the last row, which a slice of an array lacks.
             reach = sum((size - 1) * step for size, step in zip(self.dims, strides, strict=True))
             self.nbytes = (1 + reach) * lib.ITEM_BYTES.get(self.dtype, 1)
-        # The stride of an axis of one element addresses nothing: leave it out of the key.
+        # The stride of an axis of one element has no effect, so the key omits it.
         telling = tuple(
             0 if size == 1 else step for size, step in zip(padded, strides, strict=True)
         )
@@ -156,7 +156,7 @@ def strided(dims: Ints, strides: Ints, dtype: str) -> Layout:
 
 @functools.lru_cache(maxsize=4096)
 def open_layout(dims: Ints, dtype: str) -> Layout:
-    """Return a layout that the primitive is to choose ("any" in oneDNN's words)."""
+    """Return a layout that the primitive chooses ("any" in oneDNN's terms)."""
     where = f"layout of {dims}"
     check_dtype(dtype, where)
     check_sizes("sizes", dims, where)

@@ -1,8 +1,8 @@
 """The C functions of oneDNN 3.x that the engine calls, each checked: `call(name, *arguments)`.
 
-oneDNN's descriptors are opaque, so addresses, integers and arrays of int64 are all that passes.
-Every status code but success becomes an OneDnnError that names the function, the primitive and
-its shapes; "unimplemented" becomes Unsupported, for which there is a fall-back.
+oneDNN's descriptors are opaque, so only addresses, integers and arrays of int64 are passed. Every
+status code except success becomes an OneDnnError that names the function, the primitive and its
+shapes; "unimplemented" becomes Unsupported, for which there is a fallback.
 
 Source: oneDNN's public C interface, version 3.2 (and its numbers of enumerations up to 3.12).
 """
@@ -39,7 +39,7 @@ FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 CONVOLUTION_DIRECT = 1
 POOLING_MAX, POOLING_AVERAGE_ALL, POOLING_AVERAGE_VALID = 0x1FF, 0x2FF, 0x3FF
 
-# What primitive descriptors can be asked.
+# Queries of primitive descriptors.
 QUERY_IMPLEMENTATION, QUERY_STRIDES = 8, 14
 QUERY_SRC, QUERY_DIFF_SRC, QUERY_WEIGHTS, QUERY_DIFF_WEIGHTS = 129, 130, 131, 132
 QUERY_DST, QUERY_DIFF_DST, QUERY_WORKSPACE, QUERY_SCRATCHPAD, QUERY_ARGUMENT = (
@@ -121,10 +121,10 @@ def _has_bfloat16_instructions() -> bool:
 
 
 def slow_halves() -> tuple[str, ...]:
-    """Return the dtypes of 16 bits that are computed in float32: this processor is faster so.
+    """Return the 16-bit dtypes that are computed in float32, which is faster on this processor.
 
-    `KERASISH_BFLOAT16` is "float32" or "native" where the user has chosen for bfloat16. Without
-    oneDNN nothing multiplies halves, and both are computed in float32 whatever was chosen.
+    `KERASISH_BFLOAT16`, "float32" or "native", overrides the choice for bfloat16. Without oneDNN
+    there are no 16-bit products, and both dtypes are always computed in float32.
     """
     wish = choice("KERASISH_BFLOAT16", ("float32", "native"))
     keep = has_bfloat16() if not wish else wish == "native" and not native.available()
@@ -132,11 +132,11 @@ def slow_halves() -> tuple[str, ...]:
 
 
 class OneDnnError(RuntimeError):
-    """oneDNN refused; the message says which primitive of which shapes, and why."""
+    """oneDNN reported an error; the message names the primitive, its shapes and the reason."""
 
 
 class Unsupported(OneDnnError):
-    """oneDNN has no implementation of this on this processor: take another way."""
+    """oneDNN has no implementation on this processor; the caller uses other code."""
 
 
 @functools.cache
@@ -148,12 +148,12 @@ def _function(name: str) -> Any:
 
 
 def call(name: str, *arguments: Any, about: str = "") -> None:
-    """Call dnnl_`name`; `about` tells the reader of an error what was being made."""
+    """Call dnnl_`name`; `about` describes the object being created, for error messages."""
     check(_function(name)(*arguments), name, about)
 
 
 def check(status: int, name: str, about: str) -> None:
-    """Raise for a status code that is not success."""
+    """Raise OneDnnError for a status code other than success."""
     if status:
         kind = Unsupported if status in _UNIMPLEMENTED else OneDnnError
         reason = _STATUS.get(status, f"status {status}")
@@ -180,7 +180,7 @@ def _destroy_all(name: str, handles: Sequence[int], process: int) -> None:
 
 
 def destroy(name: str, handle: int, process: int) -> None:
-    """Free an object, in the process that made it: after a fork its locks may be held for ever."""
+    """Free an object, in the process that made it: after a fork its locks may be held forever."""
     if handle and process == os.getpid():
         _function(name)(handle)
 

@@ -25,7 +25,7 @@ from kerasish.backends.static.onednn.primitive import (
     post_operations,
 )
 
-GRAIN = 500_000.0  # floating-point operations that are worth a thread (about 5 us of one core)
+GRAIN = 500_000.0  # floating-point operations per thread (about 5 us of one core)
 
 
 def matmul(

@@ -16,7 +16,7 @@ from kerasish.backends.static.onednn.primitive import (
     make_attributes,
 )
 
-GRAIN = 64 * 1024.0  # elements of windows that are worth a thread
+GRAIN = 64 * 1024.0  # elements of windows per thread
 _KINDS = {
     "max": lib.POOLING_MAX,
     "average": lib.POOLING_AVERAGE_VALID,

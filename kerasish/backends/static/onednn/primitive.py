@@ -1,4 +1,4 @@
-"""Primitive: one oneDNN computation, made once; Binding: it on given addresses, ready to run.
+"""Primitive: one oneDNN computation, created once. Binding: a primitive with its addresses.
 
     primitive.arguments      {name: Layout}; each buffer must be of that layout
     primitive.required       those whose layout the primitive chose: a reorder to or from the plain
@@ -10,12 +10,12 @@
     binding.rebind(name, buffer)   another address for one argument: no allocation, 1 us
     binding.execute()        runs it from Python
 
-oneDNN splits work by OpenMP's number of threads, at a primitive's creation and at its execution,
-and it must be the same at both. `make` sees to the first. Before a record whose `threads` differ
-from the record before, a program has Record(runtime.call_threads, threads_block(n)), 5 ns, and at
-its end one that puts the first number back.
+oneDNN divides work by OpenMP's number of threads, at a primitive's creation and at its execution;
+both must be equal. `make` sets the number at the creation. Before a record whose `threads` differ
+from those of the previous record, a program has Record(runtime.call_threads, threads_block(n)),
+which takes 5 ns, and at its end a record that restores the first number.
 
-Bindings hold no buffers (arrays bound as such excepted): whoever binds keeps the memory alive.
+Bindings do not keep buffers alive, except arrays that are bound as such: the caller does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PostOps = Sequence[Sequence[Any]]
 
 
 class Buffer(NamedTuple):
-    """Memory of the caller's: its address and how many bytes may be used from there."""
+    """Memory of the caller: its address and its size in bytes."""
 
     address: int
     nbytes: int
@@ -65,7 +65,7 @@ class ExecuteArguments(ctypes.Structure):
 def threads_block(threads: int) -> Any:
     """Return int64[2] {omp_set_num_threads, threads}, a block for a call `void f(int)`.
 
-    Empty where oneDNN has no OpenMP, and then not needed.
+    Empty if oneDNN has no OpenMP; it is not needed then.
     """
     function = native.symbol("omp_set_num_threads")
     return np.array([function, threads] if function else [], np.int64)
@@ -74,7 +74,7 @@ def threads_block(threads: int) -> Any:
 # ---------------------------------------------------------------------------------------- post-ops
 
 
-# Those whose first parameter is 1 unless given; the others' is 0 or ignored.
+# Post-ops whose first parameter defaults to 1; that of the others is 0 or ignored.
 _ALPHA_ONE = ("linear", "swish", "pow", "elu", "soft_relu")
 
 
@@ -85,7 +85,7 @@ def post_operations(post: PostOps, shape: Ints, order: Ints, where: str) -> tupl
         post: ("relu", alpha), ("clip", low, high), ("sum", scale), ("add", shape, dtype), ...
         shape: of the output, as the user sees it; operands of "add" and its kind broadcast to it.
         order: for each axis of oneDNN's, the user's axis.
-        where: what is being made, for errors.
+        where: the object being created, for error messages.
     """
     done: list[tuple[Any, ...]] = []
     for one in post:
@@ -162,16 +162,16 @@ def _append(operations: int, post: tuple[Any, ...], about: str) -> None:
 
 
 class Primitive:
-    """A oneDNN primitive; made by `make`, shared by all who ask for the same.
+    """A oneDNN primitive; created by `make`, and shared by all callers with the same key.
 
     Attributes:
-        name: what it computes of which shapes, for errors.
+        name: the computation and its shapes, for error messages.
         arguments: name -> Layout of every argument that `bind` needs (the scratchpad included).
-        required: name -> Layout of those left open, as the primitive chose them.
-        scratchpad_bytes: of the argument "scratchpad", best at a multiple of 64; 0: there is none.
+        required: name -> Layout of the arguments whose layout the primitive chose.
+        scratchpad_bytes: size of the argument "scratchpad", best aligned to 64 bytes; 0: none.
         workspace: Layout of the argument "workspace", written forward and read backward, or None.
         implementation: oneDNN's name of the kernel.
-        threads: it was made for that many.
+        threads: the number of threads that it was created for.
         flops: multiplications and additions of one execution (0: not counted).
     """
 
@@ -211,11 +211,11 @@ class Primitive:
 
     @property
     def is_reference(self) -> bool:
-        """Whether only oneDNN's plain loops do this here: 100 times slower than a kernel."""
+        """Whether oneDNN only has its reference loops here: 100 times slower than a kernel."""
         return self.implementation.startswith(("ref", "simple:any"))
 
     def bind(self, buffers: Mapping[str, Any]) -> Binding:
-        """Return this primitive on these buffers.
+        """Return this primitive with these buffers.
 
         Args:
             buffers: for every name in `arguments` a Buffer (or (address, bytes)), or a NumPy array.
@@ -228,7 +228,7 @@ class Primitive:
     def scratch(self) -> dict[str, Any]:
         """Return new memory for the scratchpad and the workspace, for `bind`.
 
-        Which of them a primitive has depends on the processor; {} where it has neither.
+        Whether a primitive has them depends on the processor; {} if it has neither.
         """
         names = [name for name in ("scratchpad", "workspace") if name in self.arguments]
         return {name: np.zeros(self.arguments[name].nbytes, np.uint8) for name in names}
@@ -265,7 +265,7 @@ def _chosen(descriptor: int, code: int, about: str) -> Layout:
 
 
 def _buffer(value: Any, name: str, where: str) -> tuple[Buffer, Any]:
-    """Return the memory that `value` means, and what must be kept alive for it."""
+    """Return the memory that `value` denotes, and the object that must be kept alive for it."""
     if isinstance(value, tuple) and len(value) == 2:
         return Buffer(int(value[0]), int(value[1])), None
     interface = getattr(value, "__array_interface__", None)
@@ -284,13 +284,13 @@ def _buffer(value: Any, name: str, where: str) -> tuple[Buffer, Any]:
 
 
 class Binding:
-    """A primitive on given addresses.
+    """A primitive with the addresses of its arguments.
 
     Attributes:
         primitive: kept alive.
         block: the words of `arguments` as an int64 array, for a driver's record.
         arguments: the ExecuteArguments.
-        threads: the number of OpenMP's threads it must be run with.
+        threads: the number of OpenMP threads that it must run with.
     """
 
     def __init__(self, primitive: Primitive, buffers: Mapping[str, Any]) -> None:
@@ -342,7 +342,7 @@ class Binding:
         return buffer, owner
 
     def rebind(self, name: str, value: Any) -> None:
-        """Take other memory for one argument; checked as in `bind`."""
+        """Use other memory for one argument; checked as in `bind`."""
         if name not in self._memories:
             raise ValueError(
                 f"{self.primitive.name}: no argument {name!r}, only {sorted(self._memories)}."
@@ -361,7 +361,7 @@ class Binding:
 
         Raises:
             OneDnnError: oneDNN failed, or this process is a fork of the one that made it for more
-                than one thread (which would wait for ever).
+                than one thread (which would wait forever).
         """
         self.check_process()
         with native.use_threads(self.threads):
@@ -376,7 +376,7 @@ class Binding:
             )
 
     def check_process(self) -> None:
-        """Raise OneDnnError where running this in a forked child would wait for ever."""
+        """Raise OneDnnError if running this in a forked child would wait forever."""
         if self.threads > 1 and native.forked():
             raise lib.OneDnnError(
                 f"{self.primitive.name}: made for {self.threads} threads before a fork; "
@@ -394,7 +394,7 @@ _alive: weakref.WeakValueDictionary[tuple[Any, ...], Primitive] = weakref.WeakVa
 
 
 def _renew_lock() -> None:
-    """Take a new lock in a forked child: a thread that is not there may hold the old one."""
+    """Create a new lock in a forked child: a thread that does not exist there may hold the old."""
     global _lock
     _lock = threading.RLock()
 
@@ -404,9 +404,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) -> Primitive:
-    """Return the primitive of this key, made by `create` if there is none yet.
+    """Return the primitive with this key, created by `create` if there is none yet.
 
-    Those in use are always found again, and the last 1024 asked for are kept.
+    Primitives in use are always reused, and the last 1024 requested ones are kept.
     """
     full = (*key, threads, os.getpid())
     with _lock:
@@ -422,13 +422,13 @@ def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) ->
 
 
 def clear_cache() -> None:
-    """Let go of the primitives that nobody uses."""
+    """Release the primitives that are not in use."""
     with _lock:
         _recent.clear()
 
 
 def choose_threads(threads: int | None, work: float, grain: float) -> int:
-    """Return `threads` if given and allowed, else as many as `work` is worth."""
+    """Return `threads` if given and allowed, else the number that suits `work`."""
     if threads is None:
         return native.threads_for(work, grain)
     if isinstance(threads, bool) or threads != int(threads) or threads < 1:

@@ -14,7 +14,7 @@ from kerasish.backends.static.onednn.primitive import (
     post_operations,
 )
 
-GRAIN = 128 * 1024  # bytes read and written that are worth a thread
+GRAIN = 128 * 1024  # bytes read and written per thread
 
 
 def reorder(
@@ -27,7 +27,7 @@ def reorder(
     Args:
         source: layout read; `primitive.required[...]` or `strided(dims, strides, dtype)`.
         destination: layout written, of the same dims; padding of blocks is filled with zeros.
-        accumulate: add to what the destination holds.
+        accumulate: add to the content of the destination.
         threads: None chooses by the bytes moved.
 
     Raises:

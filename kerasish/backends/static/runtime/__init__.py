@@ -1,1 +1,1 @@
-"""Executables: memory and records of a compiled plan, runs over rows, control flow."""
+"""The runtime: executables with memory and records, runs over many batches, control flow."""

@@ -1,4 +1,4 @@
-"""Control flow between native stretches: Python decides, each branch or body is one native call."""
+"""Control flow between native stretches: Python decides; a branch or body is one native call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KernelOf = Callable[[Any], Callable[..., Any]]
 
 
 class Settings(NamedTuple):
-    """How the graphs inside control nodes are compiled: as the graph around them.
+    """The settings for compiling graphs inside control nodes: those of the enclosing graph.
 
     Attributes:
         level: the optimization level: "fast_run", "fast_compile" or "none".
@@ -39,7 +39,7 @@ class Runner:
     Args:
         graph: as traced.
         kernel_of: op -> NumPy kernel, for ops without native code.
-        settings: those of the graph around it.
+        settings: those of the enclosing graph.
     """
 
     def __init__(self, graph: Graph, kernel_of: KernelOf, settings: Settings) -> None:
@@ -67,8 +67,8 @@ class Runner:
         graph = optimize(widen_halves(self._graph, slow_halves()), level, watch)
         if level == "fast_run":
             graph = gather(graph)
-        # What is taken from around a loop is the same in every round: inputs lie outside the arena,
-        # as variables do, so that they need no copy where nothing is new.
+        # Values captured by a loop are the same in every iteration: inputs lie outside the arena,
+        # as variables do, and need no copy if they are unchanged.
         blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)
         if report is not None:
             report(blueprint.units)
@@ -77,12 +77,12 @@ class Runner:
         return self._executable
 
     def forget(self) -> None:
-        """Take all inputs anew at the next call: the arrays may have been written to since."""
+        """Copy all inputs again in the next call: the arrays may have changed since."""
         self._last = [None] * len(self._graph.inputs)
 
 
 class ControlKernel:
-    """The kernel of one control node: holds what its graphs were compiled to."""
+    """The kernel of one control node; holds its compiled graphs."""
 
     def __init__(self, op: ControlOp, kernel_of: KernelOf, settings: Settings) -> None:
         self._op, self._kernel_of, self._settings = op, kernel_of, settings

@@ -1,6 +1,6 @@
-"""An executable: a blueprint given memory, its records in one table, run as one native call.
+"""An executable: a blueprint with memory; its records form one table, run by one native call.
 
-Where some op has no native code, its NumPy kernel runs between native stretches.
+The NumPy kernel of an op without native code runs between native stretches.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kerasish.graph.ir import Value
 
 
 class Executable:
-    """A blueprint with memory of its own: an arena, and the homes of its variables.
+    """A blueprint with memory: an arena, and the buffers of its variables.
 
     Args:
-        blueprint: what is done, and where in an arena values lie.
-        homes: graph input -> the array where that variable lives.
+        blueprint: the units, and the offsets of values in an arena.
+        homes: graph input -> the buffer of that variable.
     """
 
     def __init__(self, blueprint: Blueprint, homes: Mapping[Value, Any]) -> None:
@@ -59,7 +59,7 @@ class Executable:
         return all(isinstance(p, Program) for p in self.parts)
 
     def locate(self, key: Any) -> Place:
-        """Return where a value (or a unit's scratch) lies."""
+        """Return the place of a value, or of a unit's scratch memory."""
         blueprint = self.blueprint
         key = blueprint.root(key) if isinstance(key, Value) else key
         home = blueprint.home_of(key)
@@ -96,7 +96,7 @@ class Executable:
         return parts
 
     def describe(self) -> str:
-        """Return the units in order, and how much memory they share."""
+        """Return a text with the units in order and the memory that they share."""
         lines = [
             f"  {'native' if u.native else 'numpy '} {u.name} -> "
             + ", ".join(f"{v.dtype}{list(v.shape)}" for v in u.writes)
@@ -110,7 +110,7 @@ class Executable:
         return np.array(view_of(self.locate(v), v))
 
     def run(self) -> None:
-        """Run once on what lies in `inputs` and the homes."""
+        """Run once on the content of `inputs` and the variables' buffers."""
         for part in self.parts:
             if isinstance(part, Program):
                 try:
@@ -127,7 +127,7 @@ class Executable:
 
 
 def _with_threads(records: Sequence[Record]) -> list[Record]:
-    """Put a change of OpenMP's number of threads before each oneDNN call that needs it."""
+    """Insert a change of OpenMP's number of threads before each oneDNN call that needs it."""
     if native.available():
         return list(records)
     usual = native.openmp_threads()

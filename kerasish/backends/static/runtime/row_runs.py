@@ -17,7 +17,7 @@ from kerasish.backends.static.strict import records as strict_records
 
 
 class RowGather:
-    """Records that copy the rows of the next batch into a program's inputs, and what moves them on.
+    """Records that copy the rows of the next batch into a program's inputs.
 
     Args:
         sources: the arrays, one for each target.
@@ -47,13 +47,13 @@ class RowGather:
         self._words.append((block, arguments.operand_word(kernel, 0)))
 
     def start(self, order: Any) -> None:
-        """Begin at the first of the rows in `order` (int64, kept alive by the caller)."""
+        """Start with the first row index in `order` (int64, kept alive by the caller)."""
         for block, word in self._words:
             block[word] = order.ctypes.data
 
     @property
     def advances(self) -> list[tuple[Any, int, int]]:
-        """What a step adds to which word: the next batch's indices."""
+        """(block, word, amount): what to add after each step, to get the next batch's indices."""
         return [(block, word, 8 * self.size) for block, word in self._words]
 
 
@@ -66,11 +66,11 @@ def _gather_kernel(dtype: str) -> Kernel:
 
 
 class RowSteps:
-    """A compiled step over the rows of an epoch, as many batches a call as there is time for.
+    """A compiled step over the rows of an epoch; a call does as many batches as time allows.
 
     Attributes:
-        left: whole batches not done yet.
-        done: batches done.
+        left: the number of whole batches that remain.
+        done: the number of batches done.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class RowSteps:
         self._run = self._program.runtime.run_steps
 
     def run(self, seconds: float, most: int | None = None) -> int:
-        """Do batches for about `seconds`, at least one; return how many were done.
+        """Process batches for about `seconds`, at least one; return the number done.
 
         Args:
-            seconds: no batch begins later than this.
-            most: batches to do at most, >= 1; None for all that are left.
+            seconds: no batch starts later than this.
+            most: the largest number of batches, >= 1; None for all that remain.
         """
         self._before()
         try:
@@ -114,7 +114,7 @@ class RowSteps:
 
 
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
-    """Return whether the native gather takes these arrays as they are."""
+    """Return whether the native gather supports these arrays without a conversion."""
     return bool(targets) and all(
         isinstance(s, np.ndarray)
         and s.flags.c_contiguous

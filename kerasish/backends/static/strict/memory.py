@@ -1,19 +1,19 @@
-"""The strict mode of the tests: every use of a program's memory that is not right is an error.
+"""The strict mode of the tests: every wrong use of a program's memory is an error.
 
 With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
 
 - checks its plan by `graph.plan_check`, which does not use lifetimes;
-- lays its blocks between guard pages;
-- fills a block with signalling NaNs (0xA5 for integers and booleans) before the unit that first
+- places its blocks between guard pages;
+- fills a block with signaling NaNs (0xA5 for integers and booleans) before the unit that first
   writes it and after the unit that reads it last, and variables that are written but not read;
-- checks before a unit that none of these is left in what it reads, and after it that none is left
-  in what it wrote, or went into it, and that nothing around those blocks has changed;
-- writes the name of each record into a file before it runs (`strict_records.name_file`): after a
-  crash it names the record that touched a guard page.
+- checks before a unit that its inputs contain none of these, and after it that its outputs neither
+  contain any nor were computed from any, and that nothing around those blocks has changed;
+- writes the name of each record into a file before it runs (`records.name_file`): after a crash it
+  names the record that accessed a guard page.
 
-All of this is done by records between those of the units, so that the driver, loops over rows and
-control flow stay the same. Integers of 8 and 16 bits are filled, but not checked: any of
-their values may be a right one.
+Records between those of the units do all of this, so the driver, loops over rows and control flow
+stay the same. Integers of 8 and 16 bits are filled but not checked: any of their values may be
+correct.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from kerasish.graph.ir import Value
 
 
 def watch_of(blueprint: Blueprint) -> Watch | None:
-    """Return what watches over an executable's memory, or None where strict mode is off."""
+    """Return the Watch for an executable's memory; None if strict mode is off."""
     mode = guard_pages.mode()
     return Watch(blueprint, mode) if mode else None
 
 
 class Watch:
-    """The memory of one executable, and the records that watch over it.
+    """The memory of one executable, and the records that check it.
 
     Args:
-        blueprint: what is done; its plan is checked.
+        blueprint: the units; the memory plan is checked.
         mode: one of `guard_pages.mode`, not "".
 
     Attributes:
-        offsets: key -> where it lies from `address` on; keys as in the blueprint's plan.
+        offsets: key -> offset from `address`; keys as in the blueprint's plan.
         owner: keeps the memory alive.
     """
 
@@ -65,7 +65,7 @@ class Watch:
         self._first, self._last = self._uses()
 
     def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
-        """Return, by key, the unit that begins it, and the one after which nobody needs it."""
+        """Return, by key, the index of the first writer, and of the last reader."""
         root = self._blueprint.root
         first: dict[Any, int] = {}
         last: dict[Any, int] = {}
@@ -84,7 +84,7 @@ class Watch:
     # --- the records around a unit ----------------------------------------------------------------
 
     def before(self, step: int, locate: Locate) -> list[Record]:
-        """Return what checks that a unit's inputs are there, and fills its outputs."""
+        """Return the records that check a unit's inputs and fill its outputs."""
         unit = self.units[step]
         made = []
         for v in dict.fromkeys(unit.reads):
@@ -96,7 +96,7 @@ class Watch:
         return made
 
     def after(self, step: int, locate: Locate) -> list[Record]:
-        """Return what checks a unit's outputs and all around them, and fills what is over."""
+        """Return the records that check outputs and their surroundings, and fill unused blocks."""
         unit = self.units[step]
         made = []
         for v in unit.writes:
@@ -113,7 +113,7 @@ class Watch:
         return list(dict.fromkeys(keys))
 
     def _begins(self, key: Any, step: int) -> bool:
-        """Return whether what lay in a block before this unit does not matter."""
+        """Return whether the content of a block before this unit does not matter."""
         root = self._blueprint.root
         key = root(key) if isinstance(key, Value) else key
         if self._first.get(key) != step:
@@ -122,7 +122,7 @@ class Watch:
         return variable is None or variable not in map(root, self.units[step].reads)
 
     def _fill(self, key: Any, place: Place) -> Iterator[Record]:
-        """Yield what fills a block, and in a shared arena the bytes up to the next one."""
+        """Yield records that fill a block, and in a shared arena the bytes up to the next one."""
         nbytes = nbytes_of(key) if isinstance(key, Value) else place.nbytes
         yield from fill(key, Place(place.address, nbytes))
         if self._shared and key in self.offsets:
@@ -130,7 +130,7 @@ class Watch:
                 yield from fill(None, Place(part.start, part.stop - part.start))
 
     def _slack(self, key: Any, place: Place) -> list[Range]:
-        """Return the bytes around a block that nobody may change."""
+        """Return the bytes around a block that must not change."""
         address, nbytes = place
         if isinstance(key, Value):
             nbytes = nbytes_of(key)
@@ -144,6 +144,6 @@ class Watch:
 
 
 def _further(unit: Unit) -> list[Any]:
-    """Return the keys of a unit's memory that holds no values."""
+    """Return the keys of a unit's memory that is not for values."""
     keys: list[Any] = [("scratch", unit)] if unit.scratch else []
     return keys if unit.workspace_key is None else [*keys, unit.workspace_key]

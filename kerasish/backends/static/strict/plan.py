@@ -1,4 +1,4 @@
-"""A blueprint as `graph.plan_check` wants it: what each unit reads and writes, and where."""
+"""Describes a blueprint for `graph.plan_check`: what each unit reads and writes, and where."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
 
 
 def check_blueprint(blueprint: Blueprint) -> None:
-    """Raise where a unit of a blueprint would read other bytes than those that it asks for.
+    """Raise if a unit of a blueprint would read other bytes than it expects.
 
     Raises:
-        PlanError: what is wrong.
+        PlanError: names the unit, the expected content and the actual content.
     """
     walk = _Walk(blueprint)
     graph = blueprint.graph
@@ -33,16 +33,16 @@ def check_blueprint(blueprint: Blueprint) -> None:
 
 
 def _results(blueprint: Blueprint) -> int:
-    """Return how many outputs of the graph are no new values of variables."""
+    """Return the number of outputs of the graph that are not new values of variables."""
     return len(blueprint.graph.outputs) - len(blueprint.updates)
 
 
 class _Walk:
-    """Contents, and where they lie.
+    """The contents and their places in memory.
 
-    A value that no unit writes has the content of the value that it is an alias of. One that a unit
-    writes is a content of its own, even in the memory of another: so a product that is added to
-    what it begins with ends the life of that.
+    A value that no unit writes has the content of the value that it aliases. A value that a unit
+    writes is a new content, even in the memory of another value: a product that is added to an
+    existing value ends the lifetime of that value.
     """
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -69,7 +69,7 @@ class _Walk:
                 return v
 
     def access(self, v: Value, where: Value | None = None) -> Access:
-        """Return v's bytes, or those that begin where another value lies."""
+        """Return the bytes of v, at its own place or at that of another value."""
         return self._at(self.content(v), v if where is None else where, nbytes_of(v))
 
     def _at(self, content: Any, key: Any, nbytes: int) -> Access:
@@ -97,13 +97,13 @@ class _Walk:
         return Step(unit.name, tuple(reads), tuple(writes), self._in_place(unit))
 
     def copy(self, root: Value, old: Value) -> Step:
-        """Return the copy of a new value into its variable, when all units have run."""
+        """Return the step that copies a new value into its variable after all units."""
         new = next((n for o, n in self._blueprint.updates if o is old), root)
         source = self._at(self.content(new), root, nbytes_of(root))
         return Step("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
 
     def _in_place(self, unit: Unit) -> frozenset[Any]:
-        """Return what may share memory: as the unit said, or as the graph's builder said."""
+        """Return what may share memory according to the unit or the builder."""
         pairs = set()
         for v in unit.writes:
             read = unit.in_place_of(v)
@@ -115,6 +115,6 @@ class _Walk:
         return frozenset(pairs)
 
     def _begun(self, v: Value, reads: Sequence[Value]) -> list[Value]:
-        """Return what v begins with: the value read whose memory the builder gave to it."""
+        """Return the initial value of v: the read value whose memory the builder assigned to v."""
         before = self._blueprint.aliases.get(v)
         return [r for r in reads if before is not None and r is before]

@@ -1,4 +1,4 @@
-"""The records that strict memory puts between those of the units: fill, search, compare, name."""
+"""The records that strict memory inserts between those of the units: fill, check, name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kerasish.backends.static.machine.guard_pages import PATTERN, Range
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
-# What floating-point numbers are filled with, and the bit that makes these NaNs quiet ones.
+# The fill patterns of floating-point numbers, and the bits that make these NaNs quiet.
 _NANS = {"float32": 0x7FB5A5A5, "float64": PATTERN, "bfloat16": 0x7FB5, "float16": 0x7DA5}
 _QUIET = {"float32": 1 << 22, "float64": 1 << 51, "bfloat16": 1 << 6, "float16": 1 << 9}
 _WIDTHS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
@@ -88,13 +88,13 @@ good:
 
 
 class Pattern(NamedTuple):
-    """What a block is filled with.
+    """The fill pattern of a block.
 
     Attributes:
-        width: bytes of a word.
-        word: what each holds.
+        width: bytes per word.
+        word: the value of each word.
         quiet: the bit that arithmetic sets in it; 0 for integers.
-        sure: whether no right value is equal to it.
+        sure: whether no correct value equals it.
     """
 
     width: int
@@ -125,7 +125,7 @@ def _filling(width: int, word: int, nbytes: int) -> Any:
 
 
 def fill(key: Any, place: Place) -> Iterator[Record]:
-    """Yield the record that fills a block with what no right value is."""
+    """Yield the record that fills a block with the pattern."""
     if not place.nbytes:
         return
     width, word, *_ = _pattern(key)
@@ -141,10 +141,10 @@ def _search_text(width: int) -> Text:
 
 
 def search(v: Value, place: Place, what: str) -> Iterator[Record]:
-    """Yield the record that fails where an element of v holds what blocks are filled with.
+    """Yield the record that fails if an element of v contains the fill pattern.
 
-    Arithmetic makes a signalling NaN a quiet one of either sign and keeps its other bits, so that
-    what was computed from one is known, too.
+    Arithmetic turns a signaling NaN into a quiet one of either sign and keeps its other bits, so
+    results computed from the pattern are detected, too.
     """
     width, word, quiet, sure = _pattern(v)
     if sure and v.size:
@@ -155,7 +155,7 @@ def search(v: Value, place: Place, what: str) -> Iterator[Record]:
 
 
 def compare(part: Range, what: str) -> Record:
-    """Return the record that fails where bytes around a block have changed."""
+    """Return the record that fails if bytes around a block have changed."""
     nbytes = part.stop - part.start
     filling = _filling(8, PATTERN, nbytes)
     words = [part.start, nbytes, filling.ctypes.data + part.start % 8]
@@ -167,7 +167,7 @@ def compare(part: Range, what: str) -> Record:
 
 
 def name_file() -> str:
-    """Return the file in which the record that runs now is named; it is gone after a good end."""
+    """Return the file that names the running record; it is removed when the process ends well."""
     return os.path.join(tempfile.gettempdir(), f"kerasish-record-{os.getpid()}.txt")
 
 
@@ -187,7 +187,7 @@ def _remove(path: str) -> None:
 
 
 def named(records: Sequence[Record]) -> list[Record]:
-    """Return records, each after one that writes its name into `name_file`."""
+    """Return the records, each preceded by one that writes its name into `name_file`."""
     pages = _name_pages(os.getpid())
     made = []
     for number, record in enumerate(records):
