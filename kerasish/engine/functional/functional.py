@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import ops, registry, tree
-from kerasish.engine.diagnostics.user_line import levels_to_user
+from kerasish import registry, tree
+from kerasish.engine.functional.arrange import _agree, _fits
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
-from kerasish.errors import AdviceWarning, DTypeError, ShapeError
+from kerasish.errors import DTypeError, ShapeError
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
-from kerasish.tensor import Tensor, convert
 
 
 class InputLayer(Layer):
@@ -371,125 +370,6 @@ class Function(Operation):
         """Compute the outputs."""
         results = self.layer_graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
         return tree.pack_sequence_as(self.outputs_structure, results)
-
-
-def _fits(shape: Any, wanted: Any) -> bool:
-    return len(shape) == len(wanted) and all(
-        None in (a, b) or a == b for a, b in zip(shape, wanted)
-    )
-
-
-def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) -> list[Any]:
-    """Return the values for a model's inputs, flat, from what the user gave.
-
-    Dicts are matched by the inputs' names; extra keys are ignored, missing ones are errors.
-    `any_sizes`: whether sizes may differ from those of the symbolic inputs.
-    """
-    wanted = tree.flatten(struct)
-    if isinstance(inputs, dict) and not isinstance(struct, dict):
-        names = [t._keras_history.operation.name for t in wanted]
-        missing = [n for n in names if n not in inputs]
-        if missing:
-            raise ValueError(
-                f"{who}: the inputs {missing} are missing; the model takes {names}, got the keys "
-                f"{sorted(inputs)}."
-            )
-        values = [inputs[n] for n in names]
-    elif isinstance(inputs, dict):
-        missing = [k for k in struct if k not in inputs]
-        if missing:
-            raise ValueError(
-                f"{who}: the inputs {missing} are missing; the model takes {sorted(struct)}, got "
-                f"the keys {sorted(inputs)}."
-            )
-        extra = sorted(map(str, set(inputs) - set(struct)))
-        if extra and not any(isinstance(v, KerasTensor) for v in inputs.values()):
-            _warn(f"{who}: it takes the inputs {sorted(struct)}; {extra} are not used.")
-        values = tree.flatten({k: inputs[k] for k in struct})
-    else:
-        if isinstance(struct, dict) and len(struct) > 1:
-            _check_order(inputs, struct, who)
-        values = tree.flatten(inputs)
-    if len(values) != len(wanted):
-        raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
-    for value, t in zip(values, wanted):
-        if value is None and not t._keras_history.operation.optional:
-            raise ValueError(f"{who}: input {t.name!r} is not optional, got None.")
-    return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
-
-
-def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
-    """Raise where a list for inputs that have names may be meant in another order; else warn."""
-    told = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
-    if list(struct) != sorted(struct):
-        raise ValueError(f"{told}; give a dict.")
-    _warn(f"{told}, read in the order {sorted(struct)}; give a dict.")
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, AdviceWarning, stacklevel=levels_to_user())
-
-
-def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
-    """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
-    if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
-        value = _as_text(value, wanted, who)
-    elif not isinstance(value, (Tensor, KerasTensor)):
-        value = _as_numbers(value, wanted, who)
-    if isinstance(value, Tensor) and value.dtype != wanted.dtype:
-        value = _as_declared(value, wanted.dtype)
-    shape, target = tuple(value.shape), wanted.shape
-    if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
-        value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
-    elif len(shape) == len(target) - 1 and target and target[-1] == 1:
-        value = value.reshape((*(-1 if s is None else s for s in shape), 1))
-    shape = tuple(value.shape)
-    if (
-        len(shape) != len(target)
-        or not any_sizes
-        and any(None not in (a, b) and a != b for a, b in zip(shape[1:], target[1:]))
-    ):
-        raise ShapeError(
-            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
-            f"{_likely_cause(target, shape)}"
-        )
-    return value
-
-
-def _as_declared(value: Tensor, dtype: str) -> Tensor:
-    """Return numbers in the dtype of their input; whole numbers may stay whole, and exact."""
-    return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
-
-
-def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
-    try:
-        return convert(value)
-    except DTypeError as error:
-        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from error
-
-
-def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
-    """Return strings as a NumPy array: no engine holds them as a tensor."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "OUST":
-        raise ShapeError(
-            f"{who}: input {wanted.name!r} takes strings, got numbers of dtype {array.dtype}."
-        )
-    return array
-
-
-def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
-    if len(shape) == len(target) - 1 and _agree(target[1:], shape):
-        return " A single example needs a batch axis: x[None]."
-    if len(shape) == len(target) - 1 and _agree(target[2:], shape[1:]):
-        return " The shape given to Input leaves the batch axis out."
-    if len(shape) == len(target) - 1 and target[-1] in (1, None):
-        return " An axis of channels is missing: x[..., None]."
-    return ""
-
-
-def _agree(wanted: Any, sizes: Any) -> bool:
-    return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
 
 
 def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:

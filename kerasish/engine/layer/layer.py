@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +23,12 @@ from kerasish.engine.layer.arguments import (
     _legacy_shape,
     _revived,
     _shapes_of,
-    _to_spec,
-    _tuples,
     described_arguments,
 )
+from kerasish.engine.layer.building import Building, _wrap_build, _written_for
 from kerasish.engine.layer.call_context import (
-    NOWHERE,
     CallParts,
     context,
-    parameters_of,
     read_call,
     serials,
 )
@@ -45,7 +39,6 @@ from kerasish.engine.layer.masks import Masked, _overrides
 from kerasish.engine.layer.operation import (
     KerasTensor,
     Node,
-    Operation,
     any_symbolic,
     from_specs,
     to_specs,
@@ -54,65 +47,25 @@ from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.stateless import StatelessScope
 from kerasish.engine.layer.weights import Weighted
 from kerasish.graph.abstract import infer
-from kerasish.metrics.metric import Metric
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.shapes import Spec
-from kerasish.random import SeedGenerator
 from kerasish.tensor import (
     Tensor,
     Variable,
     autocast,
     convert,
-    current_path,
     name_scope,
 )
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
-
-# Attributes in which no parts of a layer are looked for.
-_NOT_PARTS = {
-    "inbound_nodes", "_arguments", "_losses", "input_spec", "_weights",
-}  # fmt: skip
 
 
 class MissingInitError(RuntimeError, AttributeError):
     """A layer is used whose constructor has not called its parent's."""
 
 
-def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(build)
-    def built_once(self: Layer, *args: Any, **kwargs: Any) -> Any:
-        if self._building:  # a subclass's build called its parent's
-            return build(self, *args, **kwargs)
-        self._building = True
-        try:
-            path = current_path()
-            self._path = f"{path}/{self.name}" if path else self.name
-            with name_scope(self.name):
-                result = build(self, *args, **kwargs)
-        finally:
-            self._building = False
-        self._build_shapes = _named_shapes(build, args, kwargs)
-        self.built = self._complete = True
-        return result
-
-    built_once.builds_once = True  # type: ignore[attr-defined]
-    return built_once
-
-
-def _written_for(cls: type, name: str) -> Any:
-    """Return the method that `cls` itself or a mixin before its parents brings, or None."""
-    owner = next(c for c in cls.__mro__ if name in c.__dict__)
-    return owner.__dict__[name] if owner is cls or not issubclass(owner, Layer) else None
-
-
-def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    names = [p.name for p in parameters_of(build)]
-    return {**dict(zip(names, args)), **kwargs}
-
-
-class Layer(Masked, Penalised, Weighted, Operation):
+class Layer(Building, Masked, Penalised, Weighted):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -242,208 +195,12 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
     # --- parts ------------------------------------------------------------------------------
 
-    def _parts(self) -> list[Any]:
-        """Return the layers, metrics, seed generators and variables held as attributes, once."""
-        found: dict[int, Any] = {}
-        for name, value in list(self.__dict__.items()):
-            if type(value) not in _PLAIN and name not in _NOT_PARTS:
-                _find_parts(value, found)
-        return list(found.values())
-
-    @property
-    def _layers(self) -> list[Layer]:
-        return self._inner(self._parts())
-
-    def _inner(self, parts: list[Any]) -> list[Layer]:
-        """Return the layers among the parts, in the order of files and summaries."""
-        return [p for p in parts if isinstance(p, Layer)]
-
-    def flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Layer]:
-        found = [layer for layer, _ in self._every_part(recursive)]
-        return found if include_self else found[1:]
-
-    def _every_part(self, recursive: bool = True) -> list[tuple[Layer, list[Any]]]:
-        """Return (layer, its own parts) for this layer and those inside."""
-        found: list[tuple[Layer, list[Any]]] = []
-        seen: set[int] = set()
-        waiting: list[Layer] = [self]
-        while waiting:
-            layer = waiting.pop()
-            if id(layer) in seen:
-                continue
-            seen.add(id(layer))
-            parts = layer._parts()
-            found.append((layer, parts))
-            if recursive or layer is self:
-                waiting.extend(reversed(layer._inner(parts)))
-        return found
-
-    def own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
-        parts = self._parts() if parts is None else parts
-        own = [*self._weights, *[p for p in parts if isinstance(p, Variable)]]
-        unique = list({id(v): v for v in own}.values())
-        first = [v for v in unique if v.initially_trainable]
-        return first + [v for v in unique if not v.initially_trainable]
-
-    def _collect(self, extra: bool) -> list[Variable]:
-        found: dict[int, Variable] = {}
-        for layer, parts in self._every_part():
-            for v in layer.own_variables(parts):
-                found.setdefault(id(v), v)
-            if extra:
-                for part in parts:
-                    if isinstance(part, SeedGenerator):
-                        found.setdefault(id(part.state), part.state)
-        return list(found.values())
-
-    @property
-    def variables(self) -> list[Variable]:
-        """All variables: weights and the states of seed generators; metrics' are not among them."""
-        return self._collect(True)
-
-    @property
-    def weights(self) -> list[Variable]:
-        """The variables that files hold: no seeds, no metrics."""
-        return self._collect(False)
-
-    @property
-    def trainable_variables(self) -> list[Variable]:
-        """The variables that training changes."""
-        return [v for v in self.variables if v.trainable] if self.trainable else []
-
-    @property
-    def non_trainable_variables(self) -> list[Variable]:
-        """The variables that training leaves alone."""
-        every = self.variables
-        return [v for v in every if not v.trainable] if self.trainable else every
-
-    @property
-    def trainable_weights(self) -> list[Variable]:
-        """The weights that training changes."""
-        return [v for v in self.weights if v.trainable] if self.trainable else []
-
-    @property
-    def non_trainable_weights(self) -> list[Variable]:
-        """The weights that training leaves alone."""
-        every = self.weights
-        return [v for v in every if not v.trainable] if self.trainable else every
-
-    @property
-    def metrics(self) -> list[Metric]:
-        """The metrics held by this layer and its parts."""
-        found: dict[int, Metric] = {}
-        for _, parts in self._every_part():
-            for part in parts:
-                if isinstance(part, Metric):
-                    found.setdefault(id(part), part)
-        return list(found.values())
-
-    @property
-    def metrics_variables(self) -> list[Variable]:
-        """The variables of the metrics."""
-        return [v for m in self.metrics for v in m.variables]
-
-    @property
-    def trainable(self) -> bool:
-        """Whether training changes the weights; setting it reaches all parts."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        self._trainable = bool(value)
-        for v in self.own_variables():
-            if v.initially_trainable:
-                v.trainable = bool(value)
-        for layer in self._layers:
-            layer.trainable = value
-
     @property
     def path(self) -> str:
         """The names of the layers around this one and its own, joined by '/'."""
         return self._path
 
     # --- build ------------------------------------------------------------------------------
-
-    def build(self, input_shape: Any) -> None:
-        """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
-        self._build_shapes = {"input_shape": input_shape}
-        self.built = True
-
-    def _build_for(self, args: Any, kwargs: Any) -> None:
-        """Build from the arguments of the first call."""
-        names = self.call_parts.names
-        arguments = {**dict(zip(names, args)), **kwargs}
-        if type(self).build is Layer.build:
-            path = current_path()
-            self._path = f"{path}/{self.name}" if path else self.name
-            if self._layers:
-                self._build_by_call(args, kwargs)
-            self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
-            self.built = self._complete = True
-            return
-        taken = parameters_of(type(self).build)
-        wanted = [p.name for p in taken]
-        needed = {
-            p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
-        }
-        shapes = {}
-        for name in wanted:
-            source = name[:-6] if name.endswith("_shape") else name
-            if source in arguments and len(wanted) > 1:
-                shapes[name] = _shapes_of(arguments[source])
-            elif len(wanted) > 1 and source not in names and name in needed:
-                raise ValueError(
-                    f"{self.display_name()}: build takes {name!r}, the shape of an argument "
-                    f"{source!r}, but call takes {list(names)}."
-                )
-        if len(wanted) == 1 or not shapes:
-            first = next(iter(arguments.values()), None)
-            self.build(_shapes_of(first))
-        else:
-            self.build(**shapes)
-
-    def _build_by_call(self, args: Any, kwargs: Any) -> None:
-        """Build the parts by running `call` on shapes alone."""
-        unbuilt = [x for x in self.flatten_layers(include_self=False) if not x.built]
-        if not unbuilt:
-            return
-        with name_scope(self.name):
-            self._build_parts(args, kwargs)
-
-    def _build_parts(self, args: Any, kwargs: Any) -> None:
-        infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
-
-    def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
-        if self.call_parts.training and kwargs.get("training") is None:
-            kwargs["training"] = bool(context.training or self.call_parts.training_default)
-        before, self._losses = self._losses, []
-        root, context.root = context.root, NOWHERE
-        try:
-            with autocast(self.compute_dtype if self._casts else None):
-                return self.call(*args, **kwargs)
-        except Exception as error:
-            note_layer(error, self, args, kwargs)
-            raise
-        finally:
-            self._losses, context.root = before, root
-
-    def get_build_config(self) -> dict[str, Any] | None:
-        """Return the shapes from which the layer was built, or None."""
-        shapes = self._build_shapes
-        if not shapes:
-            return None
-        if len(shapes) == 1:
-            return {"input_shape": next(iter(shapes.values()))}
-        return {"shapes_dict": dict(shapes)}
-
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        """Build from what `get_build_config` returned."""
-        if not config or self.built:
-            return
-        if "shapes_dict" in config:
-            self.build(**{k: _tuples(v) for k, v in config["shapes_dict"].items()})
-        elif config.get("input_shape") is not None:
-            self.build(_tuples(config["input_shape"]))
 
     # --- call -------------------------------------------------------------------------------
 
@@ -612,9 +369,6 @@ class Layer(Masked, Penalised, Weighted, Operation):
             return self._take(convert(x))
         return x
 
-    def display_name(self) -> str:
-        return f'{type(self).__name__} "{self.name}"'
-
     # --- pure calls -------------------------------------------------------------------------
 
     def stateless_call(
@@ -689,15 +443,3 @@ class Layer(Masked, Penalised, Weighted, Operation):
 
 
 Layer.call_parts = read_call(Layer.call)
-
-
-_PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
-
-
-def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ()) -> None:
-    if isinstance(value, (Layer, Variable, Metric, SeedGenerator)):
-        found.setdefault(id(value), value)
-    elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
-        around = (*around, id(value))  # a list may hold itself
-        for part in value.values() if isinstance(value, dict) else value:
-            _find_parts(part, found, around)

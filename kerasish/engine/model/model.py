@@ -7,20 +7,12 @@ from typing import Any
 
 from kerasish import registry, tree
 from kerasish.engine.data.data import Data
-from kerasish.engine.functional.functional import (
-    Graph,
-    InputLayer,
-    arrange_inputs,
-    clone_graph,
-    renew_operation,
-    start_at_inputs,
-)
+from kerasish.engine.functional.arrange import arrange_inputs
+from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
-from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.masks import accept_dropped_masks
-from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, any_symbolic, is_keras_tensor
-from kerasish.engine.layer.operation_config import class_of, find_op, is_short_op, write_operation
+from kerasish.engine.layer.operation import KerasTensor, any_symbolic, is_keras_tensor
+from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.state_tree import read_state, write_state
 from kerasish.engine.model.summary import print_summary
 from kerasish.engine.saving_hooks import saving
@@ -337,14 +329,16 @@ class Model(Trainer):
         """Return what `from_config` needs to make an equal model with new weights."""
         if self.layer_graph is None or _has_own_init(type(self)):
             return super().get_config()
-        return functional_config(self)
+        parts = functional_config(self._need_graph(), self.inputs_structure, self.outputs_structure)
+        return {"name": self.name, "trainable": self._trainable, **parts}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
             if "layers" in config and "input_layers" in config:
-                return functional_from_config(cls, config)
+                target = Functional if cls is Model else cls
+                return functional_from_config(target, config)
             return super().from_config(config)
 
 
@@ -378,241 +372,6 @@ class Functional(Model):
 
 
 # --- config of a functional graph ------------------------------------------------------------
-
-
-def functional_config(model: Model) -> dict[str, Any]:
-    """Return Keras's config of a functional model: layers, their calls, inputs and outputs."""
-    graph = model._need_graph()
-    own = {id(n) for n in graph.nodes}
-    places: dict[int, dict[int, int]] = {}
-    for operation in graph.operations:
-        inside = [n for n in operation.inbound_nodes if id(n) in own]
-        places[id(operation)] = {id(n): i for i, n in enumerate(inside)}
-    layers = []
-    for operation in graph.operations:
-        if isinstance(operation, OpCall):
-            layers.append(_op_config(operation, places))
-            continue
-        entry = registry.serialize_keras_object(operation)
-        entry["name"] = operation.name
-        entry["inbound_nodes"] = [
-            _node_config(n, places)
-            for n in operation.inbound_nodes
-            if id(n) in own and not isinstance(operation, InputLayer)
-        ]
-        layers.append(entry)
-
-    def point(t: Any) -> list[Any]:
-        operation, node, index = t._keras_history
-        number = places[id(operation)][id(operation.inbound_nodes[node])]
-        # Only here Keras counts a nested functional model's own making as its first call.
-        nested = isinstance(operation, Model) and type(operation).__name__ == "Functional"
-        return [operation.name, number + 1 if nested else number, index]
-
-    return {
-        "name": model.name,
-        "trainable": model._trainable,
-        "layers": layers,
-        "input_layers": _map_points(point, model.inputs_structure),
-        "output_layers": _map_points(point, model.outputs_structure),
-    }
-
-
-def _map_points(point: Any, structure: Any) -> Any:
-    if isinstance(structure, dict):
-        return {k: _map_points(point, v) for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        parts = [_map_points(point, v) for v in structure]
-        return tuple(parts) if isinstance(structure, tuple) else parts
-    return point(structure)
-
-
-def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str, Any]:
-    module, class_name = class_of(operation.function)
-    settings, args, kwargs = write_operation(operation)
-    return {
-        "module": module,
-        "class_name": class_name,
-        "config": {"name": operation.name, **registry.serialize_keras_object(settings)},
-        "registered_name": class_name,
-        "name": operation.name,
-        "inbound_nodes": [_call_config(args, kwargs, places)],
-    }
-
-
-def _node_config(node: Node, places: dict[int, dict[int, int]]) -> dict[str, Any]:
-    return _call_config(node.args, node.kwargs, places)
-
-
-def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> dict[str, Any]:
-    def write(x: Any) -> Any:
-        if isinstance(x, KerasTensor):
-            operation, number, index = x._keras_history  # type: ignore[misc]
-            place = places[id(operation)][id(operation.inbound_nodes[number])]
-            return {
-                "class_name": "__keras_tensor__",
-                "config": {
-                    "shape": list(x.shape),
-                    "dtype": x.dtype,
-                    "keras_history": [operation.name, place, index],
-                },
-            }
-        if isinstance(x, (list, tuple)):
-            return [write(part) for part in x]
-        if isinstance(x, dict):
-            return {k: write(v) for k, v in x.items()}
-        return registry.serialize_keras_object(x)
-
-    return {"args": [write(a) for a in args], "kwargs": write(kwargs)}
-
-
-def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
-    """Return the functional model that a config describes."""
-    made: dict[str, Any] = {}
-    waiting: list[Job] = []
-    registry.count_parts(len(config["layers"]))
-    for entry in config["layers"]:
-        name = entry.get("name")
-        if not isinstance(name, str):
-            raise ValueError(f"The config has an entry of a layer without its name, got {name!r}.")
-        if name in made:
-            raise ValueError(f"The config names two layers {name!r}.")
-        made[name] = _make_operation(entry)
-        if isinstance(made[name], Layer):
-            accept_dropped_masks(made[name])
-        settings = _settings(entry) if isinstance(made[name], OpCall) else {}
-        nodes = entry.get("inbound_nodes") or []
-        waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
-    results: dict[tuple[str, int], Any] = {
-        (name, 0): o.inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
-    }
-    replay_all(waiting, made, results)
-
-    def find(place: Any) -> Any:
-        name, number, index = place_of(place)
-        if name not in made:
-            raise UnknownNameError.of("layer in the config", name, made)
-        for n in (number, number - 1):
-            if (name, n) in results:
-                return tree.flatten(results[name, n])[index]
-        raise ValueError(f"The config refers to call {number} of layer {name!r}, not there.")
-
-    inputs = _map_places(find, config["input_layers"])
-    outputs = _map_places(find, config["output_layers"])
-    if not tree.flatten(inputs) or not tree.flatten(outputs):
-        raise ValueError("The config of a functional model names no inputs or no outputs.")
-    options = {k: config[k] for k in ("name", "trainable") if k in config}
-    trainable = options.pop("trainable", True)
-    target = Functional if cls in (Model, Functional) else cls
-    model = target(inputs, outputs, **options)
-    model._trainable = trainable  # each layer's config says whether it is
-    return model
-
-
-def _is_input(operation: Any) -> bool:
-    return isinstance(operation, InputLayer)
-
-
-def _make_operation(entry: dict[str, Any]) -> Any:
-    module = entry.get("module") or ""
-    if module.startswith("keras.src.ops") or is_short_op(entry):
-        return OpCall(find_op(entry["class_name"]), entry["config"].get("name"))
-    return registry.deserialize_keras_object(entry)
-
-
-def _settings(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an operation's config says beside its name."""
-    return {
-        k: registry.deserialize_keras_object(v) for k, v in entry["config"].items() if k != "name"
-    }
-
-
-def _map_places(find: Any, places: Any) -> Any:
-    if isinstance(places, dict):
-        return {k: _map_places(find, v) for k, v in places.items()}
-    if not isinstance(places, (list, tuple)):
-        raise ValueError(f"The config names {places!r} where it names the result of a layer.")
-    if len(places) == 3 and isinstance(places[0], str) and not isinstance(places[1], list):
-        return find(places)
-    parts = [_map_places(find, p) for p in places]
-    return tuple(parts) if isinstance(places, tuple) else parts
-
-
-def clone_model(
-    model: Any,
-    input_tensors: Any = None,
-    clone_function: Any = None,
-    call_function: Any = None,
-    recursive: bool = False,
-    **kwargs: Any,
-) -> Any:
-    """Return a model built alike, with weights of its own.
-
-    Args:
-        input_tensors: symbolic tensors to start from instead of new inputs.
-        clone_function: layer -> the layer that takes its place.
-        call_function: (layer, *args, **kwargs) -> its result; for functional models.
-        recursive: whether `clone_function` is asked for the layers of nested models, too.
-    """
-
-    def make(operation: Any) -> Any:
-        if recursive and isinstance(operation, Model):
-            inner = None if getattr(operation, "is_sequential", False) else call_function
-            return clone_model(
-                operation, clone_function=clone_function, call_function=inner, recursive=True
-            )
-        if isinstance(operation, Layer) and clone_function is not None:
-            return clone_function(operation)
-        made = renew_operation(operation)
-        if getattr(operation, "accepts_dropped_mask", False):
-            accept_dropped_masks(made)
-        return made
-
-    if getattr(model, "is_sequential", False):
-        parts = [make(layer) for layer in model._all_layers()]
-        if input_tensors is not None:
-            parts = _begin_with(input_tensors, parts)
-        return _compiled_alike(model, type(model)(parts, name=model.name))
-    if not isinstance(model, Model) or model.layer_graph is None:
-        if clone_function is not None or input_tensors is not None:
-            raise ValueError("clone_model: a subclassed model takes no clone_function or inputs.")
-        return _compiled_alike(model, type(model).from_config(model.get_config()))
-
-    def call(operation: Any, args: Any, call_kwargs: Any) -> Any:
-        if call_function is not None:
-            return call_function(operation, *args, **call_kwargs)
-        return operation(*args, **call_kwargs)
-
-    if input_tensors is None:
-        fresh = [renew_operation(t._keras_history.operation) for t in model.inputs]
-        new_inputs = [layer.inbound_nodes[0].outputs for layer in fresh]
-    else:
-        tree.assert_same_structure(*map(tree.lists_to_tuples, (model.input, input_tensors)))
-        new_inputs = tree.flatten(input_tensors)
-    outputs, _ = clone_graph(model.layer_graph, make, new_inputs, call)
-    new = type(model)(
-        tree.pack_sequence_as(model.inputs_structure, new_inputs),
-        tree.pack_sequence_as(model.outputs_structure, outputs),
-        name=model.name,
-    )
-    return _compiled_alike(model, new)
-
-
-def _begin_with(tensors: Any, layers: list[Any]) -> list[Any]:
-    """Return the layers of a Sequential that starts from the given symbolic tensor."""
-    flat = tree.flatten(tensors)
-    if len(flat) != 1 or not is_keras_tensor(flat[0]):
-        raise ValueError(f"clone_model: a Sequential takes one symbolic tensor, got {tensors!r}.")
-    maker = flat[0]._keras_history.operation if flat[0]._keras_history is not None else None
-    start = maker if isinstance(maker, InputLayer) else InputLayer(input_tensor=flat[0])
-    return [start, *(layer for layer in layers if not isinstance(layer, InputLayer))]
-
-
-def _compiled_alike(model: Any, new: Any) -> Any:
-    """Return the new model, compiled as the model is."""
-    if getattr(model, "compiled", False):
-        new.compile(**model.training_program.copy_arguments())
-    return new
 
 
 registry.add_builtins("keras", {"Model": Model, "Functional": Functional})

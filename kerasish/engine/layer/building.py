@@ -1,0 +1,151 @@
+"""How layers are built: from the shapes of the first data, or by running call on shapes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.engine.layer.arguments import (
+    _shapes_of,
+    _to_spec,
+    _tuples,
+)
+from kerasish.engine.layer.call_context import (
+    NOWHERE,
+    CallParts,
+    context,
+    parameters_of,
+)
+from kerasish.engine.layer.call_errors import note_layer
+from kerasish.engine.layer.parts import Parts
+from kerasish.graph.abstract import infer
+from kerasish.tensor import (
+    autocast,
+    current_path,
+    name_scope,
+)
+
+
+def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(build)
+    def built_once(self: Building, *args: Any, **kwargs: Any) -> Any:
+        if self._building:  # a subclass's build called its parent's
+            return build(self, *args, **kwargs)
+        self._building = True
+        try:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            with name_scope(self.name):
+                result = build(self, *args, **kwargs)
+        finally:
+            self._building = False
+        self._build_shapes = _named_shapes(build, args, kwargs)
+        self.built = self._complete = True
+        return result
+
+    built_once.builds_once = True  # type: ignore[attr-defined]
+    return built_once
+
+
+def _written_for(cls: type, name: str) -> Any:
+    """Return the method that `cls` itself or a mixin before its parents brings, or None."""
+    owner = next(c for c in cls.__mro__ if name in c.__dict__)
+    return owner.__dict__[name] if owner is cls or not issubclass(owner, Building) else None
+
+
+def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    names = [p.name for p in parameters_of(build)]
+    return {**dict(zip(names, args)), **kwargs}
+
+
+class Building(Parts):
+    """The building of a layer's weights, when the shapes of its inputs are known."""
+
+    call_parts: CallParts
+    call: Callable[..., Any]
+    compute_dtype: str
+    _casts: bool
+    _building = False
+    _build_shapes: dict[str, Any] | None = None
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
+        self._build_shapes = {"input_shape": input_shape}
+        self.built = True
+
+    def _build_for(self, args: Any, kwargs: Any) -> None:
+        """Build from the arguments of the first call."""
+        names = self.call_parts.names
+        arguments = {**dict(zip(names, args)), **kwargs}
+        if type(self).build is Building.build:
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            if self._layers:
+                self._build_by_call(args, kwargs)
+            self._build_shapes = {"input_shape": _shapes_of(args[0] if args else None)}
+            self.built = self._complete = True
+            return
+        taken = parameters_of(type(self).build)
+        wanted = [p.name for p in taken]
+        needed = {
+            p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        }
+        shapes = {}
+        for name in wanted:
+            source = name[:-6] if name.endswith("_shape") else name
+            if source in arguments and len(wanted) > 1:
+                shapes[name] = _shapes_of(arguments[source])
+            elif len(wanted) > 1 and source not in names and name in needed:
+                raise ValueError(
+                    f"{self.display_name()}: build takes {name!r}, the shape of an argument "
+                    f"{source!r}, but call takes {list(names)}."
+                )
+        if len(wanted) == 1 or not shapes:
+            first = next(iter(arguments.values()), None)
+            self.build(_shapes_of(first))
+        else:
+            self.build(**shapes)
+
+    def _build_by_call(self, args: Any, kwargs: Any) -> None:
+        """Build the parts by running `call` on shapes alone."""
+        unbuilt = [x for x in self.flatten_layers(include_self=False) if not x.built]
+        if not unbuilt:
+            return
+        with name_scope(self.name):
+            self._build_parts(args, kwargs)
+
+    def _build_parts(self, args: Any, kwargs: Any) -> None:
+        infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
+
+    def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
+        if self.call_parts.training and kwargs.get("training") is None:
+            kwargs["training"] = bool(context.training or self.call_parts.training_default)
+        before, self._losses = self._losses, []
+        root, context.root = context.root, NOWHERE
+        try:
+            with autocast(self.compute_dtype if self._casts else None):
+                return self.call(*args, **kwargs)
+        except Exception as error:
+            note_layer(error, self, args, kwargs)
+            raise
+        finally:
+            self._losses, context.root = before, root
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes from which the layer was built, or None."""
+        shapes = self._build_shapes
+        if not shapes:
+            return None
+        if len(shapes) == 1:
+            return {"input_shape": next(iter(shapes.values()))}
+        return {"shapes_dict": dict(shapes)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build from what `get_build_config` returned."""
+        if not config or self.built:
+            return
+        if "shapes_dict" in config:
+            self.build(**{k: _tuples(v) for k, v in config["shapes_dict"].items()})
+        elif config.get("input_shape") is not None:
+            self.build(_tuples(config["input_shape"]))

@@ -1,0 +1,174 @@
+"""The config of a functional model: layers, ops and the calls between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import registry, tree
+from kerasish.engine.functional.functional import Graph, InputLayer
+from kerasish.engine.functional.replay import Job, place_of, replay_all
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.masks import accept_dropped_masks
+from kerasish.engine.layer.operation import KerasTensor, Node, OpCall
+from kerasish.engine.layer.operation_config import class_of, find_op, is_short_op, write_operation
+from kerasish.errors import UnknownNameError
+
+
+def functional_config(graph: Graph, inputs: Any, outputs: Any) -> dict[str, Any]:
+    """Return Keras's config of a functional model's graph: layers, their calls, inputs and outputs.
+
+    Args:
+        graph: the calls.
+        inputs: the symbolic inputs, in the model's structure.
+        outputs: the symbolic outputs, in the model's structure.
+    """
+    own = {id(n) for n in graph.nodes}
+    places: dict[int, dict[int, int]] = {}
+    for operation in graph.operations:
+        inside = [n for n in operation.inbound_nodes if id(n) in own]
+        places[id(operation)] = {id(n): i for i, n in enumerate(inside)}
+    layers = []
+    for operation in graph.operations:
+        if isinstance(operation, OpCall):
+            layers.append(_op_config(operation, places))
+            continue
+        entry = registry.serialize_keras_object(operation)
+        entry["name"] = operation.name
+        entry["inbound_nodes"] = [
+            _node_config(n, places)
+            for n in operation.inbound_nodes
+            if id(n) in own and not isinstance(operation, InputLayer)
+        ]
+        layers.append(entry)
+
+    def point(t: Any) -> list[Any]:
+        operation, node, index = t._keras_history
+        number = places[id(operation)][id(operation.inbound_nodes[node])]
+        # Only here Keras counts a nested functional model's own making as its first call.
+        nested = isinstance(operation, Layer) and type(operation).__name__ == "Functional"
+        return [operation.name, number + 1 if nested else number, index]
+
+    return {
+        "layers": layers,
+        "input_layers": _map_points(point, inputs),
+        "output_layers": _map_points(point, outputs),
+    }
+
+
+def _map_points(point: Any, structure: Any) -> Any:
+    if isinstance(structure, dict):
+        return {k: _map_points(point, v) for k, v in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        parts = [_map_points(point, v) for v in structure]
+        return tuple(parts) if isinstance(structure, tuple) else parts
+    return point(structure)
+
+
+def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str, Any]:
+    module, class_name = class_of(operation.function)
+    settings, args, kwargs = write_operation(operation)
+    return {
+        "module": module,
+        "class_name": class_name,
+        "config": {"name": operation.name, **registry.serialize_keras_object(settings)},
+        "registered_name": class_name,
+        "name": operation.name,
+        "inbound_nodes": [_call_config(args, kwargs, places)],
+    }
+
+
+def _node_config(node: Node, places: dict[int, dict[int, int]]) -> dict[str, Any]:
+    return _call_config(node.args, node.kwargs, places)
+
+
+def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> dict[str, Any]:
+    def write(x: Any) -> Any:
+        if isinstance(x, KerasTensor):
+            operation, number, index = x._keras_history  # type: ignore[misc]
+            place = places[id(operation)][id(operation.inbound_nodes[number])]
+            return {
+                "class_name": "__keras_tensor__",
+                "config": {
+                    "shape": list(x.shape),
+                    "dtype": x.dtype,
+                    "keras_history": [operation.name, place, index],
+                },
+            }
+        if isinstance(x, (list, tuple)):
+            return [write(part) for part in x]
+        if isinstance(x, dict):
+            return {k: write(v) for k, v in x.items()}
+        return registry.serialize_keras_object(x)
+
+    return {"args": [write(a) for a in args], "kwargs": write(kwargs)}
+
+
+def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
+    """Return the functional model that a config describes."""
+    made: dict[str, Any] = {}
+    waiting: list[Job] = []
+    registry.count_parts(len(config["layers"]))
+    for entry in config["layers"]:
+        name = entry.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"The config has an entry of a layer without its name, got {name!r}.")
+        if name in made:
+            raise ValueError(f"The config names two layers {name!r}.")
+        made[name] = _make_operation(entry)
+        if isinstance(made[name], Layer):
+            accept_dropped_masks(made[name])
+        settings = _settings(entry) if isinstance(made[name], OpCall) else {}
+        nodes = entry.get("inbound_nodes") or []
+        waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
+    results: dict[tuple[str, int], Any] = {
+        (name, 0): o.inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
+    }
+    replay_all(waiting, made, results)
+
+    def find(place: Any) -> Any:
+        name, number, index = place_of(place)
+        if name not in made:
+            raise UnknownNameError.of("layer in the config", name, made)
+        for n in (number, number - 1):
+            if (name, n) in results:
+                return tree.flatten(results[name, n])[index]
+        raise ValueError(f"The config refers to call {number} of layer {name!r}, not there.")
+
+    inputs = _map_places(find, config["input_layers"])
+    outputs = _map_places(find, config["output_layers"])
+    if not tree.flatten(inputs) or not tree.flatten(outputs):
+        raise ValueError("The config of a functional model names no inputs or no outputs.")
+    options = {k: config[k] for k in ("name", "trainable") if k in config}
+    trainable = options.pop("trainable", True)
+    model = cls(inputs, outputs, **options)
+    model._trainable = trainable  # each layer's config says whether it is
+    return model
+
+
+def _is_input(operation: Any) -> bool:
+    return isinstance(operation, InputLayer)
+
+
+def _make_operation(entry: dict[str, Any]) -> Any:
+    module = entry.get("module") or ""
+    if module.startswith("keras.src.ops") or is_short_op(entry):
+        return OpCall(find_op(entry["class_name"]), entry["config"].get("name"))
+    return registry.deserialize_keras_object(entry)
+
+
+def _settings(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what an operation's config says beside its name."""
+    return {
+        k: registry.deserialize_keras_object(v) for k, v in entry["config"].items() if k != "name"
+    }
+
+
+def _map_places(find: Any, places: Any) -> Any:
+    if isinstance(places, dict):
+        return {k: _map_places(find, v) for k, v in places.items()}
+    if not isinstance(places, (list, tuple)):
+        raise ValueError(f"The config names {places!r} where it names the result of a layer.")
+    if len(places) == 3 and isinstance(places[0], str) and not isinstance(places[1], list):
+        return find(places)
+    parts = [_map_places(find, p) for p in places]
+    return tuple(parts) if isinstance(places, tuple) else parts
