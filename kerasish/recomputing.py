@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from kerasish import tree
-from kerasish.autodiff import _name, walk_back
+from kerasish.autodiff import name_of, walk_back
 from kerasish.ops.basic.conversion import anew
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
@@ -85,7 +85,7 @@ class _Recomputed:
         finally:
             recording.on = before
         pairs = [(t, d) for t, d, used in zip(made, arriving, self._tracked) if used]
-        names = [_name(t) for t in inputs]
+        names = [name_of(t) for t in inputs]
         found = walk_back(pairs, names, since)
         return [found.get(name) for name in names]
 
@@ -101,7 +101,7 @@ def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
             continue
         maker = t.maker
         if maker is None or maker.serial < since:
-            found.setdefault(_name(t), t)
+            found.setdefault(name_of(t), t)
         elif maker not in seen:
             seen.add(maker)
             waiting.extend(maker.inputs)

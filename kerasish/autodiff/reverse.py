@@ -1,0 +1,195 @@
+"""The one reverse pass, and what is built on it: backward, tapes, grad, custom gradients.
+
+Rules are written in ops, so a reverse pass can be traced, and differentiated again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kerasish import ops
+from kerasish.errors import ShapeError
+from kerasish.tensor import (
+    Key,
+    Record,
+    Tensor,
+    Variable,
+    _reverse,
+    convert,
+    recording,
+    wrap,
+)
+
+
+def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
+    """Return g summed over the axes along which a value of `shape` was broadcast to g's shape."""
+    lead = len(g.shape) - len(shape)
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, size in enumerate(shape) if size == 1 and g.shape[i + lead] != 1
+    )
+    if axes:
+        g = ops.sum(g, axes)
+    return g if g.shape == shape else ops.reshape(g, shape)
+
+
+def name_of(t: Tensor) -> Any:
+    """Return what a tensor's gradient is filed under: its maker's result, or its leaf's key."""
+    return t.key if t.maker is None else (t.maker, t.index)
+
+
+def _results(maker: Record) -> list[Tensor]:
+    tensors = []
+    for index, value in enumerate(maker.results):
+        t = wrap(value)
+        t.maker, t.index, t.tracked = maker, index, True
+        tensors.append(t)
+    return tensors
+
+
+def _zeros_like(value: Any) -> Tensor:
+    return ops.zeros(value.shape, wrap(value).dtype)
+
+
+def _apply_rule(maker: Record, found: dict[Any, Tensor]) -> Sequence[Any]:
+    results = _results(maker)
+    op = maker.op
+    if op.outputs == 1:
+        g, rule = found.pop((maker, 0)), op.grad
+        if type(rule) is tuple:
+            return [
+                each(g, results[0], *maker.inputs, **maker.attrs) if t.tracked else None
+                for each, t in zip(rule, maker.inputs)
+            ]
+        return rule(g, results[0], *maker.inputs, **maker.attrs)
+    arriving = [found.pop((maker, i), None) for i in range(len(results))]
+    if op.sparse_gradients:
+        return op.grad(tuple(arriving), tuple(results), *maker.inputs, **maker.attrs)
+    gs = [_zeros_like(r.value) if g is None else g for g, r in zip(arriving, results)]
+    return op.grad(tuple(gs), tuple(results), *maker.inputs, **maker.attrs)
+
+
+def walk_back(
+    targets: Iterable[tuple[Tensor, Tensor]], wanted: Iterable[Any] = (), since: int = -1
+) -> dict[Any, Tensor]:
+    """Return the derivatives of the sum of target * g, by leaf key and by the `wanted` names.
+
+    Args:
+        targets: pairs (tensor, g), g being the derivative that arrives there.
+        wanted: names (see `_name`) of tensors inside whose derivatives are kept too.
+        since: records made before this serial number count as constants.
+    """
+    found: dict[Any, Tensor] = {}
+    kept: dict[Any, Tensor] = {}
+    queue: list[tuple[int, Record]] = []
+    seen: set[int] = set()
+    keep = set(wanted)
+
+    def arrive(t: Tensor, g: Tensor) -> None:
+        name = name_of(t)
+        if name is None:
+            return
+        found[name] = ops.add(found[name], g) if name in found else g
+        maker = t.maker
+        if maker is not None and maker.serial not in seen:
+            seen.add(maker.serial)
+            heapq.heappush(queue, (-maker.serial, maker))
+
+    for t, g in targets:
+        if t.tracked or t.key is not None:
+            arrive(t, g)
+    while queue:
+        maker = heapq.heappop(queue)[1]
+        for i in range(len(maker.results)):
+            if (maker, i) in keep and (maker, i) in found:
+                kept[maker, i] = found[maker, i]
+        if maker.serial < since:
+            continue
+        grads = _apply_rule(maker, found)
+        for t, g in zip(maker.inputs, grads):
+            if g is None or not t.tracked:
+                continue
+            if g.shape != t.value.shape:
+                g = sum_to_shape(g, t.shape)
+            if g.dtype != t.dtype:
+                g = ops.cast(g, t.dtype)
+            arrive(t, g)
+    kept.update((name, g) for name, g in found.items() if type(name) is Key)
+    return kept
+
+
+def differentiate(
+    targets: Sequence[Tensor], gradients: Any, wanted: Iterable[Any], create_graph: bool,
+    since: int = -1,
+) -> dict[Any, Tensor]:  # fmt: skip
+    """Return the derivatives of targets by leaves; see `walk_back`.
+
+    Args:
+        targets: tensors.
+        gradients: the derivative that arrives at each; None: ones.
+        wanted: names of tensors inside whose derivatives are returned too.
+        create_graph: whether what is computed here is recorded, to be differentiated again.
+        since: records made before this serial number count as constants.
+    """
+    if gradients is None:
+        gradients = [ops.ones(t.shape, t.dtype) for t in targets]
+    pairs = []
+    for t, g in zip(targets, gradients):
+        g = convert(g, t.dtype)
+        if g.shape != t.shape:
+            g = ops.broadcast_to(g, t.shape)
+        pairs.append((t, g))
+    before = recording.on
+    recording.on = create_graph or recording.depth > 0
+    try:
+        return walk_back(pairs, wanted, since)
+    finally:
+        recording.on = before
+
+
+def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -> None:
+    """Add the derivatives of `target` to the `.grad` of every leaf that it depends on."""
+    if not target.tracked:
+        raise ValueError(
+            "backward(): this tensor depends on nothing that requires a gradient. Start from a "
+            "Variable or from Tensor(..., requires_grad=True)."
+        )
+    if gradient is None and target.size != 1:
+        raise ShapeError(
+            f"backward() needs gradient= for a tensor of {target.size} elements (shape "
+            f"{target.shape}); reduce it to one number first, for example with .sum()."
+        )
+    found = differentiate([target], None if gradient is None else [gradient], (), create_graph)
+    for key, g in found.items():
+        owner = key.owner()
+        if owner is not None:
+            owner.grad = g if owner.grad is None else ops.add(owner.grad, g)
+
+
+_reverse.append(backward)
+
+
+def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
+    """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
+    found = differentiate([target], None, (), False)
+    return [found.get(v.key) for v in variables]
+
+
+def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
+    """Return the leaves that tensors depend on, by name."""
+    found: dict[Key, Tensor] = {}
+    seen: set[Record] = set()
+    waiting = [t for t in results if t.tracked]
+    while waiting:
+        t = waiting.pop()
+        if t.maker is None:
+            found[t.key] = t
+        elif t.maker not in seen:
+            seen.add(t.maker)
+            waiting.extend(i for i in t.maker.inputs if i.tracked)
+    return found
+
+
+def _leaf(source: Any) -> Any:
+    return source.key if isinstance(source, Variable) else name_of(source)

@@ -1,0 +1,148 @@
+"""GradientTape: records what happens inside its block and differentiates it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish import ops, tree
+from kerasish.autodiff.reverse import _leaf, differentiate, name_of
+from kerasish.tensor import (
+    Key,
+    Tensor,
+    Variable,
+    _serials,
+    convert,
+    no_gradient,
+    recording,
+)
+
+
+class GradientTape:
+    """Records what happens inside its `with` block and differentiates it.
+
+    Trainable variables are watched by themselves; other tensors after `watch(tensor)`.
+
+    Args:
+        persistent: whether `gradient` may be called more than once.
+        watch_accessed_variables: whether variables are watched without being asked for.
+
+    Example:
+        >>> import kerasish
+        >>> v = kerasish.Variable(3.0)
+        >>> with kerasish.GradientTape() as tape:
+        ...     y = v * v
+        >>> float(tape.gradient(y, v))
+        6.0
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._persistent = persistent
+        self._all_variables = watch_accessed_variables
+        self._watched: list[Any] = []
+        self._marked: list[Tensor] = []
+        self._open = False
+        self._used = False
+        self._since = 0
+
+    def __enter__(self) -> GradientTape:
+        if self._open:
+            raise RuntimeError("GradientTape: this tape is recording already.")
+        self._since = next(_serials)
+        self._before, recording.on = recording.on, True
+        recording.depth += 1
+        self._open, self._used = True, False
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._open:
+            recording.on = self._before
+            recording.depth -= 1
+            self._open = False
+
+    def watch(self, tensor: Any) -> None:
+        """Let `gradient` differentiate by `tensor` (or by each one of a structure of them)."""
+        for t in tree.flatten(tensor):
+            if isinstance(t, Variable):
+                self._watched.append(t.key)
+            elif isinstance(t, Tensor):
+                if not t.tracked:
+                    t.require_grad()
+                    self._marked.append(t)
+                self._watched.append(name_of(t))
+            else:
+                raise TypeError(f"GradientTape.watch: expected tensors, got {type(t).__name__}.")
+
+    def watched_variables(self) -> list[Variable]:
+        """Return the variables that were watched by name."""
+        owners = [k.owner() for k in self._watched if isinstance(k, Key)]
+        return [o for o in owners if isinstance(o, Variable)]
+
+    def stop_recording(self) -> Any:
+        """Return a context in which nothing is recorded."""
+        return no_gradient()
+
+    def reset(self) -> None:
+        """Forget what was recorded so far."""
+        self._since = next(_serials)
+        self._used = False
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: str = "none",
+    ) -> Any:
+        """Return the derivatives of the sum of `target` by `sources`, in the structure of these.
+
+        Args:
+            target: a tensor or a structure of tensors.
+            sources: variables or watched tensors, in any structure.
+            output_gradients: what arrives at the target (ones by default), in its structure.
+            unconnected_gradients: "none" or "zero": what stands for a derivative that is not there.
+
+        Raises:
+            RuntimeError: a second call on a tape that is not persistent.
+        """
+        if self._used and not self._persistent:
+            raise RuntimeError(
+                "GradientTape.gradient: the tape was used once; pass persistent=True for more."
+            )
+        if unconnected_gradients not in ("none", "zero"):
+            raise ValueError(
+                f"unconnected_gradients: 'none' or 'zero', got {unconnected_gradients!r}."
+            )
+        inside = self._open
+        if inside and not self._persistent:
+            self._close()
+        targets = [convert(t) for t in tree.flatten(target)]
+        gradients: list[Any] | None = None
+        if output_gradients is not None:
+            gradients = []
+            tree.map_structure_up_to(target, gradients.append, output_gradients)
+        leaves = tree.flatten(sources)
+        names = [_leaf(s) for s in leaves]
+        if inside and self._persistent:
+            recording.depth -= 1
+        try:
+            found = differentiate(targets, gradients, names, False, self._since)
+        finally:
+            if inside and self._persistent:
+                recording.depth += 1
+        self._used = True
+        watched = set(self._watched)
+        result = []
+        for source, name in zip(leaves, names):
+            allowed = self._all_variables or not isinstance(source, Variable) or name in watched
+            g = found.get(name) if allowed else None
+            if g is None and unconnected_gradients == "zero":
+                g = ops.zeros(source.shape, source.dtype)
+            result.append(g)
+        if not self._persistent:
+            for t in self._marked:
+                t.tracked = False
+            self._marked.clear()
+        return tree.pack_sequence_as(sources, result)
