@@ -9,16 +9,12 @@ axes, a single number. After the latter two, only columns and numbers can follow
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from kerasish.graph.interpret import interpret
-from kerasish.graph.ir import Graph, GraphOp, Node, Value
-from kerasish.ops.shapes import Spec
-
-Dims = tuple[Any, ...]
+from kerasish.graph.fused import Body, Dims, make_fused
+from kerasish.graph.ir import Graph, Node, Value
 
 DTYPES = frozenset(
     (
@@ -26,36 +22,6 @@ DTYPES = frozenset(
     ).split()
 )
 LARGEST = 60  # nodes in a group; larger loops spill registers and compile slowly
-
-
-class Body(NamedTuple):
-    """The computation of a fused node.
-
-    Attributes:
-        graph: its inputs are the node's inputs, its outputs the node's outputs.
-        frame: the shape of the loop.
-        split: the number of leading axes of the frame that are rows; None: any number does.
-        groups: the number of leading axes that separate the sums over rows (0: none).
-        dims: the dims of each value that is computed.
-        reads: (index of a node in the graph, index of its input) -> the dims of this read.
-    """
-
-    graph: Graph
-    frame: tuple[int, ...]
-    split: int | None
-    groups: int
-    dims: dict[Value, Dims]
-    reads: dict[tuple[int, int], Dims]
-
-    def __hash__(self) -> int:
-        return id(self.graph)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Body) and other.graph is self.graph
-
-    def __repr__(self) -> str:
-        names = " ".join(n.op.name for n in self.graph.nodes)
-        return f"{list(self.frame)} {names}"
 
 
 class _Group:
@@ -510,27 +476,6 @@ def _kind(frame: Sequence[int], axes: Sequence[int]) -> tuple[str, int, int]:
     if behind == 1:
         return "row", first, last
     return "column", first if before != 1 else 0, last
-
-
-def _run_body(xp: Any, *inputs: Any, body: Body) -> Any:
-    outputs = interpret(body.graph, inputs, xp)
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def _body_specs(*inputs: Spec, body: Body) -> Any:
-    specs = tuple(v.spec for v in body.graph.outputs)
-    return specs[0] if len(specs) == 1 else specs
-
-
-def make_fused(body: Body) -> Node:
-    """Return the node that computes `body`."""
-    op = _fused_op(len(body.graph.outputs))
-    return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)
-
-
-@functools.cache
-def _fused_op(outputs: int) -> GraphOp:
-    return GraphOp("fused", _run_body, _body_specs, outputs)
 
 
 def fuse_loops(graph: Graph) -> Graph:

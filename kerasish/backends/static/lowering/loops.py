@@ -17,8 +17,8 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine import native
+from kerasish.graph.fused import Body
 from kerasish.graph.ir import Node, Value
-from kerasish.graph.passes.fuse import Body
 from kerasish.ops import dtypes
 
 # Numbers that are part of a kernel's structure. Others are read from memory, so that another batch
