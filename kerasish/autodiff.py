@@ -19,7 +19,6 @@ from kerasish.tensor import (
     Record,
     Tensor,
     Variable,
-    _reverse,
     _serials,
     convert,
     no_gradient,
@@ -162,9 +161,6 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
         owner = key.owner()
         if owner is not None:
             owner.grad = g if owner.grad is None else ops.add(owner.grad, g)
-
-
-_reverse.append(backward)
 
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
@@ -535,4 +531,4 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return (result, packed, aux) if has_aux else (result, packed)
 
 
-core.derivatives.update(custom_gradient=custom_gradient, jvp=jvp, vjp=vjp)
+core.derivatives.update(backward=backward, custom_gradient=custom_gradient, jvp=jvp, vjp=vjp)

@@ -14,7 +14,6 @@ from kerasish.tensor.scope import VariableScope as VariableScope
 from kerasish.tensor.tensor import Key as Key
 from kerasish.tensor.tensor import Record as Record
 from kerasish.tensor.tensor import Tensor as Tensor
-from kerasish.tensor.tensor import _reverse as _reverse
 from kerasish.tensor.tensor import _serials as _serials
 from kerasish.tensor.tensor import concrete as concrete
 from kerasish.tensor.tensor import convert as convert
