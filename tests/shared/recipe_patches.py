@@ -40,7 +40,8 @@ class Recipe(NamedTuple):
         """
         names: dict[str, str] = {}
         left = set(touched)
-        for path, always in self.files:
+        # Paths without names first: `<file>.py` stands for the other files beside them.
+        for path, always in sorted(self.files, key=lambda item: "<" in item[0]):
             pattern = _pattern(path, names)
             found = sorted(p for p in left if re.fullmatch(pattern, p))
             assert found or not always, f"{self.title}: the change does not touch {path}"
@@ -60,7 +61,7 @@ def _pattern(path: str, names: dict[str, str]) -> str:
     """Return the pattern of a path; a name that is known already stands for the same again."""
     parts = _NAME.split(path)
     for i in range(1, len(parts), 2):
-        parts[i] = names.get(parts[i]) or rf"(?P<{parts[i]}>\w+)"
+        parts[i] = names.get(parts[i]) or rf"(?P<{parts[i]}>[a-z]\w*)"
     for i in range(0, len(parts), 2):
         parts[i] = re.escape(parts[i])
     return "".join(parts)
