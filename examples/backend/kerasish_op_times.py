@@ -15,7 +15,8 @@ import numpy as np
 
 from kerasish.backends import Backend, CompiledStep
 from kerasish.devices import Device
-from kerasish.ops.op import Op, Spec, has_chosen_engine, using_engine
+from kerasish.ops.op import Op, has_chosen_engine, using_engine
+from kerasish.ops.shapes import Spec
 from kerasish.tensor import VariableScope, concrete, finish, prepare, using_scope
 
 

@@ -11,8 +11,9 @@ and `fit` calls the step once per batch.
 
 These public names are part of the contract; `docs/backend.md` shows a backend made of them:
 
-- `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `Spec`, `using_engine(engine)`
-  puts an engine in charge of all ops of this thread, `has_chosen_engine()` tells whether one is;
+- `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `using_engine(engine)` puts an
+  engine in charge of all ops of this thread, `has_chosen_engine()` tells whether one is;
+- `kerasish.ops.shapes`: `Spec`, the shape and dtype that shape rules take;
 - `kerasish.tensor`: `prepare` makes the inputs of an op fit, `concrete` gives a tensor's array,
   `finish` makes tensors of a kernel's arrays and records the op for the reverse pass;
   `VariableScope` and `using_scope` keep the assignments of a step until `commit()`;
