@@ -124,7 +124,7 @@ def set_backend(backend: str) -> None:
 
 
 def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-    """Let `dtype_policy` and `set_dtype_policy` call the room that knows dtype policies."""
+    """Let `dtype_policy` and `set_dtype_policy` call the module that knows dtype policies."""
     _Settings.read_policy = staticmethod(read)  # type: ignore[assignment]
     _Settings.write_policy = staticmethod(write)  # type: ignore[assignment]
 

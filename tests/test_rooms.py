@@ -122,6 +122,27 @@ def test_no_function_imports_our_own_modules():
     assert not found, "\n".join(found)
 
 
+def calls_on_import(source: str) -> Iterator[str]:
+    """Yield the functions that a module calls for what they do: statements outside functions."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield ast.unparse(node.value.func)
+
+
+def test_registrations_are_listed():
+    """What a package registers with another one on import is listed on its page."""
+    page = (CHECKOUT / "docs" / "architecture" / "upward-calls.md").read_text("utf-8")
+    assert list(calls_on_import("f()\nx = g()\ndef h():\n    k()\na.b(1)")) == ["f", "a.b"]
+    calls = {(p, c) for p in SOURCES for c in calls_on_import(p.read_text("utf-8"))}
+    assert len(calls) > 20
+    unlisted = sorted(
+        f"{path.relative_to(PACKAGE)}: {call}"
+        for path, call in calls
+        if f"{call.removeprefix('core.').rpartition('.')[2]}`" not in page
+    )
+    assert not unlisted, f"Add a line to docs/architecture/upward-calls.md: {unlisted}"
+
+
 def test_import_brings_nothing_heavy_and_leaves_no_trace(tmp_path):
     """Nothing that is imported on first use comes with `import kerasish`; no file is written."""
     report = import_in_fresh_process(tmp_path)

@@ -16,7 +16,6 @@ from kerasish.tensor import (
     Record,
     Tensor,
     Variable,
-    _reverse,
     convert,
     recording,
     wrap,
@@ -165,9 +164,6 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
         owner = key.owner()
         if owner is not None:
             owner.grad = g if owner.grad is None else ops.add(owner.grad, g)
-
-
-_reverse.append(backward)
 
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:

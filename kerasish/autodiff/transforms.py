@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import ops, tree
-from kerasish.autodiff.reverse import differentiate, name_of
+from kerasish.autodiff.reverse import backward, differentiate, name_of
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.arrays import core
@@ -235,4 +235,4 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return (result, packed, aux) if has_aux else (result, packed)
 
 
-core.derivatives.update(custom_gradient=custom_gradient, jvp=jvp, vjp=vjp)
+core.derivatives.update(backward=backward, custom_gradient=custom_gradient, jvp=jvp, vjp=vjp)

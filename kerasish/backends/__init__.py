@@ -32,9 +32,27 @@ _guard = threading.RLock()
 
 
 def register(name: str, factory: Callable[[], Backend]) -> None:
-    """Make a backend known by name; `factory()` makes it when it is first asked for."""
+    """Make a backend known by name; `factory()` makes it when it is first asked for.
+
+    Args:
+        name: what `kerasish.config.set_backend` takes. A backend of that name is replaced.
+        factory: a function without arguments, or the class.
+    """
     with _guard:
         _factories[name] = factory
+        _made.pop(name, None)
+
+
+def unregister(name: str) -> None:
+    """Forget a backend that was registered by name.
+
+    Raises:
+        UnknownNameError: no backend of that name was registered.
+    """
+    with _guard:
+        if name not in _factories:
+            raise UnknownNameError.of("backend", name, sorted(_factories))
+        del _factories[name]
         _made.pop(name, None)
 
 

@@ -8,6 +8,16 @@ assignment made inside a step takes effect when the step is over, all or none.
 Only `apply` and `compile` must be written. Everything else has a default that is right and slow:
 control flow runs in Python, functions composed of ops run op by op, updates variable by variable,
 and `fit` calls the step once per batch.
+
+These public names are part of the contract; `docs/backend.md` shows a backend made of them:
+
+- `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `using_engine(engine)` puts an
+  engine in charge of all ops of this thread, `has_chosen_engine()` tells whether one is;
+- `kerasish.ops.shapes`: `Spec`, the shape and dtype that shape rules take;
+- `kerasish.tensor`: `prepare` makes the inputs of an op fit, `concrete` gives a tensor's array,
+  `finish` makes tensors of a kernel's arrays and records the op for the reverse pass;
+  `VariableScope` and `using_scope` keep the assignments of a step until `commit()`;
+- `kerasish.backends`: `Backend`, `CompiledStep`, `RowRun`, `register`.
 """
 
 from __future__ import annotations
@@ -91,8 +101,20 @@ class Backend(Engine, ABC):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """Return what `op` gives for `args`: a tensor, or a tuple of `op.outputs` tensors.
 
-        `args` are tensors or whatever `kerasish.tensor.convert` takes; `prepare` makes them fit.
-        If an input is tracked and records are on, the results must be recorded.
+        The results equal those of `op.kernel`, the reference kernel, in shape and dtype. NaN and
+        infinity are results like others: no warning, no error. If an input is tracked and records
+        are on, the results are recorded; `kerasish.tensor.finish` does so. No result shares memory
+        with an array that the caller may write to (`Tensor.borrowed`); `finish` copies such ones.
+
+        Args:
+            op: the op.
+            args: one entry per input (of a variadic op: per element of its list): tensors or
+                whatever `kerasish.tensor.convert` takes; `prepare` makes them fit.
+            attrs: all attributes of the op by name, not yet in canonical form.
+
+        Raises:
+            ShapeError: the inputs do not fit; `op.shape(*specs, **attrs)` raises it.
+            SymbolicArgument: raised by `prepare`; let it pass.
         """
 
     @abstractmethod
@@ -101,7 +123,9 @@ class Backend(Engine, ABC):
 
         `function` takes structures of arrays or tensors and returns a structure of tensors. Its
         assignments to variables are made together when it has returned; an exception (Ctrl-C
-        among them) leaves every variable as it was.
+        among them) leaves every variable as it was. While it runs, this backend is in charge of
+        ops, unless the step is called where an engine is in charge already (inside another step
+        or a trace): that one stays. A step may be called from several threads at a time.
 
         Args:
             function: the pure step.
@@ -110,7 +134,11 @@ class Backend(Engine, ABC):
         """
 
     def on(self, device: Device) -> Backend | None:
-        """Return the backend that does this one's work on `device`; None if it has no such."""
+        """Return the backend that does this one's work on `device`; None if it has no such.
+
+        Where None comes, the eager engine runs the steps of that device. The default serves every
+        device: a backend that knows the CPU alone returns None for `device.kind != "cpu"`.
+        """
         return self
 
     def synchronize(self) -> None:

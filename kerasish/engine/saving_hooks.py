@@ -1,4 +1,4 @@
-"""Where rooms above register what models call: the functions of `saving`."""
+"""Functions of the package `saving`, which models call: `saving` registers them here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ _functions: dict[str, Callable[..., Any]] = {}
 
 
 def register_saving(**functions: Callable[..., Any]) -> None:
-    """Make functions of the room `saving` known to models."""
+    """Make functions of the package `saving` known to models.
+
+    Args:
+        functions: by the name under which models ask for them.
+    """
     _functions.update(functions)
 
 
 def saving(name: str) -> Callable[..., Any]:
-    """Return a function of the room `saving`."""
+    """Return a function that the package `saving` has registered.
+
+    Raises:
+        RuntimeError: `saving` was not imported.
+    """
     if name not in _functions:
         raise RuntimeError(f"{name}: import kerasish as a whole (`import kerasish`) first.")
     return _functions[name]

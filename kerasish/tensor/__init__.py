@@ -6,13 +6,14 @@ from kerasish.scopes import current_path as current_path
 from kerasish.scopes import current_scope as current_scope
 from kerasish.scopes import name_scope as name_scope
 from kerasish.scopes import using_scope as using_scope
+from kerasish.tensor.arguments import finish as finish
 from kerasish.tensor.arguments import prepare as prepare
 from kerasish.tensor.arguments import record as record
+from kerasish.tensor.arguments import unshared as unshared
 from kerasish.tensor.scope import VariableScope as VariableScope
 from kerasish.tensor.tensor import Key as Key
 from kerasish.tensor.tensor import Record as Record
 from kerasish.tensor.tensor import Tensor as Tensor
-from kerasish.tensor.tensor import _reverse as _reverse
 from kerasish.tensor.tensor import _serials as _serials
 from kerasish.tensor.tensor import concrete as concrete
 from kerasish.tensor.tensor import convert as convert

@@ -18,13 +18,28 @@ from kerasish.tensor.tensor import (
     Record,
     Tensor,
     convert,
+    recording,
     scalar,
     wrap,
 )
 
 
 def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequence[Tensor], Any]:
-    """Return an op's inputs as tensors of fitting dtypes, and its attributes in canonical form."""
+    """Return an op's inputs as tensors of fitting dtypes, and its attributes in canonical form.
+
+    Args:
+        op: the op that is applied.
+        args: its inputs: tensors, variables, arrays, numbers, nested lists.
+        attrs: its attributes by name, all of them.
+
+    Returns:
+        (tensors, attributes): what the op's kernel and its shape rule take. Dtypes meet as
+        `op.promote` says; a Python number takes the dtype of the tensors beside it.
+
+    Raises:
+        DTypeError: an input holds no numbers, or the dtypes cannot meet.
+        SymbolicArgument: an input is a value of a functional model; let it pass.
+    """
     tensors: Sequence[Tensor]
     if op.promote is None:
         if len(args) == 1 and type(args[0]) is Tensor:
@@ -157,3 +172,40 @@ def record(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any
     maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
     for index, r in enumerate(results):
         r.maker, r.index, r.tracked = maker, index, True
+
+
+def finish(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], out: Any) -> Any:
+    """Return what a kernel gave as tensors, with a record of the op where gradients may be asked.
+
+    Args:
+        op: the op that was applied.
+        inputs: its inputs, as `prepare` gave them.
+        attrs: its attributes, as `prepare` gave them.
+        out: an array, or a sequence of `op.outputs` arrays where that is more than 1.
+
+    Returns:
+        A tensor, or a tuple of `op.outputs` tensors.
+
+    Example:
+        >>> from kerasish.ops import exp
+        >>> inputs, attrs = prepare(exp, [np.zeros(2, "float32")], {})
+        >>> finish(exp, inputs, attrs, exp.kernel(np, inputs[0].value, **attrs)).tolist()
+        [1.0, 1.0]
+    """
+    out = unshared(out, inputs)
+    results = tuple(wrap(o) for o in ((out,) if op.outputs == 1 else out))
+    if op.grad is not None and recording.on and any(t.tracked for t in inputs):
+        record(op, inputs, attrs, results)
+    return results[0] if op.outputs == 1 else results
+
+
+def unshared(out: Any, tensors: Sequence[Tensor]) -> Any:
+    """Return results that share no memory with arrays of the user's, who may write to them."""
+    if isinstance(out, (tuple, list)):
+        return [unshared(o, tensors) for o in out]
+    if not isinstance(out, np.ndarray):
+        return out
+    shared = any(
+        t.borrowed and (out is t.value or np.may_share_memory(out, t.value)) for t in tensors
+    )
+    return out.copy() if shared else out

@@ -20,6 +20,7 @@ from kerasish.devices import _State as _devices
 from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError, at_user_line
 from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
+from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import SymbolicArgument
 
 _serials = itertools.count()
@@ -243,15 +244,11 @@ class Tensor(BitOperators):
                 tensor of one element.
             create_graph: keep records of the reverse pass, so that `.grad` has derivatives too.
         """
-        _reverse[0](self, gradient, create_graph)
+        derivatives["backward"](self, gradient, create_graph)
 
     def detach(self) -> Tensor:
         """Return the same numbers cut off from what they depend on."""
         return wrap(self.value)
-
-
-# The reverse pass lives in a room above and registers itself.
-_reverse: list[Any] = []
 
 
 def wrap(value: Any) -> Tensor:

@@ -70,6 +70,7 @@ def _checks(
         suite.reads_and_assigns, suite.assigns_together, suite.is_undone_by_an_error,
         suite.starts_anew_after_an_error, suite.trains_a_line, suite.draws_the_same_numbers,
         suite.keeps_nan_and_infinity, suite.runs_in_threads,
+        suite.copies_what_the_caller_may_change,
     ):  # fmt: skip
         yield method.__name__.replace("_", " "), method
     for op in REGISTRY.values():
@@ -326,6 +327,15 @@ class _Suite:
             thread.join()
         if errors:
             raise errors[0]
+
+    def copies_what_the_caller_may_change(self) -> None:
+        x = np.arange(6, dtype="float32")
+        op = REGISTRY["reshape"]
+        args, attrs = op.bind((x, (2, 3)), {})
+        applied = self.backend.apply(op, args, attrs)
+        compiled = self.backend.compile(lambda x: ops.reshape(x, (2, 3)))(x)
+        x[:] = -1
+        self.same([applied, compiled], [np.arange(6, dtype="float32").reshape(2, 3)] * 2)
 
     # --- ops -------------------------------------------------------------------------------------
 

@@ -85,29 +85,22 @@ def test_a_subclass_of_checkpoint_that_looks_at_batches_gets_them():
     assert Looking("a.keras").wants_batches("train")
 
 
+# Arguments of the callbacks that cannot be made without; a new one that can needs no line here.
+ARGUMENTS = {
+    "BackupAndRestore": ("b",), "CSVLogger": ("log.csv",), "LambdaCallback": (print,),
+    "LearningRateScheduler": (abs,), "ModelCheckpoint": ("a.keras",), "Resume": ("c",),
+    "TensorBoard": ("logs",),
+}  # fmt: skip
+
+
 def made():
-    return [
-        callbacks.BackupAndRestore("b"),
-        CSVLogger("log.csv"),
-        callbacks.EarlyStopping(),
-        callbacks.History(),
-        LambdaCallback(on_epoch_end=print),
-        callbacks.LearningRateScheduler(abs),
-        ModelCheckpoint("a.keras"),
-        callbacks.NaNAutopsy(),
-        callbacks.ProgbarLogger(),
-        callbacks.ReduceLROnPlateau(),
-        callbacks.RemoteMonitor(),
-        callbacks.Resume("c"),
-        callbacks.SwapEMAWeights(),
-        callbacks.TensorBoard("logs"),
-        callbacks.TerminateOnNaN(),
-    ]
+    public = {n: c for n, c in vars(callbacks).items() if isinstance(c, type)}
+    names = sorted(public.keys() - {"Callback", "CallbackList"})
+    return [public[name](*ARGUMENTS.get(name, ())) for name in names]
 
 
 def test_every_callback_is_in_the_tests_of_copies():
-    public = {n for n, c in vars(callbacks).items() if isinstance(c, type)}
-    assert public == {type(c).__name__ for c in made()} | {"Callback", "CallbackList"}
+    assert {"EarlyStopping", *ARGUMENTS} <= {type(c).__name__ for c in made()}
 
 
 @pytest.mark.parametrize("callback", made(), ids=lambda c: type(c).__name__)

@@ -90,8 +90,7 @@ def test_conformance(gpu, monkeypatch):
     try:
         kerasish.testing.check_backend("first-gpu")
     finally:
-        del kerasish.backends._factories["first-gpu"]
-        del kerasish.backends._made["first-gpu"]
+        kerasish.backends.unregister("first-gpu")
 
 
 # --- the checks themselves, on the stand-in: they pass, and they can fail -------------------------

@@ -1,4 +1,4 @@
-"""LossScaleOptimizer and MultiOptimizer against Keras 3.15.1's numbers; Eve against its paper."""
+"""LossScaleOptimizer and MultiOptimizer against Keras 3.15.1's numbers."""
 
 from __future__ import annotations
 
@@ -223,44 +223,6 @@ def test_each_optimizer_finalizes_its_own_variables():
     assert len({-0.5, *averages}) == 3
     made.finalize_variable_values(own)
     assert [float(v.numpy()[0]) for v in own] == averages
-
-
-def eve(gradients, losses, rate=0.1, b1=0.9, b2=0.999, b3=0.99, c=10.0, epsilon=1e-8):
-    """Algorithm 1 of the paper, in NumPy."""
-    w, m, v, d = 1.0, 0.0, 0.0, 1.0
-    values = []
-    for t, (g, f) in enumerate(zip(gradients, losses), 1):
-        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-        if t > 1:
-            r = abs(f - losses[t - 2]) / min(f, losses[t - 2])
-            d = b3 * d + (1 - b3) * np.clip(r, 1 / c, c)
-        w -= rate / d * (m / (1 - b1**t)) / (np.sqrt(v / (1 - b2**t)) + epsilon)
-        values.append(w)
-    return values
-
-
-def test_eve_is_the_papers_algorithm():
-    gradients = [0.5, -0.2, 0.7, 0.1, 0.4, 0.3]
-    losses = [2.0, 1.5, 30.0, 1.2, 1.2, 1.1]
-    w, made = Variable([1.0]), optimizers.Eve(0.1, beta_3=0.99)
-    for g, f, expected in zip(gradients, losses, eve(gradients, losses)):
-        made.apply([[g]], [w], loss=f)
-        assert float(w[0]) == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(ValueError, match="loss"):
-        made.apply([[1.0]], [w])
-    with pytest.raises(ValueError, match="c must"):
-        optimizers.Eve(c=0.5)
-
-
-def test_eve_inside_a_loss_scale():
-    made = optimizers.LossScaleOptimizer(optimizers.Eve(0.1), initial_scale=4.0)
-    w, plain = Variable([1.0]), Variable([1.0])
-    alone = optimizers.Eve(0.1)
-    for f in (2.0, 1.0, 0.0, 0.0):
-        made.apply([[4.0 * f]], [w], loss=f)
-        alone.apply([[f]], [plain], loss=f)
-    assert made.needs_loss and float(w[0]) == pytest.approx(float(plain[0]))
-    assert np.isfinite(float(w[0]))
 
 
 @pytest.mark.parametrize("eager", [False, True], ids=["static", "eager"])

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,6 +78,28 @@ class Copy:
         if verdict == "killed" and not self._passes(by):
             verdict = "unsound"
         return Outcome(verdict, by, round(time.monotonic() - start, 1))
+
+    @contextmanager
+    def changed(self, files: Mapping[str, str]) -> Iterator[None]:
+        """Let files of the copy, by their paths there, have other texts inside the block.
+
+        Files that are not there are made, and removed afterwards.
+        """
+        before = {
+            name: (self.root / name).read_text("utf-8") if (self.root / name).exists() else None
+            for name in files
+        }
+        try:
+            for name, text in files.items():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                self._write(self.root / name, text)
+            yield
+        finally:
+            for name, text in before.items():
+                if text is None:
+                    (self.root / name).unlink(missing_ok=True)
+                else:
+                    self._write(self.root / name, text)
 
     def _write(self, path: Path, text: str) -> None:
         """Write a source with a time of its own, so that no compiled file of another serves."""

@@ -7,6 +7,7 @@ import pytest
 
 from kerasish import backends, ops
 from kerasish.backends.eager import Eager
+from kerasish.tensor import prepare
 from kerasish.testing import check_backend
 
 
@@ -58,6 +59,16 @@ class Forgetful(Partial):
         return step
 
 
+class Sharing(Partial):
+    """Hands out views of the caller's arrays."""
+
+    def apply(self, op, args, attrs):
+        tensors, attrs = prepare(op, args, attrs)
+        for t in tensors:
+            t.borrowed = False
+        return super().apply(op, tensors, attrs)
+
+
 class Nameless(Eager):
     """Goes by a name that is not the one it was registered under."""
 
@@ -69,17 +80,17 @@ class Nameless(Eager):
         (WrongDtype, ["apply argmax 0"]),
         (Hasty, ["is undone by an error"]),
         (Forgetful, ["takes new shapes", "draws the same numbers", "trains a line"]),
+        (Sharing, ["copies what the caller may change"]),
         (Nameless, ["is a backend"]),
     ],
 )
-def test_faults_are_found(factory, fails, monkeypatch):
-    monkeypatch.setitem(backends._factories, "faulty", factory)
-    monkeypatch.delitem(backends._made, "faulty", raising=False)
+def test_faults_are_found(factory, fails):
+    backends.register("faulty", factory)
     try:
         with pytest.raises(AssertionError, match="Backend 'faulty' fails") as caught:
             check_backend("faulty")
     finally:
-        backends._made.pop("faulty", None)
+        backends.unregister("faulty")
     for title in fails:
         assert f"- {title}: " in str(caught.value)
 
@@ -89,7 +100,18 @@ def test_an_unknown_backend_is_named():
         check_backend("stati")
 
 
-def test_a_backend_chosen_by_config_runs_models(monkeypatch):
+def test_a_backend_is_forgotten():
+    backends.register("faulty", Nameless)
+    assert "faulty" in backends.names()
+    backends.unregister("faulty")
+    assert "faulty" not in backends.names()
+    with pytest.raises(ValueError, match="faulty"):
+        backends.get("faulty")
+    with pytest.raises(ValueError, match="faulty"):
+        backends.unregister("faulty")
+
+
+def test_a_backend_chosen_by_config_runs_models():
     import kerasish as keras
 
     calls = []
@@ -99,10 +121,12 @@ def test_a_backend_chosen_by_config_runs_models(monkeypatch):
             calls.append(options["name"])
             return super().compile(function, **options)
 
-    monkeypatch.setitem(backends._factories, "counting", Counting)
+    backends.register("counting", Counting)
+    before = keras.config.backend()
     keras.config.set_backend("counting")
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.fit(np.ones((4, 2)), ops.ones((4, 1)).numpy(), verbose=0)
-    backends._made.pop("counting")
+    keras.config.set_backend(before)
+    backends.unregister("counting")
     assert calls == [f"train {model.name}"]

@@ -26,6 +26,7 @@ from kerasish.tensor import (
     prepare,
     record,
     recording,
+    unshared,
     using_scope,
     wrap,
 )
@@ -134,7 +135,7 @@ class Eager(Backend):
         """Return the results as tensors, with a record if a gradient may be asked for."""
         for t in tensors:
             if t.borrowed:
-                out = _apart(out, tensors)
+                out = unshared(out, tensors)
                 break
         if op.outputs == 1:
             result = wrap(out)
@@ -235,15 +236,3 @@ class EagerStep(CompiledStep):
         chosen = nullcontext() if has_chosen_engine() else using_engine(self.engine)
         with chosen, self.engine.step_scope():
             return self.function(*args, **kwargs)
-
-
-def _apart(out: Any, tensors: Sequence[Tensor]) -> Any:
-    """Return results that share no memory with arrays of the user's, who may write to them."""
-    if isinstance(out, (tuple, list)):
-        return [_apart(o, tensors) for o in out]
-    if not isinstance(out, np.ndarray):
-        return out
-    lent = any(
-        t.borrowed and (out is t.value or np.may_share_memory(out, t.value)) for t in tensors
-    )
-    return out.copy() if lent else out

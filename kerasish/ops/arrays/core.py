@@ -17,7 +17,8 @@ __all__ = [
     "saturate_cast",
 ]  # fmt: skip
 
-# The reverse pass lives in a room above and puts its `custom_gradient` and `jvp` here.
+# What `autodiff`, a package above, registers when it is imported: "backward", "custom_gradient",
+# "jvp", "vjp". `Tensor.backward`, the functions below and a few gradient rules call these.
 derivatives: dict[str, Callable[..., Any]] = {}
 
 

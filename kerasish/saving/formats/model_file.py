@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from kerasish import registry
 from kerasish.errors import MissingFileError
-from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats import legacy
 from kerasish.saving.formats.archive import (
     Archive,
@@ -20,10 +20,40 @@ from kerasish.saving.formats.assets import warn_of_assets
 from kerasish.saving.formats.json_text import described, read_json, restore, write_json
 from kerasish.saving.formats.shards import ENDING, index_path, opened_shards, save_shards
 from kerasish.saving.formats.tensors import load_tensors, save_tensors
-from kerasish.saving.formats.weights import file_path, may_write, put_weights, write_weights
-from kerasish.saving.hdf5 import file as hdf5
+from kerasish.saving.formats.weights import (
+    file_path,
+    load_hdf5_weights,
+    may_write,
+    put_weights,
+    save_hdf5_weights,
+)
 
 _LEGACY = (".h5", ".hdf5")
+
+
+class WeightFormat(NamedTuple):
+    """How weights are kept in a file of one format.
+
+    Attributes:
+        save: `save(model, path)` writes the file; after an error the old file is there unchanged.
+        load: `load(model, path, skip_mismatch, by)` puts all weights into the model, or, after an
+            error, none.
+    """
+
+    save: Callable[[Any, str], None]
+    load: Callable[[Any, str, bool, str | None], None]
+
+
+# By the ending of the file's name.
+WEIGHT_FORMATS: dict[str, WeightFormat] = {
+    ".weights.h5": WeightFormat(save_hdf5_weights, load_hdf5_weights),
+    ".safetensors": WeightFormat(save_tensors, load_tensors),
+}
+
+
+def _format_of(path: str) -> WeightFormat | None:
+    """Return the format that the file's name ends in."""
+    return next((found for end, found in WEIGHT_FORMATS.items() if path.endswith(end)), None)
 
 
 def save_model(
@@ -134,18 +164,15 @@ def save_weights(
         if may_write(path, overwrite):
             save_shards(model, path, max_shard_size)
         return
-    if not path.endswith((".weights.h5", ".safetensors")):
+    found = _format_of(path)
+    if found is None:
+        first, *others = WEIGHT_FORMATS
         raise ValueError(
-            f"save_weights: the name must end in .weights.h5 (or .safetensors), got {path!r}."
+            f"save_weights: the name must end in {first} (or {', '.join(others)}), got {path!r}."
         )
     _need_built(model, "save_weights")
-    if not may_write(path, overwrite):
-        return
-    if path.endswith(".safetensors"):
-        save_tensors(model, path)
-        return
-    with replacing(path) as temporary:
-        write_weights(model, temporary)
+    if may_write(path, overwrite):
+        found.save(model, path)
 
 
 def load_weights(
@@ -181,22 +208,21 @@ def load_weights(
     if not os.path.exists(path):
         raise MissingFileError(f"load_weights: there is no file {path!r}.")
     _need_built(model, "load_weights")
+    found = _format_of(path)
     if path.endswith(".keras") or os.path.isdir(path):
         with Archive(path) as archive:
             load_into(model, archive, skip_mismatch, by)
-    elif path.endswith(".weights.h5"):
-        with hdf5.opened(path, path) as file:
-            put_weights(model, hdf5.read_groups(file, path), path, skip_mismatch, by)
+    elif found is not None:
+        found.load(model, path, skip_mismatch, by)
     elif path.endswith(ENDING):
         with opened_shards(path) as groups:
             put_weights(model, groups, path, skip_mismatch, by)
-    elif path.endswith(".safetensors"):
-        load_tensors(model, path, skip_mismatch, by)
     elif path.endswith(_LEGACY):
         legacy.load_legacy_weights(model, path, skip_mismatch, by)
     else:
         raise ValueError(
-            f"load_weights: the name must end in .weights.h5, .keras or .h5, got {path!r}."
+            f"load_weights: the name must end in {', '.join(WEIGHT_FORMATS)}, .keras or .h5, got "
+            f"{path!r}."
         )
 
 

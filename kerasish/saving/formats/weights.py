@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import Groups
+from kerasish.saving.hdf5 import file as hdf5_input
 from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import match, variables_of
 from kerasish.saving.paths import Place, places, seed_places
@@ -79,6 +81,20 @@ def write_weights(model: Any, path: Any) -> None:
     """Write all weights, and the optimizer's variables, to a new HDF5 file."""
     with hdf5_output.creating(path) as output:
         output.put_groups(parts_of(model))
+
+
+def save_hdf5_weights(model: Any, path: str) -> None:
+    """Write a `.weights.h5` file in place of the one that is there."""
+    with replacing(path) as temporary:
+        write_weights(model, temporary)
+
+
+def load_hdf5_weights(
+    model: Any, path: str, skip_mismatch: bool = False, by: str | None = None
+) -> None:
+    """Put the weights of a `.weights.h5` file into a model: all, or, after an error, none."""
+    with hdf5_input.opened(path, path) as file:
+        put_weights(model, hdf5_input.read_groups(file, path), path, skip_mismatch, by)
 
 
 def put_weights(
