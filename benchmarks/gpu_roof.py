@@ -98,9 +98,24 @@ def kernel_calls(xp: Any, size: int, dtype: str) -> Iterator[tuple[str, Callable
     yield "dropout", lambda: random.dropout(state, x, 0.5), 2 * size
     yield "rows of a table", lambda: KERNELS["take_rows"](x, places, axis=0), 2 * size
     yield "max pooling 2x2", lambda: KERNELS["pool_max"](images, **pooling), images.nbytes * 5 // 4
-    yield "SGD, momentum", lambda: update.sgd_update([x], [g], [x], rate, 0.9), 5 * size
-    yield "Adam", lambda: update.adam_update([x], [g], [x], [x], rate, steps), 7 * size
+    sgd, adam = _formula("SGD", momentum=0.9), _formula("Adam")
+    one_slot, two_slots = [[x], [g], [x]], [[x], [g], [x], [x]]
+    yield "SGD, momentum", lambda: update.update_tensors(sgd, one_slot, [rate]), 5 * size
+    yield "Adam", lambda: update.update_tensors(adam, two_slots, [rate, steps]), 7 * size
     yield "global norm", lambda: update.global_norm([x], 1.0), size
+
+
+def _formula(name: str, **settings: Any) -> Any:
+    """Return the CUDA code of an optimizer's formula."""
+    import kerasish
+    from kerasish.backends.eager.cuda import update
+    from kerasish.optimizers.fused_update import formula_of
+
+    optimizer, variable = getattr(kerasish.optimizers, name)(**settings), kerasish.Variable([0.0])
+    optimizer.build([variable])
+    count = 2 + len(optimizer.slots_of(variable))
+    rate = np.zeros((), np.float32)
+    return update.compiled(formula_of(optimizer), count, [rate, None], False)
 
 
 def measure_kernels(

@@ -343,7 +343,7 @@ def test_out_of_memory_in_an_update_leaves_the_variables(gpu, monkeypatch):
         raise stand_in.OutOfMemoryError("Out of memory allocating 9 bytes")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["kerasish.backends.eager.gpu"], "update_by_rule", full)
+        patch.setattr(sys.modules["kerasish.backends.eager.gpu"], "update_by_formula", full)
         with pytest.raises(DeviceMemoryError, match=r"update of 4 variables: no room on gpu:0"):
             model.train_on_batch(x[:10], y[:10])
     seeds = {v.path for v in model.variables if "seed" in v.path}

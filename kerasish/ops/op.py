@@ -11,9 +11,32 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from kerasish.ops.shapes import Unknown
+
+
+class UpdateFormula(Protocol):
+    """The update of one variable of an optimizer, written in ops, element by element.
+
+    Attributes:
+        name: what kernels made of it are called.
+        compiled: what engines keep of it, each under keys of its own.
+    """
+
+    name: str
+    compiled: dict[Any, Any]
+
+    def __call__(
+        self, elements: Sequence[Any], numbers: Sequence[Any], decay: Any = None
+    ) -> tuple[Any, ...]:
+        """Return the new value and slots of one variable.
+
+        Args:
+            elements: its value, its gradient, its slots: all of one shape and dtype.
+            numbers: what serves all variables: tensors without axes, or None.
+            decay: the share of the value, times the learning rate, that is subtracted first.
+        """
 
 
 class Engine:
@@ -42,25 +65,20 @@ class Engine:
         return None
 
     def fused_update(
-        self, rule: str, settings: dict[str, Any], values: Sequence[Any], gradients: Sequence[Any],
-        slots: Sequence[Sequence[Any]], rate: Any, steps: Any, decays: Sequence[float],
-        factor: Any = None,
+        self, formula: UpdateFormula, elements: Sequence[Sequence[Any]], numbers: Sequence[Any],
+        decays: Sequence[float],
     ) -> list[list[Any]] | None:  # fmt: skip
         """Return [new values, new slots, ...] of all variables of an optimizer, by one kernel.
 
         Args:
-            rule: the optimizer's formula: "sgd", "adam", "adamw".
-            settings: its numbers by name.
-            values: the variables' values.
-            gradients: one for each; they count `factor` times (None: once).
-            slots: for each kind of slot (momentum, ...) its values, one for each variable.
-            rate: the learning rate.
-            steps: how many steps were made before this one.
-            decays: the share of each variable, times the rate, that is subtracted first.
-            factor: what the gradients are multiplied by.
+            formula: the update of one variable, which the engine traces and compiles.
+            elements: the values, the gradients, then each kind of slot (momentum, ...): one
+                tensor for each variable.
+            numbers: tensors without axes that serve all variables, or None.
+            decays: for each variable what the formula gets as `decay`; 0: None.
 
         Returns:
-            None where no kernel knows the rule, or the dtypes.
+            None where this engine cannot compile the formula for these dtypes.
         """
         return None
 

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.tensor import Variable
+from kerasish.tensor import Tensor, Variable
 
 
-def is_due(iterations: Any, steps: int) -> Any:
+def is_due(iterations: Tensor, steps: int) -> Tensor:
     """Return whether the step after `iterations` others is the last of its `steps`."""
     return ops.equal(ops.mod(ops.add(iterations, 1), steps), 0)
 
 
 def gather(
-    gradients: Sequence[Any],
+    gradients: Sequence[Tensor],
     slots: Sequence[Variable],
-    due: Any,
+    due: Tensor,
     steps: int,
     new: dict[Variable, Any],
-) -> list[Any]:
+) -> list[Tensor]:
     """Return the means of what was gathered; `new` gets the sums, 0 where they are used up."""
     means = []
     for g, slot in zip(gradients, slots):
@@ -31,7 +31,7 @@ def gather(
 
 
 def overwrite(
-    variable: Variable, gradient: Any, slot: Variable, due: Any, new: dict[Variable, Any]
+    variable: Variable, gradient: Tensor, slot: Variable, due: Tensor, new: dict[Variable, Any]
 ) -> None:
     """Let the largest gradient gathered be the variable's value, when it is due."""
     largest = ops.maximum(gradient, slot.value)

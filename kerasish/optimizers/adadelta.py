@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Adadelta(Optimizer):
@@ -19,7 +20,7 @@ class Adadelta(Optimizer):
         learning_rate: the factor, 1.0 in the paper.
         rho: the share of themselves that a and e keep a step, 0 <= rho < 1.
         epsilon: keeps the quotient finite and lets e grow from zero.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Zeiler, ADADELTA: an adaptive learning rate method, 2012, arXiv 1212.5701.
 
@@ -30,28 +31,17 @@ class Adadelta(Optimizer):
         [1.0]
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         rho: float = 0.95,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.rho, self.epsilon = rho, epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -62,17 +52,19 @@ class Adadelta(Optimizer):
             variables, ["accumulated_grad", "accumulated_delta_var"]
         )
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         return learning_rate
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         a, e = slots
         a = self._mean(a, ops.square(gradient))
         ratio = ops.divide(ops.add(e, self.epsilon), ops.add(a, self.epsilon))
         d = ops.multiply(gradient, ops.sqrt(ratio))
         return ops.subtract(value, ops.multiply(d, c)), a, self._mean(e, ops.square(d))
 
-    def _mean(self, mean: Any, new: Any) -> Any:
+    def _mean(self, mean: Tensor, new: Tensor) -> Tensor:
         return ops.add(ops.multiply(mean, self.rho), ops.multiply(new, 1 - self.rho))
 
     def get_config(self) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Adafactor(Optimizer):
@@ -24,7 +25,7 @@ class Adafactor(Optimizer):
         clip_threshold: the largest root mean square of u.
         relative_step: kept for Keras's sake: as there, the rate of step t is never above
             1 / sqrt(t), whatever this says.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Shazeer & Stern, Adafactor: adaptive learning rates with sublinear memory cost, ICML
         2018.
@@ -36,31 +37,18 @@ class Adafactor(Optimizer):
         [[0.5, 0.5]]
     """
 
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_2_decay: float = -0.8,
         epsilon_1: float = 1e-30,
         epsilon_2: float = 1e-3,
         clip_threshold: float = 1.0,
         relative_step: bool = True,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.beta_2_decay, self.clip_threshold = beta_2_decay, clip_threshold
         self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
         self.relative_step = relative_step
@@ -82,12 +70,14 @@ class Adafactor(Optimizer):
                 ]
             slots.extend([*made, self.add_variable_from_reference(variable, "velocity")])
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         learning_rate = ops.minimum(learning_rate, ops.rsqrt(t))
         return learning_rate, ops.subtract(1.0, ops.power(t, self.beta_2_decay))
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         rows, columns, v = slots
         rate, kept = c
         squares = ops.add(ops.square(gradient), self.epsilon_1)
@@ -114,9 +104,9 @@ class Adafactor(Optimizer):
         }
 
 
-def _blend(mean: Any, new: Any, kept: Any) -> Any:
+def _blend(mean: Tensor, new: Tensor, kept: Tensor) -> Tensor:
     return ops.add(ops.multiply(mean, kept), ops.multiply(new, ops.subtract(1.0, kept)))
 
 
-def _rms(x: Any) -> Any:
+def _rms(x: Tensor) -> Tensor:
     return ops.sqrt(ops.mean(ops.square(x)))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import initializers, ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Adagrad(Optimizer):
@@ -17,7 +18,7 @@ class Adagrad(Optimizer):
         learning_rate: the step, >= 0.
         initial_accumulator_value: what a starts from, >= 0.
         epsilon: keeps the quotient finite.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Duchi, Hazan & Singer, Adaptive subgradient methods for online learning and stochastic
         optimization, JMLR 12 (2011).
@@ -29,28 +30,17 @@ class Adagrad(Optimizer):
         0.5
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         initial_accumulator_value: float = 0.1,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.initial_accumulator_value, self.epsilon = initial_accumulator_value, epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -62,10 +52,12 @@ class Adagrad(Optimizer):
             variables, "accumulator", start
         )
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         return learning_rate
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         a = ops.add(slots[0], ops.square(gradient))
         step = ops.divide(ops.multiply(gradient, c), ops.sqrt(ops.add(a, self.epsilon)))
         return ops.subtract(value, step), a

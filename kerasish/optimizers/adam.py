@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Adam(Optimizer):
@@ -21,7 +22,7 @@ class Adam(Optimizer):
         beta_2: the same for v.
         epsilon: keeps the quotient finite (the paper's "epsilon hat").
         amsgrad: divide by the largest v so far.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Kingma & Ba, Adam: a method for stochastic optimization, ICLR 2015; Reddi, Kale &
         Kumar, On the convergence of Adam and beyond, ICLR 2018 (amsgrad).
@@ -33,30 +34,19 @@ class Adam(Optimizer):
         [0.9, 1.1]
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         amsgrad: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.amsgrad = amsgrad
 
@@ -70,27 +60,22 @@ class Adam(Optimizer):
         if self.amsgrad:
             self._velocity_hats = self.add_optimizer_variables(variables, "velocity_hat")
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         # rate * sqrt(1 - beta_2^t) / (1 - beta_1^t): both corrections in one number.
         t = self._step(dtype)
         second = ops.sqrt(ops.subtract(1.0, ops.power(self.beta_2, t)))
         first = ops.subtract(1.0, ops.power(self.beta_1, t))
         return ops.divide(ops.multiply(learning_rate, second), first)
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         m, v, *largest = slots
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
         v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
         rest = [ops.maximum(largest[0], v)] if largest else []
         scale = ops.add(ops.sqrt(rest[0] if rest else v), self.epsilon)
         return ops.subtract(value, ops.divide(ops.multiply(m, c), scale)), m, v, *rest
-
-    def fused_rule(self) -> tuple[str, dict[str, Any]] | None:
-        kind = type(self)
-        own = kind.update is Adam.update and kind.coefficients is Adam.coefficients
-        if not own or self.amsgrad:
-            return None
-        return "adam", {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Adamax(Optimizer):
@@ -18,7 +19,7 @@ class Adamax(Optimizer):
         beta_1: the share of itself that the running mean m of g keeps a step.
         beta_2: how u, the largest |g| so far, fades a step.
         epsilon: keeps the quotient finite.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Kingma & Ba, Adam: a method for stochastic optimization, ICLR 2015, section 7.1.
 
@@ -29,29 +30,18 @@ class Adamax(Optimizer):
         0.5
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -60,11 +50,13 @@ class Adamax(Optimizer):
         super().build(variables)
         self._m, self._u = self.add_optimizer_variables(variables, ["momentum", "norm"])
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         start = ops.subtract(1.0, ops.power(self.beta_1, self._step(dtype)))
         return ops.divide(learning_rate, start)
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         m, u = slots
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
         u = ops.maximum(ops.multiply(u, self.beta_2), ops.absolute(gradient))

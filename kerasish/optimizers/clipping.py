@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.ops.op import function
+from kerasish.tensor import Tensor
 
 
 def clip_by_norm(x: Any, limit: float) -> Any:
@@ -43,3 +44,26 @@ def clip_by_global_norm(gradients: Sequence[Any], limit: float) -> list[Any]:
     """
     factor = norm_factor(gradients, limit)
     return [ops.multiply(g, ops.cast(factor, g.dtype)) for g in gradients]
+
+
+def clip(
+    gradients: Sequence[Tensor],
+    norm: float | None,
+    size: float | None,
+    global_norm: float | None,
+) -> list[Tensor]:
+    """Return the gradients within the one bound that is given.
+
+    Args:
+        gradients: tensors.
+        norm: the largest norm of each.
+        size: the largest size of an element.
+        global_norm: the largest norm of all together.
+    """
+    if norm is not None:
+        return [clip_by_norm(g, norm) for g in gradients]
+    if global_norm is not None:
+        return clip_by_global_norm(gradients, global_norm)
+    if size is not None:
+        return [ops.clip(g, -size, size) for g in gradients]
+    return list(gradients)

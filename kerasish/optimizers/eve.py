@@ -7,7 +7,8 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
-from kerasish.tensor import Variable
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Eve(Optimizer):
@@ -24,7 +25,7 @@ class Eve(Optimizer):
         c: how far r may be from 1, > 1.
         loss_minimum: f_min, the least value that the loss can reach.
         epsilon: keeps the quotient finite.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Hayashi, Koushik & Neubig, Eve: a gradient based optimization method with locally and
         globally adaptive learning rates, 2016, arXiv 1611.01505 (algorithm 1).
@@ -36,34 +37,22 @@ class Eve(Optimizer):
         0.9
     """
 
+    elementwise = True
     needs_loss = True
 
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         beta_3: float = 0.999,
         c: float = 10.0,
         loss_minimum: float = 0.0,
         epsilon: float = 1e-8,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         if not c > 1:
             raise ValueError(f"Eve: c must be above 1, got {c!r}.")
         self.beta_1, self.beta_2, self.beta_3 = beta_1, beta_2, beta_3
@@ -79,7 +68,7 @@ class Eve(Optimizer):
         self._change = self.add_variable((), "ones", name="change")
         self._last_loss = self.add_variable((), name="last_loss")
 
-    def shared_updates(self, loss: Any) -> Updates:
+    def shared_updates(self, loss: Tensor | None) -> Updates:
         if loss is None:
             raise ValueError("Eve needs the loss of the step: apply(gradients, loss=loss).")
         loss = ops.cast(ops.mean(loss), "float32")
@@ -93,14 +82,16 @@ class Eve(Optimizer):
         first = ops.equal(self.iterations, 0)
         return {self._change: ops.where(first, 1.0, moved), self._last_loss: loss}
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         first = ops.subtract(1.0, ops.power(self.beta_1, t))
         second = ops.subtract(1.0, ops.power(self.beta_2, t))
         d = ops.cast(shared[self._change], dtype)
         return ops.divide(learning_rate, ops.multiply(first, d)), second
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         m, v = slots
         rate, start = c
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))

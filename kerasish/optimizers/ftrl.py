@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import initializers, ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Ftrl(Optimizer):
@@ -24,7 +25,7 @@ class Ftrl(Optimizer):
         l1_regularization_strength, l2_regularization_strength: penalties, >= 0.
         l2_shrinkage_regularization_strength: a penalty on the size of the step, >= 0.
         beta: the beta of the paper.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: McMahan et al., Ad click prediction: a view from the trenches, KDD 2013.
 
@@ -35,32 +36,21 @@ class Ftrl(Optimizer):
         [0.0]
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         learning_rate_power: float = -0.5,
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
         l2_regularization_strength: float = 0.0,
         l2_shrinkage_regularization_strength: float = 0.0,
         beta: float = 0.0,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         _check_at_least_zero(
             initial_accumulator_value=initial_accumulator_value,
             l1_regularization_strength=l1_regularization_strength,
@@ -84,11 +74,13 @@ class Ftrl(Optimizer):
             variables, ["accumulator", "linear"], [start, "zeros"]
         )
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         fixed = ops.add(ops.divide(self.beta, learning_rate), 2.0 * self.l2_regularization_strength)
         return ops.reciprocal(learning_rate), fixed
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         n, z = slots
         per_rate, fixed = c
         total = ops.add(n, ops.square(gradient))
@@ -101,7 +93,7 @@ class Ftrl(Optimizer):
         kept = ops.subtract(ops.clip(z, -l1, l1), z) if l1 else ops.negative(z)
         return ops.divide(kept, ops.add(after, fixed)), total, z
 
-    def _strength(self, n: Any, per_rate: Any) -> Any:
+    def _strength(self, n: Tensor, per_rate: Tensor) -> Tensor:
         power = -self.learning_rate_power
         grown = ops.sqrt(n) if power == 0.5 else ops.power(n, power)
         return ops.multiply(grown, per_rate)

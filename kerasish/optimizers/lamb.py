@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Lamb(Optimizer):
@@ -18,7 +19,7 @@ class Lamb(Optimizer):
         beta_1: the share of itself that the running mean of g keeps a step.
         beta_2: the same for that of g^2.
         epsilon: keeps the quotient finite.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: You et al., Large batch optimization for deep learning: training BERT in 76 minutes,
         ICLR 2020.
@@ -30,29 +31,16 @@ class Lamb(Optimizer):
         [2.5, 4.0]
     """
 
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -63,13 +51,15 @@ class Lamb(Optimizer):
             variables, ["momentum", "velocity"]
         )
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         first = ops.subtract(1.0, ops.power(self.beta_1, t))
         second = ops.subtract(1.0, ops.power(self.beta_2, t))
         return learning_rate, first, second
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         m, v = slots
         rate, first, second = c
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))
@@ -88,7 +78,7 @@ class Lamb(Optimizer):
         }
 
 
-def _trust(value: Any, direction: Any) -> Any:
+def _trust(value: Tensor, direction: Tensor) -> Tensor:
     """Return |value| / |direction|, or 1 where one of them is 0."""
     own, other = (ops.sqrt(ops.sum(ops.square(x))) for x in (value, direction))
     fit = ops.logical_and(ops.greater(own, 0.0), ops.greater(other, 0.0))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Lion(Optimizer):
@@ -17,7 +18,7 @@ class Lion(Optimizer):
         learning_rate: the size of every element's step; 3 to 10 times below Adam's.
         beta_1: the share of m in the step's direction, 0 < beta_1 <= 1.
         beta_2: the share of itself that m keeps a step.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023.
 
@@ -28,28 +29,17 @@ class Lion(Optimizer):
         [0.5, 1.5]
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.99,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         if not 0 < beta_1 <= 1:
             raise ValueError(f"Lion: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
         self.beta_1, self.beta_2 = beta_1, beta_2
@@ -60,10 +50,12 @@ class Lion(Optimizer):
         super().build(variables)
         self._momentums = self.add_optimizer_variables(variables, "momentum")
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         return learning_rate
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         (m,) = slots
         mixed = _mix(m, gradient, self.beta_1)
         step = ops.multiply(ops.sign(mixed), c)
@@ -73,5 +65,5 @@ class Lion(Optimizer):
         return {**super().get_config(), "beta_1": self.beta_1, "beta_2": self.beta_2}
 
 
-def _mix(mean: Any, new: Any, share: float) -> Any:
+def _mix(mean: Tensor, new: Tensor, share: float) -> Tensor:
     return ops.add(ops.multiply(mean, share), ops.multiply(new, 1 - share))

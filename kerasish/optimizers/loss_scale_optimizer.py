@@ -8,7 +8,7 @@ from typing import Any
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
-from kerasish.tensor import Variable, autocast, convert, no_gradient
+from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient
 
 _UNUSED: dict[str, Any] = {
     **dict.fromkeys(("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")),
@@ -134,7 +134,7 @@ class LossScaleOptimizer(Optimizer):
             new.update(self._scaled(scale, finite))
             return list(new.items())
 
-    def _scaled(self, scale: Any, finite: Any) -> Updates:
+    def _scaled(self, scale: Tensor, finite: Tensor) -> Updates:
         counted = ops.add(self.step_counter.value, 1)
         full = ops.greater_equal(counted, self.dynamic_growth_steps)
         doubled = ops.multiply(scale, 2.0)

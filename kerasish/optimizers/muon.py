@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, OptionsWithoutDecay, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class Muon(Optimizer):
@@ -32,7 +33,7 @@ class Muon(Optimizer):
         nesterov: look ahead by the momentum.
         rms_rate: scale steps to this root mean square, so that Adam's learning rates fit; None:
             scale by sqrt(max(1, rows / columns)).
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024; Liu et
         al., Muon is scalable for LLM training, 2025, arXiv 2502.16982.
@@ -42,23 +43,16 @@ class Muon(Optimizer):
         5
     """
 
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         adam_beta_1: float = 0.9,
         adam_beta_2: float = 0.999,
         adam_weight_decay: float | None = 0.004,
         epsilon: float = 1e-7,
         weight_decay: float | None = 0.004,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
+        *,
         exclude_layers: Sequence[str] | None = None,
         exclude_embeddings: bool = True,
         muon_a: float = 3.4445,
@@ -69,13 +63,9 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         nesterov: bool = True,
         rms_rate: float | None = 0.2,
-        **kwargs: Any,
+        **options: Unpack[OptionsWithoutDecay],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, weight_decay, **options)
         self.adam_beta_1, self.adam_beta_2 = adam_beta_1, adam_beta_2
         self.adam_weight_decay, self.epsilon = adam_weight_decay, epsilon
         self.exclude_layers = list(exclude_layers or [])
@@ -100,21 +90,20 @@ class Muon(Optimizer):
             return True
         return any(re.search(pattern, variable.path) for pattern in self.exclude_layers)
 
-    def _decay_of(self, variable: Variable) -> float:
+    def _decay(self, variable: Variable) -> float:
         adam = self._takes_adam(variable)
         return (self.adam_weight_decay if adam else self.weight_decay) or 0.0
 
-    def _decays(self, variable: Variable) -> bool:
-        return bool(self._decay_of(variable)) and self._use_weight_decay(variable)
-
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         second = ops.sqrt(ops.subtract(1.0, ops.power(self.adam_beta_2, t)))
         first = ops.subtract(1.0, ops.power(self.adam_beta_1, t))
         adam = ops.multiply(learning_rate, ops.divide(second, first))
         return learning_rate, ops.multiply(adam, self.adam_lr_ratio)
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         rate, adam_rate = c
         if len(slots) == 2:
             return self._adam(value, gradient, slots, adam_rate)
@@ -123,7 +112,9 @@ class Muon(Optimizer):
         step = ops.multiply(self._orthogonal(ahead), self._scale(value.shape))
         return ops.subtract(value, ops.multiply(step, rate)), m
 
-    def _adam(self, value: Any, gradient: Any, slots: list[Any], rate: Any) -> tuple[Any, ...]:
+    def _adam(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], rate: Tensor
+    ) -> tuple[Tensor, ...]:
         m, v = slots
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.adam_beta_1))
         v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.adam_beta_2))
@@ -135,7 +126,7 @@ class Muon(Optimizer):
             return math.sqrt(max(shape)) * self.rms_rate
         return math.sqrt(max(1.0, shape[0] / shape[1]))
 
-    def _orthogonal(self, x: Any) -> Any:
+    def _orthogonal(self, x: Tensor) -> Tensor:
         tall = x.shape[0] > x.shape[1]
         x = ops.transpose(x) if tall else x
         x = ops.divide(x, ops.add(ops.sqrt(ops.sum(ops.square(x))), 1e-7))

@@ -7,7 +7,8 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
-from kerasish.tensor import Variable
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 _WARMUP = 0.96  # how fast the momentum reaches beta_1: section 2 of the paper
 
@@ -23,7 +24,7 @@ class Nadam(Optimizer):
         beta_1: the share of itself that the running mean m of g keeps a step.
         beta_2: the same for the running mean of g^2.
         epsilon: keeps the quotient finite.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Dozat, Incorporating Nesterov momentum into Adam, ICLR workshop 2016.
 
@@ -32,29 +33,18 @@ class Nadam(Optimizer):
         0.9
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -66,15 +56,15 @@ class Nadam(Optimizer):
         )
         self._u_product = self.add_variable((), "ones", name="u_product")
 
-    def _u(self, t: Any) -> Any:
+    def _u(self, t: Tensor) -> Tensor:
         faded = ops.power(_WARMUP, t)
         return ops.multiply(ops.subtract(1.0, ops.multiply(faded, 0.5)), self.beta_1)
 
-    def shared_updates(self, loss: Any) -> Updates:
+    def shared_updates(self, loss: Tensor | None) -> Updates:
         product = ops.multiply(self._u_product.value, self._u(self._step("float32")))
         return {self._u_product: product}
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         now, after = self._u(t), self._u(ops.add(t, 1.0))
         product = ops.cast(shared[self._u_product], dtype)
@@ -85,7 +75,9 @@ class Nadam(Optimizer):
         )
         return of_m, of_g, ops.subtract(1.0, ops.power(self.beta_2, t))
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         m, v = slots
         of_m, of_g, start = c
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))

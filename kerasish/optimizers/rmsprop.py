@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class RMSprop(Optimizer):
@@ -19,7 +20,7 @@ class RMSprop(Optimizer):
         momentum: the share of the last step that is kept.
         epsilon: keeps the quotient finite.
         centered: divide by the running variance instead of the mean square.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Hinton, Neural networks for machine learning, lecture 6e, 2012.
 
@@ -30,30 +31,19 @@ class RMSprop(Optimizer):
         0.8
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         rho: float = 0.9,
         momentum: float = 0.0,
         epsilon: float = 1e-7,
         centered: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         self.rho, self.momentum, self.epsilon = rho, momentum, epsilon
         self.centered = centered
 
@@ -67,10 +57,12 @@ class RMSprop(Optimizer):
         if self.centered:
             self._average_gradients = self.add_optimizer_variables(variables, "average_gradient")
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         return learning_rate
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         v, *others = slots
         rho, new = self.rho, []
         v = ops.add(ops.multiply(v, rho), ops.multiply(ops.square(gradient), 1 - rho))

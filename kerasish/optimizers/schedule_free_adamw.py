@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.tensor import Tensor, Variable
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -22,7 +23,7 @@ class ScheduleFreeAdamW(Optimizer):
         beta_2: the share of itself that the running mean of g^2 keeps a step.
         epsilon: keeps the quotient finite.
         warmup_steps: steps over which the rate grows to its value.
-        others: see `Optimizer`.
+        options: what every optimizer takes; see `Optimizer`.
 
     Source: Defazio et al., The road less scheduled, NeurIPS 2024.
 
@@ -31,30 +32,19 @@ class ScheduleFreeAdamW(Optimizer):
         0.9
     """
 
+    elementwise = True
+
+    @with_options
     def __init__(
         self,
-        learning_rate: Any = 0.0025,
+        learning_rate: LearningRate = 0.0025,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         warmup_steps: int = 0,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        use_ema: bool = False,
-        ema_momentum: float = 0.99,
-        ema_overwrite_frequency: int | None = None,
-        loss_scale_factor: float | None = None,
-        gradient_accumulation_steps: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, use_ema,
-            ema_momentum, ema_overwrite_frequency, loss_scale_factor, gradient_accumulation_steps,
-            name, **kwargs,
-        )  # fmt: skip
+        super().__init__(learning_rate, **options)
         if not 0 < beta_1 <= 1:
             raise ValueError(f"ScheduleFreeAdamW: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
@@ -70,7 +60,7 @@ class ScheduleFreeAdamW(Optimizer):
         for z, variable in zip(self._momentums, variables):
             z.assign(variable.value)
 
-    def coefficients(self, learning_rate: Any, dtype: str, shared: Any) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
         if self.warmup_steps:
             grown = ops.minimum(ops.divide(t, float(self.warmup_steps)), 1.0)
@@ -78,7 +68,9 @@ class ScheduleFreeAdamW(Optimizer):
         start = ops.subtract(1.0, ops.power(self.beta_2, t))
         return learning_rate, start, ops.reciprocal(t)
 
-    def update(self, value: Any, gradient: Any, slots: list[Any], c: Any) -> tuple[Any, ...]:
+    def update(
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+    ) -> tuple[Tensor, ...]:
         z, v = slots
         rate, start, share = c
         v = ops.add(
@@ -92,7 +84,7 @@ class ScheduleFreeAdamW(Optimizer):
         y = ops.add(ops.multiply(x, self.beta_1), ops.multiply(z, 1 - self.beta_1))
         return y, z, v
 
-    def _mean(self, y: Any, z: Any) -> Any:
+    def _mean(self, y: Tensor, z: Tensor) -> Tensor:
         """Return x of y and z."""
         return ops.divide(ops.subtract(y, ops.multiply(z, 1 - self.beta_1)), self.beta_1)
 

@@ -446,3 +446,11 @@ def test_adafactor_never_steps_wider_than_the_root_of_its_count_allows(relative_
         made.apply([[0.1, 0.1]], [w])
         sizes.append((1 - w.numpy() / before)[0])
     np.testing.assert_allclose(sizes, [0.8, 2**-0.5, 3**-0.5], rtol=1e-5)
+
+
+def test_muon_decays_what_takes_adams_steps_by_its_own_number():
+    bias, kernel = Variable([1.0], name="bias"), Variable([[1.0]], name="kernel")
+    muon = optimizers.Muon(0.1, weight_decay=None, adam_weight_decay=0.5)
+    muon.apply([[0.0], [[0.0]]], [bias, kernel])
+    assert float(bias[0]) == pytest.approx(0.95)
+    assert float(kernel[0, 0]) == 1.0

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish import optimizers
 from kerasish.backends.eager.cuda import (
     KERNELS,
     activation,
@@ -19,6 +20,8 @@ from kerasish.backends.eager.cuda import (
     softmax,
     update,
 )
+from kerasish.optimizers.fused_update import formula_of
+from kerasish.tensor import Variable
 
 Put = Callable[..., Any]
 
@@ -173,16 +176,52 @@ def _lists(put: Put, count: int) -> list[list[Any]]:
     return [[put(abs(some(*s, seed=k))) for s in shapes] for k in range(count)]
 
 
-def _sgd(put: Put) -> list[Any]:
-    values, gradients, slots = _lists(put, 3)
-    rate = put(np.array(0.1), "float32")
-    made, moved = update.sgd_update(values, gradients, slots, rate, 0.9, decays=[0.1, 0, 0.1])
-    return [*made, *moved]
+def update_source(optimizer: Any, decay: bool = False) -> Any:
+    """Return the CUDA code of an optimizer's formula.
+
+    Args:
+        optimizer: not built yet.
+        decay: whether variables decay.
+    """
+    variable = Variable(np.zeros(3, "float32"))
+    optimizer.build([variable])
+    shared = optimizer.shared_updates(np.float32(2))
+    formula = formula_of(optimizer)
+    formula.refresh(tuple(shared))
+    count = 2 + len(optimizer.slots_of(variable))
+    numbers = [np.zeros((), "float32"), None, *shared.values()]
+    source = update.compiled(formula, count, numbers, decay)
+    assert source is not None
+    return source
 
 
-def _adam(put: Put) -> list[Any]:
-    rate, steps = put(np.array(0.1), "float32"), put(np.array(3), "int32")
-    return [a for part in update.adam_update(*_lists(put, 4), rate, steps) for a in part]
+# Kernel -> the source that holds it: one for each optimizer whose formula is element-wise.
+UPDATES: dict[str, Callable[[], Any]] = {
+    "sgd_update": lambda: update_source(optimizers.SGD(0.1, 0.9), decay=True),
+    "adam_update": lambda: update_source(optimizers.Adam(0.1)),
+    "nadam_update": lambda: update_source(optimizers.Nadam(0.1)),
+    "adamax_update": lambda: update_source(optimizers.Adamax(0.1)),
+    "adagrad_update": lambda: update_source(optimizers.Adagrad(0.1)),
+    "adadelta_update": lambda: update_source(optimizers.Adadelta(0.1)),
+    "rmsprop_update": lambda: update_source(optimizers.RMSprop(0.1, momentum=0.5, centered=True)),
+    "ftrl_update": lambda: update_source(optimizers.Ftrl(0.1, l1_regularization_strength=0.01)),
+    "lion_update": lambda: update_source(optimizers.Lion(0.1)),
+    "schedulefreeadamw_update": lambda: update_source(optimizers.ScheduleFreeAdamW(0.1)),
+    "eve_update": lambda: update_source(optimizers.Eve(0.1)),
+}
+
+
+def _update(kernel: str) -> Callable[[Put], list[Any]]:
+    def call(put: Put) -> list[Any]:
+        source = UPDATES[kernel]()
+        lists = _lists(put, len(source.program.elements))
+        numbers = [
+            put(np.array(3 if v.dtype == "int32" else 0.1), v.dtype) for v in source.program.numbers
+        ]
+        made = update.update_tensors(source, lists, numbers, [0.1, 0, 0.1])
+        return [a for part in made for a in part]
+
+    return call
 
 
 def _global_norm(put: Put) -> list[Any]:
@@ -239,8 +278,7 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "lstm_step_gradient": _recurrent("lstm", 4),
     "gru_step": _recurrent("gru", 3, bias=True),
     "gru_step_gradient": _recurrent("gru", 3, bias=True),
-    "sgd_update": _sgd,
-    "adam_update": _adam,
+    **{kernel: _update(kernel) for kernel in UPDATES},
     "square_parts": _global_norm,
     "norm_of_parts": _global_norm,
 }

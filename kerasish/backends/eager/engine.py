@@ -14,9 +14,9 @@ import numpy as np
 from kerasish.backends.backend import Backend, CompiledStep
 from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.numpy_kernels import KERNELS
-from kerasish.backends.eager.numpy_update import update_by_rule
+from kerasish.backends.eager.numpy_update import update_all
 from kerasish.devices import Device, _State, current, place_of
-from kerasish.ops.op import Op, has_chosen_engine, using_engine
+from kerasish.ops.op import Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import (
     Tensor,
@@ -153,33 +153,21 @@ class Eager(Backend):
 
     def fused_update(
         self,
-        rule: str,
-        settings: dict[str, Any],
-        values: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        slots: Sequence[Sequence[Tensor]],
-        rate: Tensor,
-        steps: Tensor,
+        formula: UpdateFormula,
+        elements: Sequence[Sequence[Tensor]],
+        numbers: Sequence[Tensor | None],
         decays: Sequence[float],
-        factor: Tensor | None = None,
     ) -> list[list[Tensor]] | None:
-        """Return [new values, new slots, ...] of an optimizer's variables, all at once.
-
-        Gradients count `factor` times. None where nothing here knows the rule, or the dtypes.
-        """
-        lists = (values, gradients, *slots)
+        """Return [new values, new slots, ...] of an optimizer's variables, all at once."""
         if self.elsewhere is not None and _State.accelerated:
-            engine = self._where_it_lies([t for some in lists for t in some])
+            engine = self._where_it_lies([t for some in elements for t in some])
             if engine is not self:
-                return engine.fused_update(
-                    rule, settings, values, gradients, slots, rate, steps, decays, factor
-                )
-        numbers = (None if x is None else x.value for x in (rate, steps, factor))
-        own_rate, own_steps, scale = numbers
-        arrays = [[t.value for t in some] for some in lists]
-        if any(is_traced(t) for some in lists for t in some):
+                return engine.fused_update(formula, elements, numbers, decays)
+        if any(is_traced(t) for some in elements for t in some):
             return None
-        found = update_by_rule(rule, settings, arrays, own_rate, own_steps, decays, scale)
+        arrays = [[t.value for t in some] for some in elements]
+        given = [None if n is None else n.value for n in numbers]
+        found = update_all(formula, arrays, given, decays, self.kernel)
         return None if found is None else [[wrap(a) for a in some] for some in found]
 
     def _explain(

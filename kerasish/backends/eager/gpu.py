@@ -12,12 +12,12 @@ from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, WHOLES
-from kerasish.backends.eager.cuda.update import update_by_rule
+from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.devices import Device, place_of
 from kerasish.errors import DeviceMemoryError
-from kerasish.ops.op import Op
+from kerasish.ops.op import Op, UpdateFormula
 from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
 
 
@@ -103,28 +103,20 @@ class EagerOnGPU(Eager):
 
     def fused_update(
         self,
-        rule: str,
-        settings: dict[str, Any],
-        values: Sequence[Tensor],
-        gradients: Sequence[Tensor],
-        slots: Sequence[Sequence[Tensor]],
-        rate: Tensor,
-        steps: Tensor,
+        formula: UpdateFormula,
+        elements: Sequence[Sequence[Tensor]],
+        numbers: Sequence[Tensor | None],
         decays: Sequence[float],
-        factor: Tensor | None = None,
     ) -> list[list[Tensor]] | None:
-        """Return [new values, new slots, ...] of an optimizer's variables, by one kernel for all.
-
-        Gradients count `factor` times. None where no kernel knows the rule, or takes the dtypes.
-        """
+        """Return [new values, new slots, ...] of an optimizer's variables, by one kernel."""
         said = devices.telling_of_room(
-            lambda: f"the update of {len(values)} variables", self.device
+            lambda: f"the update of {len(decays)} variables", self.device
         )
         with said, self.xp.cuda.Device(self.device.index):
-            here = [[self._brought(t).value for t in some] for some in (values, gradients, *slots)]
-            own_rate, own_steps = self._brought(rate).value, self._brought(steps).value
-            scale = None if factor is None else self._brought(factor).value
-            found = update_by_rule(rule, settings, here, own_rate, own_steps, decays, scale)
+            here = [[self._brought(t).value for t in some] for some in elements]
+            found = update_by_formula(
+                formula, here, numbers, decays, lambda t: self._brought(t).value
+            )
         return None if found is None else [[wrap(a) for a in some] for some in found]
 
     def _explain(

@@ -80,7 +80,8 @@ for _name, _ufunc in {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.true_divide,
     "negative": np.negative, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt,
     "square": np.square, "maximum": np.maximum, "minimum": np.minimum, "greater": np.greater,
-    "less": np.less, "equal": np.equal, "select": np.where,
+    "less": np.less, "equal": np.equal, "select": np.where, "absolute": np.absolute,
+    "sign": np.sign, "reciprocal": np.reciprocal,
 }.items():  # fmt: skip
     # The bare ufunc saves a Python frame an op.
     KERNELS[_name] = _ufunc

@@ -1,118 +1,173 @@
-"""New values of all variables of SGD, Adam and AdamW, in pieces that stay in the cache.
+"""New values of all variables of an optimizer, in pieces that stay in the cache.
 
-The same operations in the same order as the optimizers' own `update`, bit for bit; but a dozen
-passes over arrays of megabytes, with as many temporaries, become a dozen over a piece in cache.
+The kernels of the ops that the optimizer's formula is written in, in their order, so the bits are
+those of op by op; but they write into a few pieces of memory again and again, instead of a dozen
+passes over arrays of megabytes with as many temporaries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from kerasish.backends.eager.update_program import UpdateProgram, program_of
+from kerasish.graph.ir import Node, Value
+from kerasish.ops.op import Op, UpdateFormula
+from kerasish.ops.shapes import Spec
 
 PIECE = 65536  # elements
 FLOATS = (np.dtype("float32"), np.dtype("float64"))
 Arrays = Sequence[Any]
+Kernels = Callable[[Op], Callable[..., Any]]
 
 
-def update_by_rule(
-    rule: str,
-    settings: dict[str, Any],
-    lists: Sequence[Arrays],
-    rate: Any,
-    steps: Any,
+def update_all(
+    formula: UpdateFormula,
+    elements: Sequence[Arrays],
+    numbers: Arrays,
     decays: Sequence[float],
-    factor: Any,
+    kernels: Kernels,
 ) -> list[list[Any]] | None:
-    """Return [new values, new slots, ...], None where the rule is not known or dtypes differ.
+    """Return [new values, new slots, ...], None where the formula or a dtype does not fit.
 
     Args:
-        rule: "sgd" or "adam"; settings: its numbers.
-        lists: values, gradients, and each kind of slot.
-        rate: the learning rate; steps: how many updates were made before, an int.
-        decays: for each value the share of it, times the rate, that is taken off first.
-        factor: gradients count so many times; None: once.
+        formula: the update of one variable.
+        elements: values, gradients, and each kind of slot.
+        numbers: arrays without axes that serve all variables, or None.
+        decays: for each variable its weight decay, 0 for none.
+        kernels: op -> its kernel on NumPy arrays.
     """
-    dtype = lists[0][0].dtype if lists[0] else None
-    if dtype not in FLOATS or any(a.dtype != dtype for arrays in lists for a in arrays):
-        return None
-    kind = dtype.type
-    own = kind(rate)
+    made: list[list[Any]] = []
+    chains: dict[Any, dict[float, Any]] = {dtype: {} for dtype in FLOATS}
     with np.errstate(all="ignore"):
-        change, slots = RULES[rule](settings, own, kind(steps) + kind(1), kind)
-        if len(lists) != 2 + slots:
-            return None
-        scale = None if factor is None else kind(factor)
-        found = [
-            _update(change, arrays, own * kind(decay) if decay else None, scale)
-            for arrays, decay in zip(zip(*lists), decays)
-        ]
-    return [list(arrays) for arrays in zip(*found)]
+        for arrays, decay in zip(zip(*elements), decays):
+            dtype = arrays[0].dtype
+            if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
+                return None
+            if decay not in chains[dtype]:
+                chain = _chain_of(formula, arrays, numbers, bool(decay), kernels)
+                if chain is None:
+                    return None
+                chains[dtype][decay] = chain, chain.numbers(numbers, dtype.type(decay))
+            chain, known = chains[dtype][decay]
+            made.append(chain.run(arrays, known))
+    return [list(arrays) for arrays in zip(*made)]
 
 
-def _update(change: Callable[..., None], arrays: Arrays, decay: Any, scale: Any) -> list[Any]:
-    """Return the new value and slots of one variable; `decay` is the share taken off first."""
-    value, gradient, *slots = (np.ascontiguousarray(a).reshape(-1) for a in arrays)
-    made = [np.empty_like(a) for a in (value, *slots)]
-    spare = [np.empty(min(PIECE, max(value.size, 1)), value.dtype) for _ in range(3)]
-    for start in range(0, value.size, PIECE):
-        here = slice(start, start + PIECE)
-        p, g = value[here], gradient[here]
-        a, b, c = (x[: p.size] for x in spare)
-        if scale is not None:
-            g = np.multiply(g, scale, out=b)
-        if decay is not None:
-            np.multiply(p, decay, out=c)
-            p = np.subtract(p, c, out=c)
-        change(p, g, [s[here] for s in slots], [m[here] for m in made], a)
-    return [m.reshape(old.shape) for m, old in zip(made, (arrays[0], *arrays[2:]))]
+def _chain_of(
+    formula: UpdateFormula, arrays: Arrays, numbers: Arrays, decay: bool, kernels: Kernels
+) -> Chain | None:
+    given = ["-" if n is None else f"{n.dtype.char}{n.ndim}" for n in numbers]
+    key = f"numpy {arrays[0].dtype.char}{len(arrays)} {decay} {' '.join(given)}"
+    if key not in formula.compiled:
+        specs = [None if n is None else Spec(n.shape, n.dtype.name) for n in numbers]
+        program = program_of(formula, arrays[0].dtype.name, len(arrays), specs, decay)
+        formula.compiled[key] = None if program is None else Chain(program, kernels)
+    found: Chain | None = formula.compiled[key]
+    return found
 
 
-def _adam(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, int]:
-    beta_1, beta_2, epsilon = (settings[n] for n in ("beta_1", "beta_2", "epsilon"))
-    one = kind(1)
-    second = np.sqrt(one - np.power(kind(beta_2), step))
-    c = rate * second / (one - np.power(kind(beta_1), step))
-    fresh_1, fresh_2, small = kind(1 - beta_1), kind(1 - beta_2), kind(epsilon)
+class Call(NamedTuple):
+    """One kernel: `kernel(*registers, out=register)`, by their numbers."""
 
-    def change(p: Any, g: Any, slots: Arrays, new: Arrays, spare: Any) -> None:
-        (m, v), (to, to_m, to_v) = slots, new
-        np.subtract(g, m, out=spare)
-        np.multiply(spare, fresh_1, out=spare)
-        np.add(m, spare, out=to_m)
-        np.multiply(g, g, out=spare)
-        np.subtract(spare, v, out=spare)
-        np.multiply(spare, fresh_2, out=spare)
-        np.add(v, spare, out=to_v)
-        np.sqrt(to_v, out=spare)
-        np.add(spare, small, out=spare)
-        np.multiply(to_m, c, out=to)
-        np.divide(to, spare, out=to)
-        np.subtract(p, to, out=to)
-
-    return change, 2
+    kernel: Callable[..., Any]
+    inputs: tuple[int, ...]
+    out: int
 
 
-def _sgd(settings: dict[str, Any], rate: Any, step: Any, kind: Any) -> tuple[Any, int]:
-    momentum, nesterov = kind(settings["momentum"]), settings["nesterov"]
+class Chain:
+    """A program as calls of kernels on registers.
 
-    def change(p: Any, g: Any, slots: Arrays, new: Arrays, spare: Any) -> None:
-        np.multiply(g, rate, out=spare)
-        if not slots:
-            np.subtract(p, spare, out=new[0])
-            return
-        np.multiply(slots[0], momentum, out=new[1])
-        np.subtract(new[1], spare, out=new[1])
-        if nesterov:
-            np.multiply(new[1], momentum, out=new[0])
-            np.add(p, new[0], out=new[0])
-            np.subtract(new[0], spare, out=new[0])
-        else:
-            np.add(p, new[1], out=new[0])
+    The registers hold the pieces of the inputs, those of the outputs, then numbers, then scratch
+    memory. A result that is no output lies in scratch memory, or where an output comes later.
 
-    return change, int(settings["momentum"] != 0)
+    Args:
+        program: what is computed.
+        kernels: op -> its kernel on NumPy arrays.
+    """
+
+    def __init__(self, program: UpdateProgram, kernels: Kernels) -> None:
+        self._program, self._kernels = program, kernels
+        known = dict.fromkeys(v for node in program.each for v in node.inputs)
+        made = {node.out for node in program.each}
+        self._inputs, self._outputs = len(program.elements), len(program.outputs)
+        self._known = [v for v in known if v not in made and v not in program.elements]
+        places = [*program.elements, *[None] * self._outputs, *self._known]
+        self._registers = {v: i for i, v in enumerate(places) if v is not None}
+        self._first = len(places)  # of the scratch registers
+        self.scratch = 0
+        self._calls = self._planned()
+
+    def _planned(self) -> list[Call]:
+        program = self._program
+        calls: list[Call] = []
+        last = {v: i for i, node in enumerate(program.each) for v in node.inputs}
+        finals: dict[Value, int] = {}  # value -> its place among the outputs
+        for place, v in enumerate(program.outputs):
+            finals.setdefault(v, place)
+        makers = {node.out: i for i, node in enumerate(program.each)}
+        # Register -> the node after which it is free; an output is, until its own node comes.
+        free = {self._inputs + place: -1 for place in finals.values()}
+        written = {self._inputs + place: makers.get(v, -1) for v, place in finals.items()}
+        for i, node in enumerate(program.each):
+            if node.out in finals:
+                out = self._inputs + finals[node.out]
+            else:
+                end = last[node.out]
+                # Element by element: a result may lie where an input of its node lay.
+                fits = [r for r in free if free[r] <= i and written.get(r, end) >= end]
+                out = fits[0] if fits else self._first + self.scratch
+                self.scratch += not fits
+                free[out] = end
+            calls.append(_call(self._kernels(_op(node)), node, self._registers, out))
+            self._registers[node.out] = out
+        for place, v in enumerate(program.outputs):
+            if self._registers[v] != self._inputs + place:  # an input, or an output given twice
+                calls.append(Call(np.positive, (self._registers[v],), self._inputs + place))
+        return calls
+
+    def numbers(self, given: Arrays, decay: Any) -> list[Any]:
+        """Return the numbers that the calls read, computed with the kernels of the ops."""
+        program = self._program
+        values: dict[Value, Any] = dict(program.constants)
+        tensors = [v.value.value for v in program.variables]
+        values.update(zip(program.numbers, [*(n for n in given if n is not None), *tensors]))
+        if program.decay is not None:
+            values[program.decay] = np.asarray(decay)
+        for node in program.once:
+            out = self._kernels(_op(node))(*(values[v] for v in node.inputs), **node.attrs)
+            values.update(zip(node.outputs, [out] if len(node.outputs) == 1 else out))
+        return [values[v] for v in self._known]
+
+    def run(self, arrays: Arrays, numbers: list[Any]) -> list[Any]:
+        """Return the new value and slots of one variable."""
+        given = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
+        size = given[0].size
+        made = [np.empty(size, given[0].dtype) for _ in range(self._outputs)]
+        piece = min(PIECE, max(size, 1))
+        scratch = [np.empty(piece, given[0].dtype) for _ in range(self.scratch)]
+        for start in range(0, size, PIECE):
+            end = min(start + PIECE, size)
+            r = [a[start:end] for a in (*given, *made)]
+            r += numbers
+            r += [s[: end - start] for s in scratch]
+            for kernel, places, out in self._calls:
+                kernel(*[r[i] for i in places], out=r[out])
+        return [m.reshape(arrays[0].shape) for m in made]
 
 
-# Each returns what changes a piece, and how many slots a variable has.
-RULES: dict[str, Callable[..., tuple[Any, int]]] = {"adam": _adam, "sgd": _sgd}
+def _op(node: Node) -> Op:
+    return node.op  # type: ignore[return-value]
+
+
+def _call(kernel: Callable[..., Any], node: Node, registers: dict[Value, int], out: int) -> Call:
+    inputs = tuple(registers[v] for v in node.inputs)
+    if isinstance(kernel, np.ufunc):
+        return Call(kernel, inputs, out)
+
+    def call(*arrays: Any, out: Any) -> None:
+        np.copyto(out, kernel(*arrays, **node.attrs))
+
+    return Call(call, inputs, out)

@@ -172,11 +172,13 @@ def _small_model():
             lambda: optimizers.Adam(optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
             "adam_update",
         ),
-        (lambda: optimizers.Adam(0.01, amsgrad=True), None),
+        (lambda: optimizers.Adam(0.01, amsgrad=True), "adam_update"),
         (lambda: optimizers.SGD(0.1, 0.9, global_clipnorm=0.2, weight_decay=0.1), "sgd_update"),
-        (lambda: optimizers.Nadam(0.01), None),
-        (lambda: optimizers.Nadam(0.01, global_clipnorm=0.2), None),
-        (lambda: optimizers.RMSprop(0.01), None),
+        (lambda: optimizers.Nadam(0.01), "nadam_update"),
+        (lambda: optimizers.Nadam(0.01, global_clipnorm=0.2), "nadam_update"),
+        (lambda: optimizers.RMSprop(0.01), "rmsprop_update"),
+        (lambda: optimizers.Lamb(0.01), None),
+        (lambda: optimizers.Lamb(0.01, global_clipnorm=0.2), None),
     ],
 )
 def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
@@ -192,10 +194,9 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
             model.compile(make(), loss, run_eagerly=True)
             model.fit(x, np.eye(3, dtype="float32")[y], batch_size=16, epochs=2, verbose=0)
         made.append((model.get_weights(), [v.numpy() for v in model.optimizer.variables]))
-    updates = {"sgd_update": 0, "adam_update": 0} | dict(stand_in.launches)
-    assert {k: updates[k] for k in ("sgd_update", "adam_update")} == {
-        k: 6 if k == kernel else 0 for k in ("sgd_update", "adam_update")
-    }
+    updates = dict(stand_in.launches)
+    launched = {k: n for k, n in updates.items() if k.endswith("_update")}
+    assert launched == ({} if kernel is None else {kernel: 6})
     assert updates.get("norm_of_parts", 0) == (6 if model.optimizer.global_clipnorm else 0)
     for a, b in zip(made[0][0] + made[0][1], made[1][0] + made[1][1]):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)

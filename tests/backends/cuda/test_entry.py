@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import stand_in_cupy as stand_in
 from cuda_on_cpu import TOLERANCES, dtype_of, wide
-from kernel_calls import CALLS, some
+from kernel_calls import CALLS, some, update_source
 
+from kerasish import optimizers
 from kerasish.backends.eager.cuda import blas, cublaslt, entry, kernels, random, softmax, update
 from kerasish.backends.eager.cuda.entry import ENTRIES, Blank, Entry, Needs
 from kerasish.backends.eager.cuda.fused_functions import WHOLES
@@ -268,10 +269,11 @@ def test_a_graph_makes_a_step_in_place_with_each_launch(cupy, rule):
     lists = [[put(abs(some(*s, seed=k))) for s in ((3,), (9000,))] for k in range(4)]
     values, _, first, second = lists
     rate, steps = put(np.array(0.1), "float32"), put(np.array(0), "int32")
-    if rule == "adam":
-        function, args, out = update.adam_update, (*lists, rate, steps), values + first + second
-    else:
-        function, args, out = update.sgd_update, (*lists[:3], rate, 0.9), values + first
+    slots = first + second if rule == "adam" else first
+    optimizer = optimizers.Adam(0.1) if rule == "adam" else optimizers.SGD(0.1, 0.9)
+    source, out = update_source(optimizer), values + slots
+    elements = lists if rule == "adam" else lists[:3]
+    function, args = update.update_tensors, (source, elements, [rate, steps][: len(elements) - 2])
     started = [a._a.copy() for a in out]
     stream = cupy.cuda.Stream(non_blocking=True)
     expected = []

@@ -29,10 +29,10 @@ from cuda_on_cpu import (
     signatures,
     wide,
 )
-from kernel_calls import CALLS
+from kernel_calls import CALLS, UPDATES, update_source
 
 import kerasish
-from kerasish import ops
+from kerasish import ops, optimizers
 from kerasish.backends.eager.cuda import (
     KERNELS,
     activation,
@@ -52,7 +52,7 @@ NAMES = {name: source for source in kernels.SOURCES for name in signatures(kerne
 
 def test_every_kernel_is_run_on_the_cpu():
     declared = sum(kernels.source(s).count("__global__") for s in kernels.SOURCES)
-    assert set(CALLS) == set(NAMES)
+    assert set(CALLS) == {*NAMES, *UPDATES}
     assert declared == len(NAMES), "a name stands in two sources, or the pattern missed one"
     assert {p.stem for p in kernels.FOLDER.glob("*.cu")} == set(kernels.SOURCES)
 
@@ -114,7 +114,9 @@ LARGE = {
     "bias_activation": lambda x, y: activation.bias_activation(x, None, "relu", out=y),
     "bias_activation_gradient": lambda x, y: activation.bias_activation_gradient(x, x, out=y),
     "dropout": lambda x, y: random.dropout(put(np.array([1, 2], "uint32")), x, 0.0, out=y),
-    "sgd_update": lambda x, y: update.sgd_update([x], [x], None, put(np.float32(0)), out=y),
+    "sgd_update": lambda x, y: update.update_tensors(
+        update_source(optimizers.SGD(0.1)), [[x], [x]], [put(np.float32(0))], out=y
+    ),
 }
 
 
@@ -194,7 +196,8 @@ def test_groups_and_lists_of_nothing(cuda):
     none = put(np.ones((0, 3)), "float32")
     assert update.global_norm([none], 1.0)[0] == 0
     rate = put(np.float32(1))
-    assert update.sgd_update([none], [none], None, rate)[0][0].shape == (0, 3)
+    sgd = update_source(optimizers.SGD(0.1))
+    assert update.update_tensors(sgd, [[none], [none]], [rate])[0][0].shape == (0, 3)
     assert random.dropout(put(np.array([1, 2], "uint32")), none, 0.5).shape == (0, 3)
     pooled = KERNELS["pool_max"](
         put(np.ones((0, 4, 4, 2)), "float32"), size=(2, 2), strides=(2, 2), padding=((0, 0),) * 2
@@ -269,16 +272,24 @@ def test_nvrtc_refuses_what_is_wrong():
     assert "nothing" in log
 
 
+def _text(source):
+    """Return the text of a source, or of what is made of an optimizer's formula."""
+    return kernels.source(UPDATES[source]().name if source in UPDATES else source)
+
+
+EVERY = (*kernels.SOURCES, *UPDATES)
+
+
 def _check_compiles(source, scalar, architecture):
     options = ("--std=c++17", f"-DSCALAR={scalar}", f"-arch={architecture}")
-    binary, log = _compile(_nvrtc(), kernels.source(source), *options)
+    binary, log = _compile(_nvrtc(), _text(source), *options)
     assert binary, log
     assert not log, log  # no warning either
-    for name in signatures(kernels.source(source)):
+    for name in signatures(_text(source)):
         assert name.encode() in binary
 
 
-@pytest.mark.parametrize("source", kernels.SOURCES)
+@pytest.mark.parametrize("source", EVERY)
 def test_every_source_compiles_for_the_oldest_gpu(source):
     _check_compiles(source, "17", "sm_75")
 
@@ -290,7 +301,7 @@ BUILDS += [("17", a) for a in ("sm_80", "sm_86", "sm_89")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", kernels.SOURCES)
+@pytest.mark.parametrize("source", EVERY)
 @pytest.mark.parametrize(("scalar", "architecture"), BUILDS)
 def test_every_source_compiles_for_gpus(source, scalar, architecture):
     _check_compiles(source, scalar, architecture)
@@ -357,9 +368,9 @@ def test_what_cupy_lacks_is_found():
 # --- what the sources say -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", kernels.SOURCES)
+@pytest.mark.parametrize("source", EVERY)
 def test_no_source_adds_floats_in_an_order_of_chance(source):
-    assert not re.findall(r"\batomic\w*|\bred\.", kernels.source(source))
+    assert not re.findall(r"\batomic\w*|\bred\.", _text(source))
 
 
 # What kernels take as `int`: yes or no, and which one of a few.
@@ -369,9 +380,9 @@ FLAGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("source", kernels.SOURCES)
+@pytest.mark.parametrize("source", EVERY)
 def test_counts_and_places_have_64_bits(source):
-    text = kernels.source(source)
+    text = _text(source)
     for name, parameters in KERNEL.findall(text):
         for kind, parameter in (p.rsplit(maxsplit=1) for p in parameters.split(",")):
             assert kind != "int" or parameter in FLAGS, f"{name}: int {parameter}"

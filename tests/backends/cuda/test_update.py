@@ -7,10 +7,13 @@ import math
 import numpy as np
 import pytest
 from cuda_on_cpu import DTYPES, assert_close, numbers, put, wide
+from kernel_calls import UPDATES, update_source
 
 from kerasish import optimizers
+from kerasish.backends.eager.cuda import kernels as sources
 from kerasish.backends.eager.cuda import update as kernels
 from kerasish.optimizers.clipping import clip_by_global_norm
+from kerasish.optimizers.fused_update import formula_of
 from kerasish.tensor import Variable
 
 SHAPES = [(3,), (), (8200,), (0, 4), (5, 7), (64, 300), (1,)]
@@ -21,75 +24,117 @@ def _lists(dtype, count=1, offset=0, shapes=SHAPES):
             for k in range(count)]  # fmt: skip
 
 
-def _rate(value=0.1):
-    return put(np.float32(value))
-
-
 def _expected(optimizer, values, gradients, steps):
-    """Return the values and slots (float64) after `steps` steps of an optimizer."""
+    """Return the values, then each kind of slot (float64), after some steps of an optimizer."""
     variables = [Variable(wide(v), dtype="float64") for v in values]
+    signals = {"loss": 2.0} if optimizer.needs_loss else {}
     for _ in range(steps):
-        optimizer.apply([wide(g) for g in gradients], variables)
-    slots = [[s.numpy() for s in each] for each in optimizer._slots]
-    return [v.numpy() for v in variables], slots
+        optimizer.apply([wide(g) for g in gradients], variables, **signals)
+    slots = zip(*(optimizer.slots_of(v) for v in variables))
+    return [[v.numpy() for v in some] for some in (variables, *slots)]
+
+
+def _found(optimizer, values, gradients, steps, decays=None, factor=None):
+    """Return the same by kernels, in the dtype of the values."""
+    variables = [Variable(wide(v), dtype="float32") for v in values]
+    optimizer.build(variables)
+    loss = np.float32(2) if optimizer.needs_loss else None
+    slots = zip(*(optimizer.slots_of(v) for v in variables))
+    lists = [
+        values,
+        gradients,
+        *([put(s.numpy(), values[0].dtype) for s in some] for some in slots),
+    ]
+    formula = formula_of(optimizer)
+    for step in range(steps):
+        optimizer.iterations.assign(step)
+        shared = optimizer.shared_updates(loss)
+        formula.refresh(shared)
+        given = [np.float32(optimizer.learning_rate.numpy()), factor, *shared.values()]
+        found = kernels.update_by_formula(
+            formula, lists, given, decays or [optimizer.weight_decay or 0.0] * len(values), _put
+        )
+        for variable, value in shared.items():
+            variable.assign(value)
+        lists = [found[0], gradients, *found[1:]]
+    return [lists[0], *lists[2:]]
+
+
+def _put(x):
+    return put(x.numpy() if hasattr(x, "numpy") else x)
+
+
+def _check(make, dtype, factors=(3,), offset=0):
+    values, gradients = _lists(dtype, 2, offset)
+    expected = _expected(make(), values, gradients, 3)
+    found = _found(make(), values, gradients, 3)
+    for k, (some, others) in enumerate(zip(found, expected, strict=True)):
+        for a, b in zip(some, others, strict=True):
+            assert_close(a, b, dtype, factors[min(k, len(factors) - 1)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("decay", [None, 0.01])
-def test_sgd(cuda, momentum, nesterov, decay, dtype):
-    for offset in (0, 1):
-        values, gradients = _lists(dtype, 2, offset)
-        slots = [put(np.zeros(v.shape, v.dtype)) for v in values] if momentum else None
-        decays = None if decay is None else [decay] * len(values)
-        sgd = optimizers.SGD(0.1, momentum, nesterov, weight_decay=decay)
-        expected, expected_slots = _expected(sgd, values, gradients, 3)
-        for _ in range(3):
-            values, slots = kernels.sgd_update(
-                values, gradients, slots or None, _rate(), momentum, nesterov, None, decays
-            )
-        for i, value in enumerate(values):
-            assert_close(value, expected[i], dtype, 3)
-            if momentum:
-                assert_close(slots[i], expected_slots[i][0], dtype, 3)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_sgd(cuda, momentum, nesterov, decay, dtype, offset):
+    _check(lambda: optimizers.SGD(0.1, momentum, nesterov, decay), dtype, (3,), offset)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("decay", [None, 0.02])
-def test_adam(cuda, decay, dtype):
-    for offset in (0, 1):
-        values, gradients = _lists(dtype, 2, offset)
-        first, second = ([put(np.zeros(v.shape, v.dtype)) for v in values] for _ in range(2))
-        decays = None if decay is None else [decay] * len(values)
-        given = (0.1, 0.9, 0.999, 1e-7)
-        adam = optimizers.AdamW(0.1, decay) if decay else optimizers.Adam(*given)
-        expected, expected_slots = _expected(adam, values, gradients, 3)
-        for step in range(3):
-            values, first, second = kernels.adam_update(
-                values, gradients, first, second, _rate(), put(np.int32(step)), *given[1:],
-                decays=decays,
-            )  # fmt: skip
-        for i, value in enumerate(values):
-            assert_close(value, expected[i], dtype, 40 if dtype == "float32" else 4)
-            assert_close(first[i], expected_slots[i][0], dtype, 3)
-            assert_close(second[i], expected_slots[i][1], dtype, 3)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_adam(cuda, decay, dtype, offset):
+    factors = (40 if dtype == "float32" else 4, 3)
+    _check(lambda: optimizers.Adam(0.1, weight_decay=decay), dtype, factors, offset)
+
+
+OTHERS = {
+    "amsgrad": lambda: optimizers.Adam(0.01, amsgrad=True),
+    "nadam": lambda: optimizers.Nadam(0.01),
+    "adamax": lambda: optimizers.Adamax(0.01),
+    "adagrad": lambda: optimizers.Adagrad(0.01),
+    "adadelta": lambda: optimizers.Adadelta(0.01),
+    "rmsprop": lambda: optimizers.RMSprop(0.01, momentum=0.5, centered=True, weight_decay=0.1),
+    "ftrl": lambda: optimizers.Ftrl(0.01, l1_regularization_strength=0.01),
+    "ftrl_power": lambda: optimizers.Ftrl(0.01, learning_rate_power=-0.7),
+    "lion": lambda: optimizers.Lion(0.01),
+    "schedule_free": lambda: optimizers.ScheduleFreeAdamW(0.01, warmup_steps=3),
+    "eve": lambda: optimizers.Eve(0.01),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_optimizers(cuda, name):
+    _check(OTHERS[name], "float32", (40, 20))
+
+
+def test_every_elementwise_optimizer_has_a_kernel():
+    kinds = [c for c in vars(optimizers).values() if isinstance(c, type)]
+    names = {c.__name__.lower() for c in kinds if vars(c).get("elementwise") is True}
+    assert {f"{name}_update" for name in names} == set(UPDATES)
+
+
+def test_settings_share_a_kernel(cuda):
+    first, second = (update_source(optimizers.Adam(0.1, beta_1=b)) for b in (0.9, 0.8))
+    assert (first.name, first.kernel) == (second.name, second.kernel)
+    assert first.constants != second.constants
+    assert update_source(optimizers.Adam(0.1, amsgrad=True)).name != first.name
+    assert "adam_update(Table table" in sources.source(first.name)
 
 
 def test_only_some_values_decay(cuda):
-    values = [put(np.ones(3, "float32")), put(np.ones(3, "float32"))]
-    zeros = [put(np.zeros(3, "float32")) for _ in values]
-    made, _ = kernels.sgd_update(values, zeros, None, _rate(0.5), decays=[0.2, 0.0])
-    np.testing.assert_allclose(made, [[0.9] * 3, [1.0] * 3])
-    made, _, _ = kernels.adam_update(
-        values, zeros, zeros, zeros, _rate(0.5), put(np.int32(0)), decays=[0.2, 0.0]
-    )
-    np.testing.assert_allclose(made, [[0.9] * 3, [1.0] * 3])
+    for make in (optimizers.SGD, optimizers.Adam):
+        values = [put(np.ones(3, "float32")), put(np.ones(3, "float32"))]
+        zeros = [put(np.zeros(3, "float32")) for _ in values]
+        made, *_ = _found(make(0.5), values, zeros, 1, [0.2, 0.0])
+        np.testing.assert_allclose(made, [[0.9] * 3, [1.0] * 3])
 
 
 def test_old_values_stay_as_they_are(cuda):
     values, gradients = _lists("float32", 2)
     before = [np.array(v) for v in values]
-    kernels.sgd_update(values, gradients, None, _rate())
+    _found(optimizers.SGD(0.1), values, gradients, 1)
     for a, b in zip(values, before):
         np.testing.assert_array_equal(a, b)
 
@@ -98,8 +143,8 @@ def test_more_tensors_than_a_launch_takes_and_several_dtypes(cuda):
     shapes = [(k % 5 + 1,) for k in range(2 * kernels.MOST + 3)]
     values, gradients = _lists("float32", 2, 0, shapes)
     more, more_gradients = _lists("bfloat16", 2)
-    made, _ = kernels.sgd_update(
-        values + more, gradients + more_gradients, None, _rate(), factor=put(np.float32(0.5))
+    (made,) = _found(
+        optimizers.SGD(0.1), values + more, gradients + more_gradients, 1, factor=np.float32(0.5)
     )
     assert cuda.launches["sgd_update"] == 4
     for v, g, new in zip(values + more, gradients + more_gradients, made):
@@ -121,7 +166,7 @@ def test_global_norm_clips_as_the_optimizers_do(cuda):
     (gradients,) = _lists("float32")
     _, factor = kernels.global_norm(gradients, 2.5)
     values = [put(np.zeros(g.shape, "float32")) for g in gradients]
-    made, _ = kernels.sgd_update(values, gradients, None, _rate(1.0), factor=factor)
+    (made,) = _found(optimizers.SGD(1.0), values, gradients, 1, factor=factor)
     for new, clipped in zip(made, clip_by_global_norm([wide(g) for g in gradients], 2.5)):
         assert_close(new, -clipped.numpy(), "float32")
 
@@ -136,4 +181,8 @@ def test_the_norm_of_nothing_and_of_nan(cuda):
 
 def test_gradients_of_another_dtype_are_refused(cuda):
     with pytest.raises(TypeError, match="got float32, float16"):
-        kernels.sgd_update([numbers((2,), "float32")], [numbers((2,), "float16")], None, _rate())
+        kernels.update_tensors(
+            update_source(optimizers.SGD(0.1)),
+            [[numbers((2,), "float32")], [numbers((2,), "float16")]],
+            [put(np.float32(0.1))],
+        )

@@ -19,11 +19,14 @@ from kerasish.backends.eager.cuda.entry import planning
 
 FOLDER = Path(__file__).parent
 # Sources that need more than the prelude before them.
-PARTS = {"pooling": ("window.cuh",), "columns": ("window.cuh",)}
+PARTS = {
+    "pooling": ("window.cuh",), "columns": ("window.cuh",), "gradient_norm": ("table.cuh",),
+}  # fmt: skip
 SOURCES = (
-    "activation", "columns", "embedding", "norm", "pooling", "random", "recurrent", "softmax",
-    "update",
+    "activation", "columns", "embedding", "gradient_norm", "norm", "pooling", "random",
+    "recurrent", "softmax",
 )  # fmt: skip
+GENERATED: dict[str, str] = {}  # name -> text of sources made while the process runs
 # The dtypes that kernels store numbers in, and what SCALAR is for each.
 SCALARS = {"float32": 32, "float16": 16, "bfloat16": 17}
 # Blocks of a launch over all elements: threads go on in steps of the whole grid.
@@ -34,7 +37,13 @@ NOTHING = np.uint64(0)  # an argument that a kernel does not look at
 
 def source(name: str) -> str:
     """Return the whole CUDA C text of a source: the prelude, what it needs, itself."""
-    parts = ("prelude.cuh", *PARTS.get(name, ()), f"{name}.cu")
+    if name in GENERATED:
+        return GENERATED[name]
+    return text_of("prelude.cuh", *PARTS.get(name, ()), f"{name}.cu")
+
+
+def text_of(*parts: str) -> str:
+    """Return the text of files of this folder, one after the other."""
     return "\n".join((FOLDER / part).read_text() for part in parts)
 
 

@@ -1,197 +1,169 @@
 """New values of all variables of an optimizer in one launch, and the norm of all gradients.
 
 No op takes many variables at once: an optimizer asks the engine in charge
-(`optimizers/fused_update.py`), and the engine of a GPU asks `update_by_rule`. The learning rate,
-the counter and the factor that clips are read on the device: no launch waits for them.
+(`optimizers/fused_update.py`), and the engine of a GPU asks `update_by_formula`. The learning
+rate, the counter and the factor that clips are read on the device: no launch waits for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result, scratch
-from kerasish.backends.eager.cuda.kernels import (
-    NOTHING,
-    THREADS,
-    check,
-    fits,
-    launch,
-)
+from kerasish.backends.eager.cuda.kernels import THREADS, check, fits, launch
+from kerasish.backends.eager.cuda.update_source import MOST, UpdateSource, source_of, table_of
+from kerasish.backends.eager.update_program import program_of
+from kerasish.ops.op import UpdateFormula
+from kerasish.ops.shapes import Spec
 
-SOURCE = "update"
-MOST = 40  # tensors a launch takes, as in update.cu
 CHUNK = 8192  # elements of a block
-TABLE = np.dtype(
-    [("arrays", "u8", (7, MOST)), ("sizes", "i8", MOST), ("decays", "f4", MOST),
-     ("first", "i4", MOST + 1), ("count", "i4")]
-)  # fmt: skip
-VALUE, GRADIENT, SLOT, SECOND, NEW, NEW_SLOT, NEW_SECOND = range(7)
+GRADIENTS = table_of(1, 1, 2, MOST)  # the table of `gradient_norm.cu`
+Arrays = Sequence[Any]
 
 
 def _tables(
-    lists: dict[int, Sequence[Any]], decays: Sequence[float] | None
+    kind: np.dtype[Any],
+    most: int,
+    lists: Sequence[Arrays],
+    decays: Sequence[float] | None = None,
+    constants: Sequence[float] = (),
+    numbers: Arrays = (),
 ) -> Iterator[tuple[Any, int, Any, Any]]:
     """Yield (table, blocks, dtype, packed) for as many tensors of a dtype as a launch takes.
 
     Args:
-        lists: number of the array in the table -> one array for each tensor.
+        kind: the table's dtype; most: how many tensors it holds.
+        lists: for each array of a tensor one list over the tensors.
     """
-    first = next(iter(lists.values()))
     groups: dict[Any, list[int]] = {}
-    for i, array in enumerate(first):
+    for i, array in enumerate(lists[0]):
         if array.size:
             groups.setdefault(array.dtype, []).append(i)
     for dtype, members in groups.items():
-        for start in range(0, len(members), MOST):
-            some = members[start : start + MOST]
-            yield (*_table(some, lists, decays), dtype, _aligned(some, lists))
+        for start in range(0, len(members), most):
+            some = members[start : start + most]
+            table, blocks = np.zeros((), kind), 0  # CuPy passes an array of one element by value
+            for place, i in enumerate(some):
+                table["arrays"][:, place] = [arrays[i].data.ptr for arrays in lists]
+                table["sizes"][place], table["first"][place] = lists[0][i].size, blocks
+                table["decays"][place] = 0 if decays is None else decays[i]
+                blocks += -(-lists[0][i].size // CHUNK)
+            table["first"][len(some)], table["count"] = blocks, len(some)
+            table["constants"][: len(constants)] = constants
+            table["numbers"][: len(numbers)] = [n.data.ptr for n in numbers]
+            packed = np.int32((table["arrays"][:, : len(some)] % 16 == 0).all())
+            yield table, blocks, dtype, packed
 
 
-def _table(
-    members: list[int], lists: dict[int, Sequence[Any]], decays: Sequence[float] | None
-) -> tuple[Any, int]:
-    table, blocks = np.zeros((), TABLE), 0
-    for place, i in enumerate(members):
-        for number, arrays in lists.items():
-            table["arrays"][number, place] = arrays[i].data.ptr
-        size = next(iter(lists.values()))[i].size
-        table["sizes"][place], table["first"][place] = size, blocks
-        table["decays"][place] = 0 if decays is None else decays[i]
-        blocks += -(-size // CHUNK)
-    table["first"][len(members)], table["count"] = blocks, len(members)
-    return table, blocks  # CuPy passes an array of one element by value
-
-
-def _aligned(members: list[int], lists: dict[int, Sequence[Any]]) -> Any:
-    pointers = (arrays[i].data.ptr for arrays in lists.values() for i in members)
-    return np.int32(all(p % 16 == 0 for p in pointers))
-
-
-def _new(arrays: Sequence[Any]) -> list[Any]:
-    return [result(a.shape, a.dtype) for a in arrays]
-
-
-def _given(*lists: Sequence[Any]) -> list[list[Any]]:
+def _given(*lists: Arrays) -> list[list[Any]]:
     for arrays in zip(*lists):
         check("update", *arrays)
     return [[compact(a) for a in arrays] for arrays in lists]
 
 
 @Entry
-def sgd_update(
-    values: Sequence[Any],
-    gradients: Sequence[Any],
-    momentums: Sequence[Any] | None,
-    rate: Any,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    factor: Any = None,
+def update_tensors(
+    source: UpdateSource,
+    elements: Sequence[Arrays],
+    numbers: Arrays,
     decays: Sequence[float] | None = None,
-) -> tuple[list[Any], list[Any]]:
-    """Return the new values and momentums; see `kerasish.optimizers.SGD`.
+) -> list[list[Any]]:
+    """Return [new values, new slots, ...] of all variables by a formula.
 
     Args:
-        rate: float32 without axes, on the device; `factor` likewise: gradients count so many times.
+        source: the formula, compiled.
+        elements: values, gradients, and each kind of slot.
+        numbers: for each of the program's numbers an array without axes, on the device.
         decays: for each value the share of it, times the rate, that is taken off first.
     """
-    values, gradients = _given(values, gradients)
-    lists: dict[int, Sequence[Any]] = {VALUE: values, GRADIENT: gradients, NEW: _new(values)}
-    if momentums is not None:
-        (slots,) = _given(momentums)
-        lists |= {SLOT: slots, NEW_SLOT: _new(slots)}
-    scale = NOTHING if factor is None else factor
-    flags = (np.float32(momentum), np.int32(nesterov), np.int32(momentums is not None))
-    numbers = (rate, scale, np.int32(factor is not None), *flags, np.int64(CHUNK))
-    for table, blocks, dtype, together in _tables(lists, decays):
-        launch(SOURCE, "sgd_update", dtype, blocks, (THREADS,), table, *numbers, together)
-    return list(lists[NEW]), list(lists.get(NEW_SLOT, []))
+    lists = _given(*elements)
+    known = [cast(n, v.dtype) for n, v in zip(numbers, source.program.numbers)]
+    made = [
+        [result(a.shape, a.dtype) for a in some] for k, some in enumerate(lists) if k != 1
+    ]  # the gradients have no new ones
+    tables = _tables(source.table, source.most, [*lists, *made], decays, source.constants, known)
+    for table, blocks, dtype, packed in tables:
+        args = (table, np.int64(CHUNK), packed)
+        launch(source.name, source.kernel, dtype, blocks, (THREADS,), *args)
+    return made
 
 
 @Entry
-def adam_update(
-    values: Sequence[Any],
-    gradients: Sequence[Any],
-    momentums: Sequence[Any],
-    velocities: Sequence[Any],
-    rate: Any,
-    steps: Any,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-7,
-    factor: Any = None,
-    decays: Sequence[float] | None = None,
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the new values, momentums and velocities; see `kerasish.optimizers.Adam` (AdamW).
-
-    Args:
-        rate: float32 without axes, on the device; `factor` likewise: gradients count so many times.
-        steps: int32 without axes, on the device: how many updates were made before.
-        decays: for each value the share of it, times the rate, that is taken off first.
-    """
-    values, gradients, first, second = _given(values, gradients, momentums, velocities)
-    lists: dict[int, Sequence[Any]] = {
-        VALUE: values, GRADIENT: gradients, SLOT: first, SECOND: second, NEW: _new(values),
-        NEW_SLOT: _new(first), NEW_SECOND: _new(second),
-    }  # fmt: skip
-    scale = NOTHING if factor is None else factor
-    betas = (np.float32(beta_1), np.float32(beta_2), np.float32(epsilon))
-    numbers = (rate, steps, scale, np.int32(factor is not None), *betas, np.int64(CHUNK))
-    for table, blocks, dtype, together in _tables(lists, decays):
-        launch(SOURCE, "adam_update", dtype, blocks, (THREADS,), table, *numbers, together)
-    return list(lists[NEW]), list(lists[NEW_SLOT]), list(lists[NEW_SECOND])
-
-
-@Entry
-def global_norm(gradients: Sequence[Any], limit: float = np.inf) -> tuple[Any, Any]:
+def global_norm(gradients: Arrays, limit: float = np.inf) -> tuple[Any, Any]:
     """Return (norm of all gradients together, limit / max(norm, limit)): float32 of one element.
 
     Sums of squares are float32, added in a fixed order.
     """
     (arrays,) = _given(gradients)
-    tables = list(_tables({GRADIENT: arrays}, None)) if arrays else []
+    tables = list(_tables(GRADIENTS, MOST, [arrays]))
     total = sum(blocks for _, blocks, _, _ in tables)
     parts = scratch(max(total, 1), np.float32)
     norm, factor = result((), np.float32), result((), np.float32)
     offset = 0
-    for table, blocks, dtype, together in tables:
-        sizes = (np.int64(offset), np.int64(CHUNK))
-        args = (table, parts, *sizes, together)
-        launch(SOURCE, "square_parts", dtype, blocks, (THREADS,), *args)
+    for table, blocks, dtype, packed in tables:
+        args = (table, parts, np.int64(offset), np.int64(CHUNK), packed)
+        launch("gradient_norm", "square_parts", dtype, blocks, (THREADS,), *args)
         offset += blocks
     ends = (parts, norm, factor, np.int64(total), np.float32(limit))
-    launch(SOURCE, "norm_of_parts", np.dtype("float32"), 1, (THREADS,), *ends)
+    launch("gradient_norm", "norm_of_parts", np.dtype("float32"), 1, (THREADS,), *ends)
     return norm, factor
 
 
-def update_by_rule(
-    rule: str,
-    settings: dict[str, Any],
-    lists: Sequence[Sequence[Any]],
-    rate: Any,
-    steps: Any,
-    decays: Sequence[float],
-    factor: Any = None,
-) -> list[list[Any]] | None:
-    """Return [new values, new slots, ...], or None where no kernel does it.
+def compiled(
+    formula: UpdateFormula, count: int, numbers: Sequence[Any], decay: bool
+) -> UpdateSource | None:
+    """Return the CUDA code of a formula, made by the first call; None where there is none.
 
     Args:
-        rule: "sgd" or "adam"; `settings`: its numbers.
-        lists: values, gradients, and a list for each slot.
-        factor: gradients count so many times: float32 without axes; None: once.
+        formula: the update of one variable; numbers are computed in float32.
+        count: how many elements it takes: value, gradient, slots.
+        numbers: tensors or arrays without axes, or None.
+        decay: whether variables decay.
     """
-    if rule not in ("sgd", "adam") or not all(fits(*arrays) for arrays in zip(*lists)):
+    specs = [None if n is None else Spec(tuple(n.shape), str(n.dtype)) for n in numbers]
+    key = ("cuda", count, *specs, decay)
+    if key not in formula.compiled:
+        program = program_of(formula, "float32", count, specs, decay)
+        found = None if program is None else source_of(program, formula.name)
+        formula.compiled[key] = found
+    source: UpdateSource | None = formula.compiled[key]
+    return source
+
+
+def update_by_formula(
+    formula: UpdateFormula,
+    elements: Sequence[Arrays],
+    numbers: Sequence[Any],
+    decays: Sequence[float],
+    brought: Callable[[Any], Any],
+) -> list[list[Any]] | None:
+    """Return [new values, new slots, ...], or None where no kernel can be made for it.
+
+    Args:
+        formula: the update of one variable.
+        elements: arrays: values, gradients, and a list for each slot.
+        numbers: tensors without axes, or None.
+        decays: for each value its weight decay, 0 for none.
+        brought: tensor -> its array on the device.
+    """
+    if not all(fits(*arrays) for arrays in zip(*elements)):
         return None
-    rate = cast(rate, np.float32)
-    some = decays if any(decays) else None
-    values, gradients, *slots = lists
-    settings = {**settings, "factor": factor, "decays": some}
-    if rule == "adam":
-        first, second = slots
-        found = adam_update(values, gradients, first, second, rate, steps, **settings)
-        return list(found)
-    momentums = slots[0] if slots else None
-    made, moved = sgd_update(values, gradients, momentums, rate, **settings)
-    return [made, moved] if slots else [made]
+    made: list[list[Any]] = [[None] * len(decays) for _ in range(len(elements) - 1)]
+    for decay in (False, True):
+        members = [i for i, share in enumerate(decays) if bool(share) == decay]
+        if not members:
+            continue
+        source = compiled(formula, len(elements), numbers, decay)
+        if source is None:
+            return None
+        given = [brought(n) for n in numbers if n is not None]
+        given += [brought(v.value) for v in source.program.variables]
+        some = [[arrays[i] for i in members] for arrays in elements]
+        found = update_tensors(source, some, given, [decays[i] for i in members])
+        for whole, part in zip(made, found):
+            for i, array in zip(members, part):
+                whole[i] = array
+    return made

@@ -1,0 +1,244 @@
+"""What an optimizer keeps: its counter, its learning rate and the slots of each variable."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish import initializers, ops
+from kerasish.errors import ShapeError
+from kerasish.naming import name_for
+from kerasish.optimizers.options import LearningRate
+from kerasish.optimizers.schedules.schedule import LearningRateSchedule
+from kerasish.registry import deserialize_keras_object
+from kerasish.tensor import Tensor, Variable
+from kerasish.watched import Watched
+
+
+class OptimizerState(Watched):
+    """The variables of an optimizer, and how they are made, set and saved.
+
+    Args:
+        learning_rate: a number >= 0, a LearningRateSchedule, or a function without arguments.
+        name: the first part of its variables' paths.
+        gradient_accumulation_steps: how many steps make an update, None: one.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        name: str | None,
+        gradient_accumulation_steps: int | None,
+    ) -> None:
+        self.name = name_for(self, name or None)
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self.built = False
+        self._variables: list[Variable] = []
+        self._trainable_variables: list[Variable] = []
+        self._places: dict[Variable, int] = {}
+        self._slots: list[list[Variable]] = []
+        self._iterations = self._own(Variable(0, dtype="int32", trainable=False, name="iteration"))
+        self._learning_rate: Any = None
+        self._start_learning_rate(learning_rate)
+
+    # --- learning rate and counter --------------------------------------------------------------
+
+    def _start_learning_rate(self, value: LearningRate) -> None:
+        if isinstance(value, Mapping):
+            value = deserialize_keras_object(value)
+        if callable(value) and not hasattr(value, "__array__"):
+            self._learning_rate = value
+            return
+        number = self._number(value)
+        made = Variable(number, dtype="float32", trainable=False, name="learning_rate")
+        self._learning_rate = self._own(made)
+
+    def _number(self, value: Any) -> float:
+        try:
+            fits = not isinstance(value, str) and float(value) >= 0
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"{type(self).__name__}: learning_rate must be a number >= 0, a "
+                f"LearningRateSchedule or a function, got {value!r}."
+            )
+        return float(value)
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate now: the variable, or what the schedule or function gives."""
+        rate = self._learning_rate
+        if isinstance(rate, Variable):
+            return rate
+        if isinstance(rate, LearningRateSchedule):
+            return rate(self._iterations)
+        return rate()
+
+    @learning_rate.setter
+    def learning_rate(self, value: LearningRate) -> None:
+        rate = self._learning_rate
+        if callable(value) and not isinstance(value, (Tensor, Variable)):
+            if isinstance(rate, Variable):
+                self._variables = [v for v in self._variables if v is not rate]
+            self._learning_rate = value
+        elif isinstance(rate, Variable):
+            rate.assign(value if isinstance(value, (Tensor, Variable)) else self._number(value))
+        else:
+            raise TypeError(
+                f"{type(self).__name__}: the learning rate is a schedule or function and cannot be "
+                "set to a number; make the optimizer with a number for that."
+            )
+
+    @property
+    def iterations(self) -> Any:
+        """How many updates were made: a variable (a tensor, with gradient accumulation)."""
+        steps = self.gradient_accumulation_steps
+        return ops.floor_divide(self._iterations, steps) if steps else self._iterations
+
+    @iterations.setter
+    def iterations(self, variable: Variable) -> None:
+        if self.built:
+            raise RuntimeError(f"{type(self).__name__} is built: its counter stays the one it has.")
+        self._variables = [v for v in self._variables if v is not self._iterations]
+        self._iterations = variable
+        self._variables.insert(0, variable)
+
+    # --- variables --------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All of its own variables: the counter, the learning rate (a number), then the slots."""
+        return list(self._variables)
+
+    def _own(self, variable: Variable) -> Variable:
+        variable.path = f"{self.name}/{variable.name}"
+        self._variables.append(variable)
+        return variable
+
+    def slots_of(self, variable: Variable) -> list[Variable]:
+        """Return the slots of a variable, in the order of their making."""
+        return self._slots[self._places[variable]]
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the slots for `variables`; once for life."""
+        if self.built:
+            return
+        variables = list(variables)
+        self._trainable_variables = variables
+        self._places = {v: i for i, v in enumerate(variables)}
+        self._slots = [[] for _ in variables]
+        self.built = True
+
+    def add_variable(
+        self,
+        shape: Any,
+        initializer: Any = "zeros",
+        dtype: str | None = None,
+        aggregation: str = "none",
+        layout: Any = None,
+        name: str | None = None,
+    ) -> Variable:
+        """Return a new variable of the optimizer."""
+        made = Variable(
+            initializers.get(initializer), shape=shape, dtype=dtype or "float32", trainable=False,
+            aggregation=aggregation, layout=layout, name=name,
+        )  # fmt: skip
+        return self._own(made)
+
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str | None = None, initializer: Any = "zeros"
+    ) -> Variable:
+        """Return a new variable of the reference's shape and dtype."""
+        return self.add_variable(
+            reference_variable.shape,
+            initializer,
+            reference_variable.dtype,
+            name=_slot_name(reference_variable, name),
+        )
+
+    def add_optimizer_variables(
+        self,
+        trainable_variables: Sequence[Variable],
+        name: str | Sequence[str],
+        initializer: Any = "zeros",
+    ) -> Any:
+        """Return slots, one a variable: a list, or for several names a tuple of lists.
+
+        They become the `slots` that `update` gets, in the order of their making.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        many = [initializer] * len(names) if not isinstance(initializer, (list, tuple)) else (
+            initializer
+        )  # fmt: skip
+        lists: list[list[Variable]] = [[] for _ in names]
+        for v in trainable_variables:
+            for made, slot, first in zip(lists, names, many):
+                made.append(self.add_variable_from_reference(v, slot, first))
+                self.slots_of(v).append(made[-1])
+        return lists[0] if isinstance(name, str) else tuple(lists)
+
+    def _get_variable_index(self, variable: Variable) -> int:
+        """Return the variable's number (for optimizers written with `update_step`)."""
+        return self._places[variable]
+
+    def assign(self, variable: Variable, value: Any) -> None:
+        """Set a variable (for optimizers written with `update_step`)."""
+        variable.assign(value)
+
+    def assign_add(self, variable: Variable, value: Any) -> None:
+        """Add to a variable (for optimizers written with `update_step`)."""
+        variable.assign_add(value)
+
+    def assign_sub(self, variable: Variable, value: Any) -> None:
+        """Subtract from a variable (for optimizers written with `update_step`)."""
+        variable.assign_sub(value)
+
+    # --- saving -------------------------------------------------------------------------------
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Set all of its variables, in the order of `variables`."""
+        if not self.built:
+            raise ValueError(f"{type(self).__name__}: call build(variables) before set_weights.")
+        own = self.variables
+        if len(weights) != len(own):
+            raise ValueError(
+                f"{type(self).__name__}.set_weights: {len(own)} arrays expected, got "
+                f"{len(weights)}."
+            )
+        self._assign_all(own, [np.asarray(w) for w in weights])
+
+    def _assign_all(self, own: Sequence[Variable], arrays: Sequence[Any]) -> None:
+        for v, array in zip(own, arrays):
+            if tuple(array.shape) != v.shape:
+                raise ShapeError(
+                    f"{type(self).__name__}: the variable {v.path!r} has the shape {v.shape}, got "
+                    f"{tuple(array.shape)}. Nothing was changed."
+                )
+        for v, array in zip(own, arrays):
+            v.assign(array)
+
+    def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
+        """Put the variables into `store` under "0", "1" and so on."""
+        for i, v in enumerate(self.variables):
+            store[str(i)] = v.numpy()
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Take the variables from `store`; with another number of them, warn and stay fresh."""
+        if len(store.keys()) != len(self.variables):
+            warnings.warn(
+                f"{type(self).__name__} has {len(self.variables)} variables, the file "
+                f"{len(store.keys())}; the optimizer stays as it is.",
+                stacklevel=2,
+            )
+            return
+        own = self.variables
+        self._assign_all(own, [store[str(i)] for i in range(len(own))])
+
+
+def _slot_name(variable: Variable, name: str | None) -> str:
+    parts = [(getattr(variable, "path", "") or variable.name).replace("/", "_")]
+    return "_".join([*parts, name] if name else parts)
