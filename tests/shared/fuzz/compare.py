@@ -87,7 +87,7 @@ def compare(
     suspects = [n for n in expected if excess(expected[n], found[n]) > 1]
     if not suspects:
         return Verdict("equal")
-    if _is_undefined(program, suspects, expected):
+    if _is_undefined(program, suspects, expected, found):
         return Verdict("equal", noisy=len(suspects))
     spreads = noise_of(program, expected, gradients, whole)
     lines, apart = [], []
@@ -101,11 +101,22 @@ def compare(
     return Verdict("equal", noisy=len(suspects))
 
 
-def _is_undefined(program: Program, suspects: list[str], expected: Found) -> bool:
+# Metrics that count how many values exceed thresholds.
+THRESHOLDS = tuple(
+    f"metrics.{name}"
+    for name in (
+        "AUC", "Precision", "Recall", "Sensitivity", "Specificity", "TruePositives",
+        "TrueNegatives", "FalsePositives", "FalseNegatives", "BinaryAccuracy", "F1Score", "FBeta",
+    )
+)  # fmt: skip
+
+
+def _is_undefined(program: Program, suspects: list[str], expected: Found, found: Found) -> bool:
     """Return whether numbers differ that no engine defines.
 
-    These are float16 values that overflow (engines that compute halves in float32 pass 65504), and
-    correlations with a constant: 0 / 0, up to the rounding of a mean.
+    These are float16 values that overflow (engines that compute halves in float32 pass 65504),
+    correlations with a constant: 0 / 0, up to the rounding of a mean, and metrics that compare
+    with thresholds what 16 bits round.
     """
     if program.policy == "mixed_float16":
         values = [np.abs(_wide(expected[name])) for name in suspects]
@@ -113,6 +124,10 @@ def _is_undefined(program: Program, suspects: list[str], expected: Found) -> boo
             return True
     correlated = any("Correlation" in m for goal in program.goals for m in goal.metrics)
     rest = [n for n in suspects if "logs" not in n]
+    counted = any(m.startswith(THRESHOLDS) for goal in program.goals for m in goal.metrics)
+    halves = program.policy != "float32" or "mixed_" in program.source()
+    if counted and halves and not rest:
+        return max(float(np.max(_distance(expected[n], found[n]))) for n in suspects) < 0.05
     return (
         correlated and not rest and all(np.max(np.abs(_wide(expected[n]))) < 1e-5 for n in suspects)
     )
