@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable
-from typing import Any
+from traceback import walk_stack
+from types import FrameType
 
 
 class ShapeError(ValueError):
@@ -70,6 +71,16 @@ class FolderInUseError(RuntimeError):
 _NOT_USERS = frozenset((__name__.partition(".")[0], "numpy", "contextlib", "functools"))
 
 
+def is_users(frame: FrameType) -> bool:
+    """Return whether a frame runs the user's code, not that of kerasish or what calls back into it.
+
+    Example:
+        >>> is_users(sys._getframe())
+        False
+    """
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_USERS
+
+
 def at_user_line() -> str:
     """Return " at file:line" of the innermost frame that is the user's, "" if there is none.
 
@@ -77,9 +88,16 @@ def at_user_line() -> str:
         >>> " at " in at_user_line()
         True
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_USERS:
-            return f" at {frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
+    for frame, line in walk_stack(sys._getframe(1)):
+        if is_users(frame):
+            return f" at {frame.f_code.co_filename}:{line}"
     return ""
+
+
+def levels_to_user() -> int:
+    """Return the stacklevel at which `warnings.warn` shows the user's line that led here."""
+    level = 1
+    for level, (frame, _) in enumerate(walk_stack(sys._getframe(1)), 1):  # noqa: B007
+        if is_users(frame):
+            break
+    return level

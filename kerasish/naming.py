@@ -14,8 +14,8 @@ def to_snake_case(name: str) -> str:
     """Return a class name in snake case.
 
     Example:
-        >>> to_snake_case("Conv2DTranspose"), to_snake_case("PReLU"), to_snake_case("LSTM")
-        ('conv2d_transpose', 'p_re_lu', 'lstm')
+        >>> [to_snake_case(n) for n in ("Conv2DTranspose", "PReLU", "LSTMCell", "MaxPooling1D")]
+        ['conv2d_transpose', 'p_re_lu', 'lstm_cell', 'max_pooling1d']
     """
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)

@@ -13,6 +13,8 @@ import numpy as np
 
 from kerasish.callbacks.layer_graph import LayerNode
 
+_FLUSH_SECONDS = 5  # after which events are in the file; all of them are once a writer is closed
+
 
 def open_writer(folder: str) -> Any:
     """Return a tensorboardX writer into `folder`.
@@ -29,45 +31,9 @@ def open_writer(folder: str) -> Any:
         ) from error
     # Writers opened in one second would otherwise share a name, and the later wipe the earlier;
     # and readers take files in the order of their names.
-    before = set(Path(folder).glob("events.out.tfevents.*"))
-    suffix = f".{len(before):06d}.{secrets.token_hex(4)}"
-    writer = SummaryWriter(folder, filename_suffix=suffix)
-    # A queue lies between the package's writer and its file, and nothing says what has left it.
-    writer.file_writer.event_writer.close()
-    for path in set(Path(folder).glob("events.out.tfevents.*")) - before:
-        path.unlink()
-    writer.file_writer.event_writer = _AtOnce(folder, suffix)
-    return writer
-
-
-class _AtOnce:
-    """Writes events to their file in the calling thread: after `flush` the file holds them all."""
-
-    def __init__(self, folder: str, suffix: str) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-
-        self._folder = folder
-        self._file: Any = EventsWriter(str(Path(folder, "events")), suffix)
-
-    def get_logdir(self) -> str:
-        """Return the folder."""
-        return self._folder
-
-    def add_event(self, event: Any) -> None:
-        """Write one event."""
-        if self._file is not None:
-            self._file.write_event(event)
-
-    def flush(self) -> None:
-        """Flush the file to the operating system."""
-        if self._file is not None:
-            self._file.flush()
-
-    def close(self) -> None:
-        """Close the file; this also happens when the program ends."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    count = len(list(Path(folder).glob("events.out.tfevents.*")))
+    suffix = f".{count:06d}.{secrets.token_hex(4)}"
+    return SummaryWriter(folder, filename_suffix=suffix, flush_secs=_FLUSH_SECONDS)
 
 
 def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:

@@ -6,20 +6,19 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
+from traceback import walk_stack
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish import tree
 from kerasish.autodiff import walk_back
+from kerasish.errors import is_users
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Engine, Op, current_engine, using_engine
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, to_numpy, using_scope
-
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 class Birth(NamedTuple):
@@ -174,19 +173,19 @@ class OpWatch(Engine):
         names: list[str] = []
         seen: set[int] = set()
         source, maker, in_optimizer = "", None, False
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame.f_code is not _run_step.__code__:
+        for frame, line in walk_stack(sys._getframe(2)):
             code = frame.f_code
+            if code is _run_step.__code__:
+                break
             owner = frame.f_locals.get("self")
-            if not source and not code.co_filename.startswith((_PACKAGE, "<")):
-                source = f"{Path(code.co_filename).name}:{frame.f_lineno}"
+            if not source and is_users(frame):
+                source = f"{Path(code.co_filename).name}:{line}"
             if code is walk_back.__code__ and maker is None:
                 maker = frame.f_locals.get("maker")
             if id(owner) not in seen and _is_part(owner) and _name(owner) != self._model.name:
                 seen.add(id(owner))
                 names.append(_name(owner))
                 in_optimizer = in_optimizer or isinstance(owner, Optimizer)
-            frame = frame.f_back
         return _Place("/".join(reversed(names)), source, maker, in_optimizer)
 
     def first_for(self, values: Iterable[Any]) -> Birth | None:

@@ -95,8 +95,8 @@ class TensorBoard(Callback):
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches and the current size of each event file."""
-        for writer in self._writers.values():
-            writer.flush()
+        # A flush leaves what is in the writer's queue; a closed file holds everything.
+        self._release()
         return {**super().get_state(), "files": event_files.event_sizes(self.log_dir, _RUNS)}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -168,8 +168,6 @@ class TensorBoard(Callback):
             self._write_weights(epoch)
         if self.embeddings_freq and epoch % self.embeddings_freq == 0:
             self._write_embeddings(epoch)
-        for each in self._writers.values():
-            each.flush()
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         if self.hparams:

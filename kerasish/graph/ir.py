@@ -183,24 +183,6 @@ class Graph:
         """Return value -> the node that computes it."""
         return {v: node for node in self.nodes for v in node.outputs}
 
-    def substitute(self, swaps: dict[Value, Value]) -> Graph:
-        """Return the graph with values replaced by others wherever they are read."""
-        if not swaps:
-            return self
-
-        def find(v: Value) -> Value:
-            while v in swaps:
-                v = swaps[v]
-            return v
-
-        nodes = [
-            n
-            if not any(v in swaps for v in n.inputs)
-            else Node(n.op, [find(v) for v in n.inputs], n.attrs, n.outputs)
-            for n in self.nodes
-        ]
-        return self.replace(nodes=nodes, outputs=tuple(find(v) for v in self.outputs))
-
     def __str__(self) -> str:
         names: dict[Value, str] = {}
 

@@ -7,12 +7,12 @@ user play no role.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.model.model import Model
+from kerasish.naming import to_snake_case
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.random import SeedGenerator
 
@@ -64,16 +64,8 @@ def seed_places(found: list[Place]) -> list[tuple[str, list[Any]]]:
     return made
 
 
-def snake_case(name: str) -> str:
-    """Return a class name as it stands in paths.
-
-    Example:
-        >>> [snake_case(n) for n in ("Conv2DTranspose", "PReLU", "LSTMCell", "MaxPooling1D")]
-        ['conv2d_transpose', 'p_re_lu', 'lstm_cell', 'max_pooling1d']
-    """
-    name = re.sub(r"\W+", "", INNER_NAMES.get(name, name))
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+def _name_in_paths(kind: type) -> str:
+    return to_snake_case(INNER_NAMES.get(kind.__name__, kind.__name__))
 
 
 def places(model: Any) -> list[Place]:
@@ -116,7 +108,7 @@ def _visit_many(path: str, many: Any, found: list[Place], seen: _Seen) -> None:
     for value in many.values() if isinstance(many, dict) else list(many):
         if not _is_part(value) and not _is_container(value):
             continue
-        name = snake_case(type(value).__name__) if _is_part(value) else "container"
+        name = _name_in_paths(type(value)) if _is_part(value) else "container"
         number = counts.get(name, 0)
         counts[name] = number + 1
         inner = f"{path}/{name}_{number}" if number else f"{path}/{name}"

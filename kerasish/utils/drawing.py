@@ -2,55 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import importlib
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from kerasish import tree
+from kerasish.diagrams import BOXES, Arrow, Box, Cluster, Part, cluster_dot, quoted, to_dot, to_svg
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
-from kerasish.utils.layout import Box, to_svg
-
-
-class Part(NamedTuple):
-    """A box, an arrow or a cluster of a graph.
-
-    Attributes:
-        name: of the box or cluster, or where the arrow starts.
-        target: where the arrow ends; "" for boxes and clusters.
-        label: HTML for boxes, plain text for clusters.
-        inside: the parts of a cluster; None for boxes and arrows.
-    """
-
-    name: str
-    target: str = ""
-    label: str = ""
-    inside: list[Part] | None = None
-
-    def lines(self) -> list[str]:
-        """Return its statements in Graphviz's language."""
-        if self.target:
-            return [f"{self.name} -> {self.target};"]
-        if self.inside is None:
-            return [f"{self.name} [label=<{self.label}>];"]
-        inner = [f"  {line}" for part in self.inside for line in part.lines()]
-        head = f"subgraph {_quoted(f'cluster_{self.name}')} {{"
-        return [head, f"  label={_quoted(self.label)};", *inner, "}"]
-
-    def add_to(self, graph: Any, pydot: Any) -> None:
-        """Add it to a graph of pydot's."""
-        if self.target:
-            graph.add_edge(pydot.Edge(self.name, self.target))
-        elif self.inside is None:
-            graph.add_node(pydot.Node(self.name, label=f"<{self.label}>"))
-        else:
-            cluster = _cluster(pydot, self.name)
-            for part in self.inside:
-                part.add_to(cluster, pydot)
-            graph.add_subgraph(cluster)
 
 
 class Dot:
@@ -60,24 +21,16 @@ class Dot:
         parts: its boxes, arrows and clusters.
         settings: attributes of the whole graph; None: it is a cluster for another graph.
         name: the graph's name.
-        picture: the same as SVG, for machines without Graphviz.
     """
 
-    def __init__(
-        self, parts: list[Part], settings: dict[str, Any] | None, name: str, picture: str = ""
-    ) -> None:
-        self.parts, self.settings, self.name, self.picture = parts, settings, name, picture
+    def __init__(self, parts: list[Part], settings: dict[str, Any] | None, name: str) -> None:
+        self.parts, self.settings, self.name = parts, settings, name
 
     def to_string(self) -> str:
         """Return the text."""
         if self.settings is None:
-            return "\n".join(Part(self.name, label=self.name, inside=self.parts).lines()) + "\n"
-        settings = ", ".join(f"{k}={v}" for k, v in self.settings.items())
-        boxes = ", ".join(f"{k}={v}" for k, v in _BOXES.items())
-        lines = [f"graph [{settings}];", f"node [{boxes}];"]
-        lines += [line for part in self.parts for line in part.lines()]
-        inside = "\n".join(f"  {line}" for line in lines)
-        return f"digraph {_quoted(self.name)} {{\n{inside}\n}}\n"
+            return "\n".join(cluster_dot(Cluster(self.name, self.parts))) + "\n"
+        return to_dot(self.name, self.parts, self.settings)
 
     def write(self, path: Any, format: str | None = None) -> None:
         """Write the text (.dot, .gv), or the picture that Graphviz's program `dot` makes of it.
@@ -100,8 +53,8 @@ class Dot:
         if format in _TEXT:
             return self.to_string().encode()
         program = shutil.which(prog or "dot")
-        if program is None and format == "svg" and self.picture:
-            return self.picture.encode()
+        if program is None and format == "svg":
+            return to_svg([("", self.parts)], (self.settings or {}).get("rankdir") == "LR").encode()
         if program is None:
             raise ImportError(
                 f"A .{format} file needs Graphviz's program `{prog or 'dot'}` (Debian, Ubuntu: apt "
@@ -122,9 +75,6 @@ def _ending(path: Any) -> str:
     return os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
 
 
-_BOXES = {"shape": "plaintext", "fontname": '"Helvetica"'}
-
-
 def _with_pydot(made: Dot) -> Any:
     """Return the graph as one of pydot's, or as it is where pydot is not installed."""
     try:
@@ -134,16 +84,27 @@ def _with_pydot(made: Dot) -> Any:
     if made.settings is None:
         graph = _cluster(pydot, made.name)
     else:
-        graph = pydot.Dot(_quoted(made.name), graph_type="digraph", **made.settings)
-        graph.set_node_defaults(**_BOXES)
-    for part in made.parts:
-        part.add_to(graph, pydot)
+        graph = pydot.Dot(quoted(made.name), graph_type="digraph", **made.settings)
+        graph.set_node_defaults(**BOXES)
+    _add(graph, made.parts, pydot)
     return graph
 
 
+def _add(graph: Any, parts: list[Part], pydot: Any) -> None:
+    for part in parts:
+        if isinstance(part, Arrow):
+            graph.add_edge(pydot.Edge(str(part.start), str(part.end)))
+        elif isinstance(part, Box):
+            graph.add_node(pydot.Node(str(part.number), label=f"<{part.table()}>"))
+        else:
+            inner = _cluster(pydot, part.name)
+            _add(inner, part.parts, pydot)
+            graph.add_subgraph(inner)
+
+
 def _cluster(pydot: Any, name: str) -> Any:
-    made = pydot.Cluster(name, label=_quoted(name))
-    made.set_name(_quoted(f"cluster_{name}"))  # names of models may hold what words may not
+    made = pydot.Cluster(name, label=quoted(name))
+    made.set_name(quoted(f"cluster_{name}"))  # names of models may hold what words may not
     return made
 
 
@@ -208,9 +169,7 @@ def _dot(
     parts = _parts_of(model, options, chosen)
     if subgraph:
         return Dot(parts, None, model.name)
-    boxes, arrows = _boxes(model, options, chosen)
-    settings = {"rankdir": rankdir, "dpi": dpi, "splines": splines}
-    return Dot(parts, settings, "model", to_svg(boxes, arrows, rankdir == "LR"))
+    return Dot(parts, {"rankdir": rankdir, "dpi": dpi, "splines": splines}, "model")
 
 
 def plot_model(
@@ -269,16 +228,16 @@ def _is_graph(model: Any) -> bool:
 
 
 def _parts_of(model: Any, options: dict[str, Any], chosen: set[int]) -> list[Part]:
-    found = []
+    found: list[Part] = []
     for part in _parts(model):
         if id(part) not in chosen:
             continue
         if options["nested"] and isinstance(part, Model):
             inner = _parts_of(part, options, {id(p) for p in _parts(part)})
-            found.append(Part(part.name, label=part.name, inside=inner))
+            found.append(Cluster(part.name, inner))
         else:
-            found.append(Part(_id(part), label=_table(part, options)))
-    return found + [Part(_id(a), _id(b)) for a, b in _ends(model, options, chosen)]
+            found.append(Box(id(part), tuple(_texts(part, options))))
+    return [*found, *(Arrow(id(a), id(b)) for a, b in _ends(model, options, chosen))]
 
 
 def _ends(model: Any, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
@@ -288,23 +247,6 @@ def _ends(model: Any, options: dict[str, Any], chosen: set[int]) -> list[tuple[A
         for source, target in _arrows(model)
         if id(source) in chosen and id(target) in chosen
     ]
-
-
-def _boxes(
-    model: Any, options: dict[str, Any], chosen: set[int]
-) -> tuple[list[Box], list[tuple[int, int]]]:
-    """Return a model's boxes and arrows, models inside it opened up if they are to be."""
-    boxes: list[Box] = []
-    arrows = [(id(a), id(b)) for a, b in _ends(model, options, chosen)]
-    for part in _parts(model):
-        if id(part) not in chosen:
-            continue
-        if options["nested"] and isinstance(part, Model):
-            inner = _boxes(part, options, {id(p) for p in _parts(part)})
-            boxes, arrows = boxes + inner[0], arrows + inner[1]
-        else:
-            boxes.append(Box(id(part), tuple(_texts(part, options))))
-    return boxes, arrows
 
 
 def _edge(part: Any, options: dict[str, Any], index: int) -> Any:
@@ -329,15 +271,6 @@ def _arrows(model: Any) -> list[tuple[Any, Any]]:
                 if id(source) in inside:
                     found[id(source), id(part)] = (source, part)
     return list(found.values())
-
-
-def _table(part: Any, options: dict[str, Any]) -> str:
-    title, *texts = _texts(part, options)
-    rows = [f'<tr><td bgcolor="#e8eef7"><b>{html.escape(title)}</b></td></tr>']
-    for text in texts:
-        name, _, value = text.partition(": ")
-        rows.append(f"<tr><td>{name}: <b>{html.escape(value)}</b></td></tr>")
-    return f'<table border="0" cellborder="1" cellspacing="0">{"".join(rows)}</table>'
 
 
 def _texts(part: Any, options: dict[str, Any]) -> list[str]:
@@ -366,11 +299,3 @@ def _described(part: Any, side: str, what: str) -> str:
     given = node.outputs if side == "output" else (node.args, node.kwargs)
     tensors = [t for t in tree.flatten(given) if isinstance(t, KerasTensor)]
     return ", ".join(str(getattr(t, what)) for t in tensors) or "-"
-
-
-def _id(part: Any) -> str:
-    return str(id(part))
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', "'") + '"'

@@ -221,11 +221,9 @@ def link(kind, name="top/link", target="/etc/passwd"):
 UNSAFE = {
     "up": "../up.txt",
     "up in the middle": "top/../../up.txt",
-    "absolute": "/tmp/kerasish-absolute.txt",
-    "backslash": "..\\up.txt",
-    "drive": "C:up.txt",
     "symbolic link": link(tarfile.SYMTYPE),
-    "hard link": link(tarfile.LNKTYPE, target="top/one.txt"),
+    "relative symbolic link": link(tarfile.SYMTYPE, target="../../up.txt"),
+    "hard link": link(tarfile.LNKTYPE, target="../up.txt"),
     "device": link(tarfile.CHRTYPE),
     "pipe": link(tarfile.FIFOTYPE),
 }
@@ -234,27 +232,50 @@ UNSAFE = {
 @pytest.mark.parametrize("kind", UNSAFE)
 def test_unsafe_members_of_a_tar_are_refused(folder, kind):
     make_tar(folder.path / "bad.tar.gz", "top/one.txt", UNSAFE[kind])
-    with pytest.raises(ValueError, match=r"outside its folder|link or a device"):
+    with pytest.raises(ValueError, match="unsafe or damaged"):
         get_file("set", f"{folder.url}/bad.tar.gz", extract=True, cache_dir=folder.cache)
     assert files_in(folder.cache) == ["datasets/set_archive"]
     assert os.listdir(folder.cache / "datasets") == ["set_archive"]
 
 
-@pytest.mark.parametrize("kind", [k for k in UNSAFE if isinstance(UNSAFE[k], str)])
-def test_unsafe_members_of_a_zip_are_refused(folder, kind):
-    make_zip(folder.path / "bad.zip", "top/one.txt", UNSAFE[kind])
-    with pytest.raises(ValueError, match="outside its folder"):
-        get_file("set", f"{folder.url}/bad.zip", extract=True, cache_dir=folder.cache)
-    assert files_in(folder.cache) == ["datasets/set_archive"]
+def test_absolute_names_stay_inside(folder):
+    make_tar(folder.path / "a.tar.gz", "/top/one.txt")
+    make_zip(folder.path / "b.zip", "/top/one.txt", "../two.txt")
+    for name, found in {
+        "a.tar.gz": ["top/one.txt"],
+        "b.zip": ["top/one.txt", "two.txt"],
+    }.items():
+        path = get_file(
+            f"set_{name[0]}", f"{folder.url}/{name}", extract=True, cache_dir=folder.cache
+        )
+        assert files_in(path) == found
+    assert not Path("/top/one.txt").exists()
 
 
-def test_links_in_a_zip_are_refused(folder):
-    with zipfile.ZipFile(folder.path / "bad.zip", "w") as zipped:
+def test_links_in_a_zip_become_files(folder):
+    with zipfile.ZipFile(folder.path / "a.zip", "w") as zipped:
         info = zipfile.ZipInfo("link")
         info.external_attr = 0o120777 << 16
         zipped.writestr(info, "/etc/passwd")
-    with pytest.raises(ValueError, match="'link' is a link"):
-        get_file("set", f"{folder.url}/bad.zip", extract=True, cache_dir=folder.cache)
+    path = get_file("set", f"{folder.url}/a.zip", extract=True, cache_dir=folder.cache)
+    assert not Path(path, "link").is_symlink()
+    assert Path(path, "link").read_text() == "/etc/passwd"
+
+
+def test_archives_cut_off_leave_nothing(folder):
+    make_tar(folder.path / "a.tar.gz", *(f"{i}.txt" for i in range(300)))
+    whole = (folder.path / "a.tar.gz").read_bytes()
+    (folder.path / "a.tar.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="unsafe or damaged"):
+        get_file("set", f"{folder.url}/a.tar.gz", extract=True, cache_dir=folder.cache)
+    assert os.listdir(folder.cache / "datasets") == ["set_archive"]
+
+
+def test_a_python_without_filters_is_an_error(folder, monkeypatch):
+    monkeypatch.delattr(tarfile, "data_filter")
+    make_tar(folder.path / "a.tar.gz", "one.txt")
+    with pytest.raises(RuntimeError, match=r"3\.10\.12"):
+        get_file("set", f"{folder.url}/a.tar.gz", extract=True, cache_dir=folder.cache)
 
 
 @pytest.mark.parametrize("formats", ["auto", "tar", ["zip"], ("tar", "zip"), None])

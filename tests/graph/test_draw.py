@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -10,21 +11,25 @@ from graph_examples import mlp_step
 
 import kerasish
 from kerasish import layers
-from kerasish.graph.draw import to_dot, to_svg, write_picture
+from kerasish.graph.draw import write_picture
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.trace import trace
 
 
-def test_dot_and_svg():
+def test_dot_and_svg(tmp_path):
     step, arguments = mlp_step()
     graph = fuse_loops(optimize(trace(step, *arguments).graph))
-    dot = to_dot(graph)
-    assert dot.count("matmul") == 5
-    assert dot.startswith("digraph")
-    root = ElementTree.fromstring(to_svg(graph))
+    for ending in ("dot", "svg"):
+        write_picture([("one", graph), ("two", graph)], str(tmp_path / f"graph.{ending}"))
+    dot = (tmp_path / "graph.dot").read_text("utf-8")
+    assert dot.count("matmul") == 10
+    assert dot.startswith("digraph") and 'subgraph "cluster_two"' in dot
+    numbers = re.findall(r"^ +(\d+) \[", dot, re.MULTILINE)
+    assert len(numbers) == len(set(numbers)) > 20
+    root = ElementTree.fromstring((tmp_path / "graph.svg").read_text("utf-8"))
     texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts.count("matmul") == 5
+    assert texts.count("matmul") == 10 and {"one", "two"} <= set(texts)
 
 
 def test_model_draws_before_and_after(tmp_path):

@@ -1,8 +1,7 @@
 """A stand-in for the used part of CuPy's API, on NumPy: refuses what CuPy refuses, counts the rest.
 
 Arrays of NumPy's are refused where CuPy refuses them, implicit conversions to NumPy too; copies in
-both directions, allocations and synchronisations are counted; a limit of memory is kept. Work that
-a stream captures is kept for its graph; allocations, copies and waiting are refused meanwhile.
+both directions, allocations and synchronisations are counted; a limit of memory is kept.
 """
 
 from __future__ import annotations
@@ -26,34 +25,11 @@ class OutOfMemoryError(MemoryError):
     """The pool's limit would be exceeded."""
 
 
-class CaptureError(RuntimeError):
-    """What a stream cannot capture."""
-
-
-class _Capture:
-    work: list[Any] | None = None  # what the graph that is being captured will do
-
-
-def _do(work: Any) -> Any:
-    """Do the work, or keep it for the graph that is being captured."""
-    if _Capture.work is None:
-        return work()
-    _Capture.work.append(work)
-    return None
-
-
-def _not_captured(what: str) -> None:
-    if _Capture.work is not None:
-        raise CaptureError(f"{what} while a stream captures")
-
-
 class _Pool:
     def __init__(self) -> None:
         self.used, self.limit = 0, 0
 
     def take(self, size: int) -> None:
-        if size:
-            _not_captured(f"an allocation of {size} bytes")
         if self.limit and self.used + size > self.limit:
             raise OutOfMemoryError(
                 f"Out of memory allocating {size} bytes (allocated so far: {self.used} bytes, "
@@ -124,10 +100,10 @@ class ndarray:  # noqa: N801 - CuPy's name
 
     def __setitem__(self, key: Any, value: Any) -> None:
         numbers = _unwrapped(value)
-        _do(lambda: self._a.__setitem__(_index(key), numbers))
+        self._a[_index(key)] = numbers
 
     def fill(self, value: Any) -> None:
-        _do(lambda: self._a.fill(value))
+        self._a.fill(value)
 
     def __len__(self) -> int:
         return len(self._a)
@@ -139,13 +115,11 @@ class ndarray:  # noqa: N801 - CuPy's name
         return id(self)
 
     def get(self, stream: Any = None) -> Any:
-        _not_captured("a copy to the host")
         counts["to host"] += 1
         return self._a.copy()
 
     def set(self, array: Any, stream: Any = None) -> None:
         assert isinstance(array, np.ndarray)
-        _not_captured("a copy from the host")
         counts["to device"] += 1
         log.append(f"copy in {getattr(stream, 'name', 'the default stream')}")
         self._a[...] = array
@@ -160,7 +134,6 @@ class ndarray:  # noqa: N801 - CuPy's name
         return (2, self._index)
 
     def item(self) -> Any:
-        _not_captured("a copy to the host")
         counts["to host"] += 1
         return self._a.item()
 
@@ -234,7 +207,7 @@ class _Function:
         out = kwargs.get("out")
         if isinstance(out, ndarray):  # memory that is there
             given = {k: _unwrapped(v) for k, v in kwargs.items()}
-            _do(lambda: self._function(*args, **given))
+            self._function(*args, **given)
             return out
         with np.errstate(all="ignore"):
             found = self._function(*args, **{k: _unwrapped(v) for k, v in kwargs.items()})
@@ -254,7 +227,6 @@ def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> An
         return value
     if isinstance(value, (list, tuple)):
         value = [v._a if isinstance(v, ndarray) else v for v in value]
-    _not_captured("a copy from the host")
     counts["to device"] += 1
     return ndarray(np.array(value, dtype))
 
@@ -285,7 +257,6 @@ class Stream:
         log.append(f"wait in {self.name}")
 
     def synchronize(self) -> None:
-        _not_captured("waiting")
         counts["synchronisations"] += 1
 
     def __enter__(self) -> Stream:
@@ -294,13 +265,6 @@ class Stream:
 
     def __exit__(self, *error: Any) -> None:
         _Streams.entered.pop()
-
-    def begin_capture(self, mode: Any = None) -> None:
-        _Capture.work = []
-
-    def end_capture(self) -> Graph:
-        work, _Capture.work = _Capture.work, None
-        return Graph(work)
 
 
 class _Streams:
@@ -312,29 +276,8 @@ class _Streams:
         return cls.entered[-1] if cls.entered else cls.default
 
 
-class Graph:
-    """What was captured, done again by each launch."""
-
-    def __init__(self, work: Any) -> None:
-        self.work = work
-
-    def launch(self, stream: Any = None) -> None:
-        with np.errstate(all="ignore"):
-            for one in self.work:
-                one()
-
-
-class RawModule(cuda_on_cpu.RawModule):
-    """Kernels whose launches a stream can capture."""
-
-    def get_function(self, name: str) -> Any:
-        function = super().get_function(name)
-        return lambda grid, block, args: _do(lambda: function(grid, block, args))
-
-
 class _Event:
     def synchronize(self) -> None:
-        _not_captured("waiting")
         log.append("wait on the host for a copy")
 
 
@@ -372,7 +315,7 @@ def make(devices: int = 1) -> types.ModuleType:
         "is_stand_in": True,
         "__version__": "stand-in",
         "ndarray": ndarray,
-        "RawModule": functools.partial(RawModule, launches),
+        "RawModule": functools.partial(cuda_on_cpu.RawModule, launches),
         "asarray": _put,
         "from_dlpack": lambda array: ndarray(np.from_dlpack(_OnCPU(array))),
         "array": lambda value, dtype=None, copy=True, **kwargs: _put(value, dtype, copy),

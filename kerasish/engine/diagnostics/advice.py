@@ -6,8 +6,7 @@ import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kerasish.engine.diagnostics.user_line import levels_to_user
-from kerasish.errors import AdviceWarning
+from kerasish.errors import AdviceWarning, levels_to_user
 
 _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # topics, by layer or model
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops, tree
-from kerasish.engine.diagnostics.user_line import levels_to_user
 from kerasish.engine.layer.operation import KerasTensor
-from kerasish.errors import AdviceWarning, DTypeError, ShapeError
+from kerasish.errors import AdviceWarning, DTypeError, ShapeError, levels_to_user
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor, convert
 

@@ -1,4 +1,4 @@
-"""CRC-32 of arrays and of files: computed beside the writing, put together from parts."""
+"""CRC-32 of arrays and of files: computed beside reading and writing."""
 
 from __future__ import annotations
 
@@ -6,35 +6,29 @@ import queue
 import threading
 import zlib
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 LARGE = 2**20  # bytes from which a thread of its own pays
 _PIECE = 2**20  # bytes read at once: still in the cache when they are summed up
-_POLYNOMIAL = 0xEDB88320  # CRC-32's, the bits mirrored
-_ONE, _X = 1 << 31, 1 << 30
 
 
-def checksum(array: Any, of_bytes: int | None = None) -> int:
-    """Return the CRC-32 of an array's dtype, shape and bytes.
+def described(array: Any) -> int:
+    """Return the CRC-32 of an array's dtype and shape, which that of its bytes goes on from."""
+    return zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
 
-    Args:
-        array: the array, contiguous.
-        of_bytes: the CRC-32 of the bytes alone, where it is known already.
+
+def checksum(array: Any) -> int:
+    """Return the CRC-32 of a contiguous array's dtype, shape and bytes.
 
     Example:
         >>> zeros = np.zeros(3, "uint8")
-        >>> checksum(zeros) == checksum(zeros, zlib.crc32(bytes(3)))
+        >>> checksum(zeros) == zlib.crc32(bytes(3), described(zeros))
         True
     """
-    start = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
-    if array.nbytes == 0:
-        return start
-    if of_bytes is not None:
-        return combine(start, of_bytes, array.nbytes)
-    return zlib.crc32(bytes_of(array), start)
+    start = described(array)
+    return zlib.crc32(bytes_of(array), start) if array.nbytes else start
 
 
 def bytes_of(array: Any) -> memoryview:
@@ -111,46 +105,3 @@ def fill(array: Any, readinto: Callable[[memoryview], int | None], start: int | 
                 digest.add(view[:count])
             view = view[count:]
     return digest.result()
-
-
-def combine(first: int, second: int, length: int) -> int:
-    """Return the CRC-32 of two pieces of data in a row, from those of each.
-
-    CRC-32 is a remainder of polynomials over GF(2): to put `length` bytes behind the first piece
-    multiplies its remainder by x^(8 length).
-
-    Args:
-        first: CRC-32 of the first piece.
-        second: CRC-32 of the second piece.
-        length: number of bytes of the second piece.
-
-    Example:
-        >>> combine(zlib.crc32(b"ab"), zlib.crc32(b"cde"), 3) == zlib.crc32(b"abcde")
-        True
-    """
-    power, factor = 3, _ONE  # x^(2^3) is one byte
-    while length:
-        if length & 1:
-            factor = _product(factor, _square(power))
-        length >>= 1
-        power += 1
-    return _product(factor, first) ^ second
-
-
-@cache
-def _square(power: int) -> int:
-    """x^(2^power), modulo the polynomial."""
-    if power == 0:
-        return _X
-    below = _square(power - 1)
-    return _product(below, below)
-
-
-def _product(a: int, b: int) -> int:
-    """a * b, modulo the polynomial; bit 31 stands for x^0."""
-    found = 0
-    for i in range(31, -1, -1):
-        if a >> i & 1:
-            found ^= b
-        b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
-    return found

@@ -1,4 +1,4 @@
-"""Where HDF5 files are written to: a part of an open file that never fails halfway.
+"""Where HDF5 files and archives are written to.
 
 The HDF5 library does not survive a full disk: it cannot close its file, and may take the process
 down. So it is told that all is well; the first error is kept and raised once the library is done.
@@ -6,17 +6,14 @@ down. So it is told that all is well; the first error is kept and raised once th
 
 from __future__ import annotations
 
-import bisect
 import io
 import os
-import zlib
+from collections.abc import Iterator
 from typing import Any
-
-from kerasish.saving.files.checksum import LARGE, Digest, combine
 
 
 class Sink(io.RawIOBase):
-    """The rest of an open binary file, from `start` on, as a file of its own.
+    """The rest of an open binary file, whose errors wait until they are asked for.
 
     Args:
         raw: the file, open for reading and writing, unbuffered.
@@ -28,7 +25,6 @@ class Sink(io.RawIOBase):
         self._raw, self._start, self._at = raw, start, 0
         self.size = 0
         self.error: OSError | None = None
-        self._known: list[tuple[int, int, int]] = []  # start, length, CRC-32 of large writes
 
     def readable(self) -> bool:
         """Return True."""
@@ -56,34 +52,16 @@ class Sink(io.RawIOBase):
         """Write, or after an error pretend to; return the number of bytes."""
         view = memoryview(data).cast("B")
         count = len(view)
-        self._forget(self._at, count)
         if self.error is None:
-            if count < LARGE:
-                self._write(view)
-            else:
-                with Digest() as digest:
-                    digest.add(view)
-                    self._write(view)
-                bisect.insort(self._known, (self._at, count, digest.result()))
+            try:
+                self._raw.seek(self._start + self._at)
+                while view:
+                    view = view[self._raw.write(view) :]
+            except OSError as error:
+                self.error = error
         self._at += count
         self.size = max(self.size, self._at)
         return count
-
-    def _write(self, view: memoryview) -> None:
-        try:
-            self._raw.seek(self._start + self._at)
-            while view:
-                view = view[self._raw.write(view) :]
-        except OSError as error:
-            self.error = error
-
-    def _forget(self, start: int, length: int) -> None:
-        """What is written over has another checksum."""
-        first = bisect.bisect_left(self._known, (start, 0, 0))
-        if first and sum(self._known[first - 1][:2]) > start:
-            first -= 1
-        while first < len(self._known) and self._known[first][0] < start + length:
-            del self._known[first]
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer with what comes next, zeros where nothing is; return its length."""
@@ -97,7 +75,6 @@ class Sink(io.RawIOBase):
     def truncate(self, size: int | None = None) -> int:
         """Give the part a size."""
         self.size = self._at if size is None else size
-        self._forget(self.size, 2**63)
         if self.error is None:
             try:
                 self._raw.truncate(self._start + self.size)
@@ -113,31 +90,46 @@ class Sink(io.RawIOBase):
         if self.error is not None:
             raise self.error
 
-    def checksum_at(self, start: int, length: int) -> int | None:
-        """Return the CRC-32 of what one large write put at `start`, None where that is unknown."""
-        place = bisect.bisect_left(self._known, (start, length, 0))
-        if place < len(self._known) and self._known[place][:2] == (start, length):
-            return self._known[place][2]
-        return None
 
-    def checksum(self) -> int:
-        """Return the CRC-32 of the part's bytes; only small writes are read again."""
-        at = found = 0
-        for start, length, own in self._known:
-            found = combine(self._read_checksum(at, start, found), own, length)
-            at = start + length
-        return self._read_checksum(at, self.size, found)
+class Overlay:
+    """An open binary file for `zipfile`, which may be shown bytes that the file holds already.
 
-    def _read_checksum(self, start: int, stop: int, found: int) -> int:
-        self._raw.seek(self._start + start)
-        left = stop - start
-        while left:
-            data = self._raw.read(min(left, 2**22))
-            if not data:
-                raise OSError("a file that was just written has become shorter")
-            found = zlib.crc32(data, found)
-            left -= len(data)
-        return found
+    Args:
+        raw: the file, open for reading and writing, unbuffered.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+        self._present = False
+
+    def write(self, data: Any) -> int:
+        """Write, unless the bytes come from `pieces`; return the number of bytes."""
+        view = memoryview(data).cast("B")
+        count = len(view)
+        while view and not self._present:
+            view = view[self.raw.write(view) :]
+        return count
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the bytes from here to the file's end; to write them again changes nothing."""
+        buffer = memoryview(bytearray(2**18))
+        self._present = True
+        try:
+            while count := self.raw.readinto(buffer):
+                yield buffer[:count]
+        finally:
+            self._present = False
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place and return it."""
+        return int(self.raw.seek(offset, whence))
+
+    def tell(self) -> int:
+        """Return the place."""
+        return int(self.raw.tell())
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
 
 def open_raw(path: str) -> Any:

@@ -81,7 +81,7 @@ class Dataset:
         return int(self._found.id.get_storage_size())
 
     def read(self, summed: bool = False) -> tuple[Any, int | None]:
-        """Return the numbers; no CRC-32 of their bytes is at hand here."""
+        """Return the numbers; no checksum is at hand here."""
         return np.asarray(self._found[()]), None
 
     def attribute(self, key: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.saving.files.checksum import fill
+from kerasish.saving.files.checksum import described, fill
 from kerasish.saving.hdf5.chunks import read_chunks
 from kerasish.saving.hdf5.types import Text, dtype_of, shape_of
 
@@ -62,11 +62,11 @@ class Bytes:
             raise ValueError(f"bytes {start} to {start + length} of {self.size} are needed")
 
     def fill(self, array: Any, start: int, summed: bool) -> int:
-        """Read the bytes from `start` on into an array; return their CRC-32 if it is wanted."""
+        """Read the bytes from `start` on into an array; return its checksum if it is wanted."""
         self.check(start, array.nbytes)
         self._raw.seek(start)
         try:
-            return fill(array, self._raw.readinto, 0 if summed else None)
+            return fill(array, self._raw.readinto, described(array) if summed else None)
         except EOFError as error:
             raise ValueError("the file is cut off") from error
 
@@ -305,7 +305,7 @@ class Dataset(Item):
         return self.file.size
 
     def read(self, summed: bool = False) -> tuple[Any, int | None]:
-        """Return the numbers, and the CRC-32 of their bytes where it is wanted and at hand."""
+        """Return the numbers, and their checksum where it is wanted and at hand."""
         assert self.shape is not None
         if self.dtype.hasobject:
             raise ValueError(f"{self.name!r} holds no numbers")

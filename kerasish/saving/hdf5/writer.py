@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.saving.files.checksum import LARGE, checksum
+from kerasish.saving.files.checksum import Digest, bytes_of, described
 from kerasish.saving.files.sink import Sink, open_raw
 from kerasish.saving.hdf5.file import CHECKSUM
 
@@ -18,11 +18,10 @@ class Output:
 
     Args:
         file: the file as h5py has it.
-        sink: where its bytes go.
     """
 
-    def __init__(self, file: Any, sink: Sink) -> None:
-        self.file, self._sink = file, sink
+    def __init__(self, file: Any) -> None:
+        self.file = file
 
     def put_array(self, group: Any, key: str, value: Any) -> None:
         """Store an array under `key` of a group, with its checksum."""
@@ -32,16 +31,13 @@ class Output:
         kind = None
         if array.dtype.name == "bfloat16":
             array, kind = array.view("V2"), "bfloat16"
-        made = group.create_dataset(key, data=array)
+        with Digest(described(array)) as digest:
+            if array.nbytes:
+                digest.add(bytes_of(array))
+            made = group.create_dataset(key, data=array)
         if kind:
             made.attrs["dtype"] = kind
-        made.attrs[CHECKSUM] = np.uint32(checksum(array, self._checksum_of(made, array)))
-
-    def _checksum_of(self, dataset: Any, array: Any) -> int | None:
-        """Large arrays are written at once, and their bytes were summed up on the way."""
-        if array.nbytes < LARGE or dataset.id.get_offset() is None:
-            return None
-        return self._sink.checksum_at(dataset.id.get_offset(), array.nbytes)
+        made.attrs[CHECKSUM] = np.uint32(digest.result())
 
     def put_groups(self, parts: Iterable[tuple[str, str | None, dict[str, Any]]]) -> None:
         """Write (path, name, arrays) of each part; arrays are asked for one part at a time."""
@@ -56,17 +52,18 @@ class Output:
 @contextmanager
 def creating(path: str) -> Iterator[Output]:
     """Yield a new HDF5 file at `path`; what the disk refuses is raised when it is closed."""
-    with open_raw(path) as raw, creating_in(Sink(raw)) as output:
+    with open_raw(path) as raw, creating_in(raw) as output:
         yield output
 
 
 @contextmanager
-def creating_in(sink: Sink) -> Iterator[Output]:
-    """Yield a new HDF5 file in a part of an open file."""
+def creating_in(raw: Any, start: int = 0) -> Iterator[Output]:
+    """Yield a new HDF5 file from `start` on in an open, unbuffered file; errors come at its end."""
     import h5py
 
+    sink = Sink(raw, start)
     with h5py.File(sink, "w") as file:
-        yield Output(file, sink)
+        yield Output(file)
     sink.check()
 
 

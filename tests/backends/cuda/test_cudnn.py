@@ -16,7 +16,7 @@ import kerasish
 from kerasish import config, layers, ops
 from kerasish.backends import disk
 from kerasish.backends.eager import Eager, engine_of
-from kerasish.backends.eager.cuda import KERNELS, blas, cudnn, cudnn_convolution, entry
+from kerasish.backends.eager.cuda import KERNELS, blas, cudnn, cudnn_convolution
 from kerasish.devices import Device
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.basic.conv import biased_conv
@@ -117,26 +117,6 @@ def test_arrays_with_gaps_are_copied(lib):
     found = KERNELS["convolution"](x, kernel, **attrs)
     assert_close(found._a, _expected("convolution", [x, kernel], attrs), "float32")
     assert lib.asked["execute"] == 1
-
-
-def test_graphs_capture_convolutions(lib, cupy):
-    for name, given, attrs in _calls(CASES[2], "bfloat16"):
-        expected = _expected(name, given, attrs)
-        needs = entry.plan(KERNELS[name].function, *given, **attrs)
-        assert needs.results == ((expected.shape, "bfloat16"),)
-        out = _put(np.zeros(expected.shape), "bfloat16")
-        workspace = stand_in.ndarray(np.asarray(poisoned(needs.workspace, "uint8")))
-        stream = cupy.cuda.Stream(non_blocking=True)
-        runs = lib.asked.get("execute", 0)
-        with stream:
-            stream.begin_capture()
-            KERNELS[name](*given, out=out, workspace=workspace, stream=stream, **attrs)
-            graph = stream.end_capture()
-        for _ in range(2):
-            out._a[...] = 0
-            graph.launch()
-            assert_close(out._a, expected, "bfloat16")
-        assert lib.asked["execute"] == runs + 1
 
 
 # --- what plans may do --------------------------------------------------------------------------
@@ -291,16 +271,6 @@ def test_what_fails_to_run_is_not_run_again(kernels):
     assert kernels.asked["execute"] == 3
 
 
-def test_what_fails_in_given_memory_is_an_error(kernels):
-    name, given, attrs = next(_calls(CASES[2], "float32"))
-    needs = entry.plan(KERNELS[name].function, *given, **attrs)
-    kernels.fail = "execute"
-    out = _put(np.zeros(needs.results[0][0]), "float32")
-    workspace = stand_in.ndarray(np.asarray(poisoned(needs.workspace, "uint8")))
-    with pytest.raises(cudnn.LibraryError, match="Convolution.*fails as it was told to"):
-        KERNELS[name](*given, out=out, workspace=workspace, **attrs)
-
-
 def test_a_switch_turns_it_off(kernels, monkeypatch):
     monkeypatch.setenv("KERASISH_CUDNN", "0")
     _convolve()
@@ -441,24 +411,6 @@ def test_bias_and_relu_are_done_in_passing(kernels, asked, case, dtype, rectifie
     assert plain == {"forward", "data", "kernel"}  # the gradients, and those of gradients
     through_relu = "bias_activation_gradient" in stand_in.launches
     assert through_relu == (rectified and not refused)
-
-
-def test_graphs_capture_a_biased_convolution(lib, cupy):
-    attrs, y_shape = _attrs(*CASES[2])
-    given = [_random(s, "float32", i) for i, s in enumerate((*CASES[2][:2], y_shape[-1:]))]
-    entry_of = cudnn_convolution.biased_convolution
-    expected = entry_of(*given, rectified=True, **attrs)
-    needs = entry_of.plan(*given, rectified=True, **attrs)
-    out = _put(np.zeros(y_shape), "float32")
-    workspace = stand_in.ndarray(np.asarray(poisoned(needs.workspace, "uint8")))
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        stream.begin_capture()
-        entry_of(*given, rectified=True, out=out, workspace=workspace, stream=stream, **attrs)
-        graph = stream.end_capture()
-    graph.launch()
-    np.testing.assert_array_equal(out._a, expected._a)
-    assert out._a.min() == 0 < out._a.max()
 
 
 def test_models_train_as_without_it(kernels, monkeypatch):

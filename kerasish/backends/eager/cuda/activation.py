@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, by_cupy, cast, compact, result
+from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, empty
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     check,
@@ -32,7 +32,6 @@ def _pieces(count: int, together: Any, itemsize: int) -> int:
     return count // (16 // itemsize) if together else count
 
 
-@Entry
 def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any:
     """Return activation(x + bias).
 
@@ -43,7 +42,7 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
     given = (x,) if bias is None else (x, bias)
     check("bias_activation", *given)
     kind, x = _kind(activation), compact(x)
-    y = result(x.shape, x.dtype)
+    y = empty(x.shape, x.dtype)
     biased = bias is not None
     columns = x.shape[-1] if biased else max(x.size, 1)
     bias = compact(bias) if biased else NOTHING
@@ -54,7 +53,6 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
     return y
 
 
-@Entry
 def bias_activation_gradient(
     g: Any, x: Any, bias: Any = None, activation: str = "linear"
 ) -> tuple[Any, Any]:
@@ -65,7 +63,7 @@ def bias_activation_gradient(
     given = (g, x) if bias is None else (g, x, bias)
     check("bias_activation_gradient", *given)
     kind, g, x = _kind(activation), compact(g), compact(x)
-    dx = result(x.shape, x.dtype)
+    dx = empty(x.shape, x.dtype)
     biased = bias is not None
     columns = x.shape[-1] if biased else max(x.size, 1)
     bias = compact(bias) if biased else NOTHING
@@ -81,10 +79,10 @@ def _through(activation: str) -> Any:
     def kernel(x: Any) -> Any:
         if not fits(x):
             return by_cupy(activation, x)
-        return bias_activation.function(x, None, activation)
+        return bias_activation(x, None, activation)
 
     kernel.__name__ = activation
-    return Entry(kernel)
+    return kernel
 
 
 # Those that CuPy would compute in several passes.

@@ -2,8 +2,7 @@
 in float32, batches too.
 
 Other products go through CuPy, which calls cuBLAS for float32 just as well, with less Python around
-it; a call that is given its memory (see `entry`) never does, since CuPy's products cannot be
-captured.
+it.
 """
 
 from __future__ import annotations
@@ -16,24 +15,19 @@ import numpy as np
 
 from kerasish import config
 from kerasish.backends.eager.cuda.activation import bias_activation
+from kerasish.backends.eager.cuda.arrays import (
+    by_cupy,
+    cast,
+    compact,
+    copy_into,
+    cupy,
+    empty,
+)
 from kerasish.backends.eager.cuda.cublaslt import (
     LibraryError,
     library,
     multiply,
     multiply_and_sum,
-)
-from kerasish.backends.eager.cuda.entry import (
-    Entry,
-    by_cupy,
-    cast,
-    compact,
-    confined,
-    copy_into,
-    cupy,
-    filled,
-    planning,
-    result,
-    scratch,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
@@ -54,7 +48,7 @@ def _warn_once(message: str) -> None:
 
 def _here() -> Any:
     """Return cuBLASLt of the CUDA that CuPy runs on, or None; while planning, that it is there."""
-    return True if planning() else library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
+    return library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
 
 
 def _tf32(a: Any) -> bool:
@@ -63,19 +57,14 @@ def _tf32(a: Any) -> bool:
 
 def _wanted(a: Any, b: Any) -> bool:
     name = a.dtype.name
-    small = name in SCALARS and (name != "float32" or config.tf32() or confined())
+    small = name in SCALARS and (name != "float32" or config.tf32())
     return small and a.dtype == b.dtype
 
 
-@Entry
 def matmul(a: Any, b: Any) -> Any:
     """Return the matrix product over the last axis of a and the last but one of b."""
     if not _wanted(a, b):
         return _by_cupy(a, b)
-    if confined() and not (a.size and b.size):
-        return filled(result(_product_shape(a, b), a.dtype), 0)
-    if min(a.ndim, b.ndim) < 2 and confined():
-        return _with_vectors(a, b)
     if min(a.ndim, b.ndim) < 2 or not a.size or not b.size:
         return _by_cupy(a, b)
     lib = _here()
@@ -84,32 +73,15 @@ def matmul(a: Any, b: Any) -> Any:
     try:
         return _stacked(lib, a, b)
     except LibraryError as error:
-        if confined():
-            raise
         _warn_once(str(error))
         return _by_cupy(a, b)
 
 
-def _product_shape(a: Any, b: Any) -> tuple[int, ...]:
-    """Return the shape of a @ b, vectors included."""
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return (*lead, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
-
-
-def _with_vectors(a: Any, b: Any) -> Any:
-    """Return a @ b, a vector as a matrix of one row or column."""
-    left = a.reshape(1, -1) if a.ndim == 1 else a
-    right = b.reshape(-1, 1) if b.ndim == 1 else b
-    return matmul.function(compact(left), compact(right)).reshape(_product_shape(a, b))
-
-
-@Entry
 def matrix_product(a: Any, b: Any) -> Any:
     """Return the product of two matrices of one dtype, in that dtype and C order."""
-    return compact(cast(matmul.function(a, b), a.dtype))
+    return compact(cast(matmul(a, b), a.dtype))
 
 
-@Entry
 def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
     """Return activation(rows @ kernel + bias): one call of cuBLASLt where it is there.
 
@@ -121,15 +93,12 @@ def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
     lib = _here()
     if lib is not None:
         try:
-            return multiply.function(lib, rows, kernel, bias, activation, _tf32(rows))
+            return multiply(lib, rows, kernel, bias, activation, _tf32(rows))
         except LibraryError as error:
-            if confined():
-                raise
             _warn_once(str(error))
     return bias_activation(matrix_product(rows, kernel), bias, activation or "linear")
 
 
-@Entry
 def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:
     """Return (rows^T @ g, the sums of g's columns): one call of cuBLASLt where it is there.
 
@@ -139,10 +108,8 @@ def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:
     lib = _here()
     if lib is not None:
         try:
-            return multiply_and_sum.function(lib, rows.T, g, _tf32(rows))
+            return multiply_and_sum(lib, rows.T, g, _tf32(rows))
         except LibraryError as error:
-            if confined():
-                raise
             _warn_once(str(error))
     return matrix_product(rows.T, g), cast(column_sums(g), g.dtype)
 
@@ -152,16 +119,16 @@ def _stacked(lib: Any, a: Any, b: Any) -> Any:
     if b.ndim == 2:
         # All rows at once.
         rows = a if a.ndim == 2 else compact(a).reshape(-1, a.shape[-1])
-        y = multiply.function(lib, rows, b, tf32=tf32)
+        y = multiply(lib, rows, b, tf32=tf32)
         return y.reshape(*a.shape[:-1], b.shape[-1])
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     left, right = (x if x.shape[:-2] == lead else _spread(x, lead) for x in (a, b))
-    return multiply.function(lib, left, right, tf32=tf32)
+    return multiply(lib, left, right, tf32=tf32)
 
 
 def _spread(x: Any, lead: tuple[int, ...]) -> Any:
     """Return matrices repeated so that there are `lead` of them."""
-    spread = scratch((*lead, *x.shape[-2:]), x.dtype)
+    spread = empty((*lead, *x.shape[-2:]), x.dtype)
     return copy_into(spread, x)
 
 

@@ -12,20 +12,16 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.cuda import cudnn_convolution
-from kerasish.backends.eager.cuda.blas import matrix_product
-from kerasish.backends.eager.cuda.entry import (
-    Entry,
+from kerasish.backends.eager.cuda.arrays import (
     by_cupy,
     cast,
     compact,
     copy_into,
     cupy,
+    empty,
     filled,
-    passing,
-    planning,
-    result,
-    scratch,
 )
+from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.kernels import (
     fits,
     launch,
@@ -64,7 +60,7 @@ class _Setting:
     def rows(self, x: Any, group: int) -> Any:
         """Return the windows of x's channels of the group: (windows, places * part)."""
         windows = x.shape[0] * math.prod(self.counts)
-        rows = scratch((windows, self.places * self.part), x.dtype)
+        rows = empty((windows, self.places * self.part), x.dtype)
         first = group * self.part
         together = _packs(self.part, self.channels, first, x, rows)
         sizes = tuple(np.int64(k) for k in (windows, self.channels, first, self.part))
@@ -104,7 +100,6 @@ def _is_depthwise(setting: _Setting) -> bool:
     return setting.part == 1 and setting.groups > 1
 
 
-@Entry
 def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     """Return the convolution of x with the kernel."""
     if not _usable(x, kernel):
@@ -114,7 +109,7 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
         return found
     x, results = compact(x), kernel.shape[-1]
     s = _Setting(x.shape[1:-1], kernel.shape[:-2], x.shape[-1], **attrs)
-    y = result((x.shape[0], *s.counts, results), x.dtype)
+    y = empty((x.shape[0], *s.counts, results), x.dtype)
     if not y.size:
         return y
     if _is_depthwise(s):
@@ -126,15 +121,13 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     each = results // s.groups
     for part in s.chunks(x.shape[0], x.dtype.itemsize):
         for group in range(s.groups):
-            with passing():
-                rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-                found = matrix_product(rows, _matrix(kernel, group, s.groups))
-                to = y[part][..., group * each : (group + 1) * each]
-                copy_into(to, found.reshape(to.shape))
+            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+            found = matrix_product(rows, _matrix(kernel, group, s.groups))
+            to = y[part][..., group * each : (group + 1) * each]
+            copy_into(to, found.reshape(to.shape))
     return y
 
 
-@Entry
 def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -> Any:
     """Return the gradient of a convolution by its data, g arriving at its result."""
     if not _usable(g, kernel):
@@ -144,7 +137,7 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
         return found
     g, groups = compact(g), attrs["groups"]
     s = _Setting(size, kernel.shape[:-2], kernel.shape[-2] * groups, **attrs)
-    dx = result((g.shape[0], *size, s.channels), g.dtype)
+    dx = empty((g.shape[0], *size, s.channels), g.dtype)
     if not dx.size:
         return dx
     if not g.size:
@@ -157,17 +150,15 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     each = kernel.shape[-1] // groups
     for part in s.chunks(g.shape[0], g.dtype.itemsize):
         for group in range(groups):
-            with passing():
-                arriving = compact(g[part][..., group * each : (group + 1) * each])
-                rows = matrix_product(arriving.reshape(-1, each), _matrix(kernel, group, groups).T)
-                if s.plain:
-                    copy_into(dx[part], rows.reshape(dx[part].shape))
-                else:
-                    s.back(rows, dx[part], group)
+            arriving = compact(g[part][..., group * each : (group + 1) * each])
+            rows = matrix_product(arriving.reshape(-1, each), _matrix(kernel, group, groups).T)
+            if s.plain:
+                copy_into(dx[part], rows.reshape(dx[part].shape))
+            else:
+                s.back(rows, dx[part], group)
     return dx
 
 
-@Entry
 def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> Any:
     """Return the gradient of a convolution by its kernel, g arriving at its result."""
     if not _usable(x, g):
@@ -179,24 +170,23 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
     s = _Setting(x.shape[1:-1], size, x.shape[-1], **attrs)
     results, groups = g.shape[-1], s.groups
     if not x.size or not g.size:
-        return filled(result((*size, s.part, results), x.dtype), 0)
+        return filled(empty((*size, s.part, results), x.dtype), 0)
     if _is_depthwise(s):
         return _depthwise_kernel(x, g, s)
     each = results // groups
-    made = result((s.places * s.part, results), x.dtype)
+    made = empty((s.places * s.part, results), x.dtype)
     chunks = list(s.chunks(x.shape[0], x.dtype.itemsize))
     for group in range(groups):
         to = made[:, group * each : (group + 1) * each]
-        total = None if len(chunks) == 1 else filled(scratch(to.shape, np.float32), 0)
+        total = None if len(chunks) == 1 else filled(empty(to.shape, np.float32), 0)
         for part in chunks:
-            with passing():
-                rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-                arriving = compact(g[part][..., group * each : (group + 1) * each])
-                found = matrix_product(rows.T, arriving.reshape(-1, each))
-                if total is None:
-                    copy_into(to, found)
-                elif not planning():
-                    cupy().add(total, cast(found, np.float32), out=total)
+            rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
+            arriving = compact(g[part][..., group * each : (group + 1) * each])
+            found = matrix_product(rows.T, arriving.reshape(-1, each))
+            if total is None:
+                copy_into(to, found)
+            else:
+                cupy().add(total, cast(found, np.float32), out=total)
         if total is not None:
             copy_into(to, total)
     return made.reshape(*size, s.part, results)
@@ -207,9 +197,8 @@ def _depthwise_kernel(x: Any, g: Any, s: _Setting) -> Any:
     windows = g.size // results
     chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))
     chunks = -(-windows // chunk)
-    parts = scratch((1, chunks, s.places * results), np.float32)
-    exact = x.dtype == np.float32
-    total = (result if exact else scratch)(s.places * results, np.float32)
+    parts = empty((1, chunks, s.places * results), np.float32)
+    total = empty(s.places * results, np.float32)
     sizes = (windows, s.channels, results // s.channels, chunk, chunks)
     args = (x, g, parts, s.record, *(np.int64(k) for k in sizes))
     work = -(-results // 32) * s.places * chunks

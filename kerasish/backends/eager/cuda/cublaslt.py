@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import (
-    Entry,
-    compact,
-    cupy,
-    planning,
-    result,
-    scratch,
-)
+from kerasish.backends.eager.cuda.arrays import compact, cupy, empty
 from kerasish.errors import UnknownNameError
 
 # cudaDataType, cublasComputeType_t, cublasOperation_t
@@ -203,7 +196,6 @@ def _alignment(x: Any) -> int:
 _running = threading.Lock()  # the bias is part of a plan, which calls share
 
 
-@Entry
 def multiply(
     lib: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, tf32: bool = False
 ) -> Any:
@@ -223,14 +215,13 @@ def multiply(
     if activation not in EPILOGUES:
         known = [k for k in EPILOGUES if k]
         raise UnknownNameError.of("activation of a product", activation, known)
-    y = result((*a.shape[:-1], b.shape[-1]), a.dtype)
+    y = empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     epilogue = EPILOGUES[activation] | (0 if bias is None else WITH_BIAS)
     bias = None if bias is None else compact(bias)
     _run(lib, a, b, y, epilogue or PLAIN, bias, tf32)
     return y
 
 
-@Entry
 def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any, Any]:
     """Return (a @ b, the sums of b's columns): what a Dense's kernel and bias get.
 
@@ -239,7 +230,7 @@ def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any,
     Raises:
         LibraryError: cuBLASLt refuses.
     """
-    y, sums = result((a.shape[0], b.shape[1]), a.dtype), result(b.shape[1], b.dtype)
+    y, sums = empty((a.shape[0], b.shape[1]), a.dtype), empty(b.shape[1], b.dtype)
     _run(lib, a, b, y, WITH_SUMS, sums, tf32)
     return y, sums
 
@@ -247,9 +238,6 @@ def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any,
 def _run(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool) -> None:
     """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
     (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
-    if planning():  # which algorithm it will be, only the GPU's library knows
-        scratch(MOST_WORKSPACE, np.uint8)
-        return
     product = Product(
         y.device.id, a.dtype.name, math.prod(y.shape[:-2]), _matrix(a, a_turned),
         _matrix(b, b_turned), _matrix(y, False),
@@ -259,7 +247,7 @@ def _run(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool)
     if isinstance(plan, str):
         raise LibraryError(plan)
     size = plan.choice.workspace
-    workspace = scratch(max(size, 1), np.uint8)
+    workspace = empty(max(size, 1), np.uint8)
     one, zero = ctypes.c_float(1), ctypes.c_float(0)
     pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
     stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from kerasish.backends.eager.cuda import cudnn
-from kerasish.backends.eager.cuda.entry import Entry, compact, result
+from kerasish.backends.eager.cuda.arrays import compact, empty
 
 # The numbers of a graph's tensors. STATS: the logarithm of the sum of a row's exponentials.
 QUERY, KEY, VALUE, BIAS, OUTPUT, STATS, ARRIVING = range(1, 8)
@@ -120,7 +120,6 @@ def does(request: Attention, device: int, gradient: bool | None) -> bool:
     )
 
 
-@Entry
 def attention(q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> tuple[Any, Any]:
     """Return (softmax(q · k * scale + bias) · v, what its gradients need: float32).
 
@@ -133,14 +132,13 @@ def attention(q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> 
     """
     request = Attention.of(q, k, v, bias, scale, causal)
     plan = _planned(request, q.device.id)
-    y = result((*q.shape[:3], v.shape[3]), q.dtype)
-    stats = result((q.shape[0], q.shape[2], q.shape[1], 1), "float32")
+    y = empty((*q.shape[:3], v.shape[3]), q.dtype)
+    stats = empty((q.shape[0], q.shape[2], q.shape[1], 1), "float32")
     arrays = {QUERY: compact(q), KEY: compact(k), VALUE: compact(v), OUTPUT: y, STATS: stats}
     cudnn.run(plan, arrays if bias is None else {**arrays, BIAS: compact(bias)})
     return y, stats
 
 
-@Entry
 def attention_gradient(
     g: Any, q: Any, k: Any, v: Any, bias: Any, y: Any, stats: Any, scale: float, causal: bool,
     by_bias: bool,
@@ -158,6 +156,6 @@ def attention_gradient(
         given[BIAS] = bias
     if by_bias:
         wanted[BY_BIAS] = bias
-    made = {number: result(like.shape, like.dtype) for number, like in wanted.items()}
+    made = {number: empty(like.shape, like.dtype) for number, like in wanted.items()}
     cudnn.run(plan, {number: compact(x) for number, x in given.items()} | made)
     return tuple(made.values())

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn
-from kerasish.backends.eager.cuda.entry import Entry, compact, copy_into, result, scratch
+from kerasish.backends.eager.cuda.arrays import compact, copy_into, empty
 from kerasish.ops.basic.window import window_counts
 
 DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
@@ -98,7 +98,7 @@ def _turned(kernel: Any) -> Any:
     """Return a kernel (*window, channels, results) copied as (results, *window, channels)."""
     last = kernel.ndim - 1
     turned = kernel.transpose(last, *range(last))
-    return copy_into(scratch(turned.shape, kernel.dtype), turned)
+    return copy_into(empty(turned.shape, kernel.dtype), turned)
 
 
 def convolution(
@@ -112,7 +112,7 @@ def convolution(
     plan = _plan(request, x)
     if plan is None:
         return None
-    y = result(shape, x.dtype)
+    y = empty(shape, x.dtype)
     done = cudnn.ran(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
     return y if done else None
 
@@ -129,7 +129,6 @@ def of_biased(x: Any, kernel: Any, y: tuple[int, ...], rectified: bool, attrs: A
     return None if request is None else request._replace(biased=True, rectified=rectified)
 
 
-@Entry
 def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **attrs: Any) -> Any:
     """Return convolution + bias, relu of it if `rectified`; or None.
 
@@ -143,7 +142,7 @@ def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **att
     plan = _plan(of_biased(x, kernel, shape, rectified, attrs), x)
     if plan is None:
         return None
-    y = result(shape, x.dtype)
+    y = empty(shape, x.dtype)
     given = {DATA: compact(x), WEIGHTS: _turned(kernel), BIAS: compact(bias)}
     return y if cudnn.ran(plan, {**given, RESULT: y}) else None
 
@@ -157,7 +156,7 @@ def convolution_data_gradient(
     plan = _plan(request, g)
     if plan is None:
         return None
-    dx = result(shape, g.dtype)
+    dx = empty(shape, g.dtype)
     done = cudnn.ran(plan, {RESULT: compact(g), WEIGHTS: _turned(kernel), DATA: dx})
     return dx if done else None
 
@@ -172,8 +171,8 @@ def convolution_kernel_gradient(
     plan = _plan(request, x)
     if plan is None:
         return None
-    made = result(shape, x.dtype)
-    turned = scratch((results, *size, channels), x.dtype)
+    made = empty(shape, x.dtype)
+    turned = empty((results, *size, channels), x.dtype)
     if not cudnn.ran(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned}):
         return None
     return copy_into(made, turned.transpose(*range(1, len(shape)), 0))

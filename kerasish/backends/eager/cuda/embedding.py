@@ -7,18 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import (
-    Entry,
-    NoPlan,
-    by_cupy,
-    cast,
-    compact,
-    cupy,
-    filled,
-    planning,
-    result,
-    scratch,
-)
+from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, cupy, empty, filled
 from kerasish.backends.eager.cuda.kernels import (
     fits,
     launch,
@@ -42,15 +31,12 @@ def _whole(indices: Any) -> tuple[Any, str]:
     return compact(cast(indices, np.int64)), "long"
 
 
-@Entry
 def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
     """Return x's slices along `axis` at `indices`; NaN where there is no such slice."""
     if axis != 0 or not fits(x):
-        if planning():
-            raise NoPlan("take_rows")
         return cupy().take(x, indices, axis=axis)
     x, (indices, kind) = compact(x), _whole(indices)
-    y = result((*indices.shape, *x.shape[1:]), x.dtype)
+    y = empty((*indices.shape, *x.shape[1:]), x.dtype)
     n = math.prod(x.shape[1:])
     sizes = (np.int64(indices.size), np.int64(x.shape[0]), np.int64(n))
     args = (x, indices, y, *sizes, packed(n, x, y))
@@ -61,10 +47,10 @@ def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
 def _sorted(places: Any, dtype: Any) -> tuple[Any, Any]:
     """Return (order, places in ascending order): equal ones keep theirs.
 
-    By merging: CuPy's sort takes memory while it works, which a captured graph must not.
+    Blocks are sorted each by itself, and then merged.
     """
     count = places.size
-    lists = [scratch(count, np.int64) for _ in range(4)]
+    lists = [empty(count, np.int64) for _ in range(4)]
     keys, order, new_keys, new_order = lists
     blocks = -(-count // SORTED)
     launch(SOURCE, "sort_chunks", dtype, blocks, (256,), places, keys, order, product((count,)))
@@ -80,12 +66,12 @@ def _sorted(places: Any, dtype: Any) -> tuple[Any, Any]:
 def _add(rows: Any, places: Any, size: int) -> Any:
     """Return (size, n): the rows (count, n) added at their places; negative ones drop out."""
     count, n = rows.shape
-    y = filled(result((size, n), rows.dtype), 0)
+    y = filled(empty((size, n), rows.dtype), 0)
     if not count or not n or not size:
         return y
     order, places = _sorted(places, rows.dtype)
     chunks = -(-count // CHUNK)
-    edges = scratch((chunks, 2, n), np.float32)
+    edges = empty((chunks, 2, n), np.float32)
     threads = 32 * min(8, -(-n // 32))
     work = chunks * -(-n // threads)
     sizes = tuple(np.int64(k) for k in (count, size, n, CHUNK))
@@ -102,14 +88,13 @@ def _places(indices: Any, dtype: Any, along: int, inner: int, size: int) -> Any:
         indices: (outer, along, inner), negative ones count from the end.
     """
     indices, kind = _whole(indices)
-    places = scratch(indices.size, np.int64)
+    places = empty(indices.size, np.int64)
     sizes = (np.int64(k) for k in (indices.size, along, inner, size))
     args = (indices, places, *sizes)
     launch_elements(SOURCE, f"places_along_{kind}", dtype, indices.size, *args)
     return places
 
 
-@Entry
 def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     """Return zeros with `size` slices along `axis`, to which x's are added at `indices`.
 
@@ -128,7 +113,6 @@ def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     return compact(y.transpose(*range(1, axis + 1), 0, *range(axis + 1, y.ndim)))
 
 
-@Entry
 def add_along_axis(x: Any, indices: Any, *, shape: Any, axis: int = -1) -> Any:
     """Return zeros of `shape` with x added at `indices` along `axis`, in a fixed order."""
     axis = axis % len(shape)
@@ -143,7 +127,6 @@ def add_along_axis(x: Any, indices: Any, *, shape: Any, axis: int = -1) -> Any:
     return _add(compact(x).reshape(-1, 1), places, math.prod(shape)).reshape(shape)
 
 
-@Entry
 def add_at(x: Any, indices: Any, *, shape: Any) -> Any:
     """Return zeros of `shape` with x added at the positions `indices`, in a fixed order."""
     count = indices.shape[-1]
@@ -153,7 +136,7 @@ def add_at(x: Any, indices: Any, *, shape: Any) -> Any:
     sizes["sizes"][:count], sizes["axes"] = shape[:count], count
     many = math.prod(indices.shape[:-1])
     indices, kind = _whole(indices)
-    places = scratch(many, np.int64)
+    places = empty(many, np.int64)
     launch_elements(
         SOURCE, f"places_at_{kind}", x.dtype, many, indices, places, sizes, np.int64(many)
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.activation import bias_activation_gradient
-from kerasish.backends.eager.cuda.entry import cast as cast_array
-from kerasish.backends.eager.cuda.entry import compact
+from kerasish.backends.eager.cuda.arrays import cast as cast_array
+from kerasish.backends.eager.cuda.arrays import compact
 from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.ops.arrays.einsum import read_letters
@@ -24,7 +24,7 @@ def _affine_kernel(
     xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None, units: tuple[int, ...]
 ) -> Any:
     rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
-    y = blas.affine.function(rows, kernel, bias[0] if bias else None, kind)
+    y = blas.affine(rows, kernel, bias[0] if bias else None, kind)
     return y.reshape(*x.shape[:-1], *units)
 
 

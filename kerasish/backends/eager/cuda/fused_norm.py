@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import norm
-from kerasish.backends.eager.cuda.entry import cast as cast_array
+from kerasish.backends.eager.cuda.arrays import cast as cast_array
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
 from kerasish.ops.basic.arithmetic import add, multiply, subtract
 from kerasish.ops.basic.conversion import as_tensor, cast

@@ -1,7 +1,7 @@
 """CUDA kernels of our own: their sources compiled by CuPy when first used, and their launches.
 
 CuPy keeps what it compiled on disk (`CUPY_CACHE_DIR`) and for each device in memory. Launches go
-to the current stream and never wait for it; while an entry only plans (see `entry`), none is made.
+to the current stream and never wait for it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import compact as compact
-from kerasish.backends.eager.cuda.entry import cupy as cupy
-from kerasish.backends.eager.cuda.entry import planning
+from kerasish.backends.eager.cuda.arrays import compact as compact
+from kerasish.backends.eager.cuda.arrays import cupy as cupy
 
 FOLDER = Path(__file__).parent
 # Sources that need more than the prelude before them.
@@ -92,8 +91,6 @@ def launch(
         dtype: the dtype in which numbers are stored.
         args: arrays and NumPy scalars, of exactly the types of the kernel's parameters.
     """
-    if planning():
-        return
     run = function(cupy(), name, kernel, SCALARS[dtype.name])
     run((min(blocks, 2**31 - 1),), threads, args)
 

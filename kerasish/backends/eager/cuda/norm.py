@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, cast, compact, filled, result, scratch
+from kerasish.backends.eager.cuda.arrays import cast, compact, empty, filled
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     check,
@@ -59,8 +59,8 @@ def _by_last(x: Any) -> Any:
 def _normalize(
     x: Any, rows: _Rows, gamma: Any, beta: Any, epsilon: float, centered: bool
 ) -> tuple[Any, Any, Any]:
-    y = result(x.shape, x.dtype)
-    mean, scale = result(rows.rows, np.float32), result(rows.rows, np.float32)
+    y = empty(x.shape, x.dtype)
+    mean, scale = empty(rows.rows, np.float32), empty(rows.rows, np.float32)
     by, add = _factors(gamma), _factors(beta)
     flags = (np.int32(centered), np.int32(gamma is not None), np.int32(beta is not None))
     together = _together(rows, x, y, by, add)
@@ -78,7 +78,7 @@ def _together(rows: _Rows, x: Any, other: Any, *factors: Any) -> Any:
 def _normalize_gradient(
     g: Any, x: Any, rows: _Rows, gamma: Any, mean: Any, scale: Any, centered: bool
 ) -> Any:
-    dx = result(x.shape, x.dtype)
+    dx = empty(x.shape, x.dtype)
     by = _factors(gamma)
     together = np.int32(_together(rows, x, dx, by) and _together(rows, g, dx))
     flags = (np.int32(centered), np.int32(gamma is not None))
@@ -87,7 +87,6 @@ def _normalize_gradient(
     return dx
 
 
-@Entry
 def layer_norm(
     x: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3, centered: bool = True
 ) -> tuple[Any, Any, Any]:
@@ -103,7 +102,6 @@ def layer_norm(
     return _normalize(x, _Rows(_by_last(x), 1), gamma, beta, epsilon, centered)
 
 
-@Entry
 def layer_norm_gradient(
     g: Any, x: Any, gamma: Any, mean: Any, scale: Any, centered: bool = True
 ) -> tuple[Any, Any, Any]:
@@ -119,7 +117,6 @@ def layer_norm_gradient(
     return dx, sums[1], sums[0]
 
 
-@Entry
 def group_norm(
     x: Any, groups: int, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
 ) -> tuple[Any, Any, Any]:
@@ -132,7 +129,6 @@ def group_norm(
     return _normalize(x, _Rows(x, groups), gamma, beta, epsilon, True)
 
 
-@Entry
 def group_norm_gradient(
     g: Any, x: Any, groups: int, gamma: Any, mean: Any, scale: Any
 ) -> tuple[Any, Any, Any]:
@@ -155,7 +151,6 @@ def _chunks(rows: int) -> tuple[int, int]:
     return chunk, -(-rows // chunk)
 
 
-@Entry
 def column_sums(
     g: Any, x: Any = None, mean: Any = None, scale: Any = None, lying: Any = (1, 1, 1)
 ) -> Any:
@@ -169,11 +164,11 @@ def column_sums(
     columns = g.shape[-1]
     rows, many = (g.size // columns if columns else 0), 1 if x is None else 2
     if not rows or not columns:
-        totals = filled(result((many, columns), np.float32), 0)
+        totals = filled(empty((many, columns), np.float32), 0)
         return totals if many == 2 else totals[0]
     chunk, chunks = _chunks(rows)
-    parts = scratch((many, chunks, columns), np.float32)
-    totals = result((many, columns), np.float32)
+    parts = empty((many, chunks, columns), np.float32)
+    totals = empty((many, columns), np.float32)
     more = (NOTHING, NOTHING, NOTHING) if x is None else (compact(x), mean, scale)
     sizes = [np.int64(k) for k in (rows, columns, lying[0], lying[2], lying[1], chunk, chunks)]
     work = -(-columns // 32) * chunks
@@ -184,7 +179,6 @@ def column_sums(
     return totals if many == 2 else totals[0]
 
 
-@Entry
 def column_moments(x: Any) -> tuple[Any, Any]:
     """Return the mean of each column, and its mean squared distance from it, as float32.
 
@@ -194,11 +188,11 @@ def column_moments(x: Any) -> tuple[Any, Any]:
     x = compact(x)
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
-    mean, variance = result(columns, np.float32), result(columns, np.float32)
+    mean, variance = empty(columns, np.float32), empty(columns, np.float32)
     if not rows:
         return filled(mean, np.nan), filled(variance, np.nan)  # of nothing
     chunk, chunks = _chunks(rows)
-    parts = scratch((3, chunks, columns), np.float32)
+    parts = empty((3, chunks, columns), np.float32)
     sizes = [np.int64(k) for k in (rows, columns, chunk, chunks)]
     work = -(-columns // 32) * chunks
     launch(SOURCE, "moment_parts", x.dtype, work, (32, 8), x, parts, *sizes)
@@ -207,7 +201,6 @@ def column_moments(x: Any) -> tuple[Any, Any]:
     return mean, variance
 
 
-@Entry
 def batch_norm(
     x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
 ) -> tuple[Any, Any]:
@@ -217,8 +210,8 @@ def batch_norm(
     """
     check("batch_norm", x)
     x, center = compact(x), _factors(mean)
-    y, scale = result(x.shape, x.dtype), result(mean.shape, np.float32)
-    factor, shift = scratch(mean.shape, np.float32), scratch(mean.shape, np.float32)
+    y, scale = empty(x.shape, x.dtype), empty(mean.shape, np.float32)
+    factor, shift = empty(mean.shape, np.float32), empty(mean.shape, np.float32)
     given = (np.int32(gamma is not None), np.int32(beta is not None))
     more = (np.int64(mean.size), np.float32(epsilon), *given)
     factors = (_factors(variance), _factors(gamma), _factors(beta), scale, factor, shift)
@@ -233,7 +226,6 @@ def batch_norm(
     return y, scale
 
 
-@Entry
 def batch_norm_gradient(
     g: Any, x: Any, mean: Any, scale: Any, gamma: Any = None
 ) -> tuple[Any, Any, Any]:
@@ -243,7 +235,7 @@ def batch_norm_gradient(
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
-    dx = result(x.shape, x.dtype)
+    dx = empty(x.shape, x.dtype)
     by, sizes = _factors(gamma), (np.int64(rows), np.int64(columns))
     aligned = all(v.data.ptr % 16 == 0 for v in _given(mean, scale, sums, by))
     together = np.int32(packed(columns, g, x, dx) and aligned)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, by_cupy, compact, result, scratch
+from kerasish.backends.eager.cuda.arrays import by_cupy, compact, empty
 from kerasish.backends.eager.cuda.kernels import (
     NOTHING,
     fits,
@@ -37,8 +37,8 @@ def _split(count: int, channels: int, together: Any, x: Any) -> tuple[Any, Any, 
 def _largest(x: Any, attrs: Any, values: bool, places: bool) -> tuple[Any, Any]:
     """Return the largest of each window, and its place there (what is not wanted is nothing)."""
     w, shape = _window(x.shape, **attrs)
-    y = result(shape, x.dtype) if values else NOTHING
-    chosen = scratch(shape, np.int32) if places else NOTHING
+    y = empty(shape, x.dtype) if values else NOTHING
+    chosen = empty(shape, np.int32) if places else NOTHING
     together = packed(x.shape[-1], x, *([y] if values else []))
     count = int(np.prod(shape, dtype=np.int64))
     windows, channels, pieces = _split(count, x.shape[-1], together, x)
@@ -48,7 +48,6 @@ def _largest(x: Any, attrs: Any, values: bool, places: bool) -> tuple[Any, Any]:
     return y, chosen
 
 
-@Entry
 def pool_max(x: Any, **attrs: Any) -> Any:
     """Return the largest element of each window."""
     if not fits(x) or not fits_window(x.shape):
@@ -56,14 +55,13 @@ def pool_max(x: Any, **attrs: Any) -> Any:
     return _largest(compact(x), attrs, True, False)[0]
 
 
-@Entry
 def pool_max_gradient(g: Any, x: Any, **attrs: Any) -> Any:
     """Return zeros like x with each window's g added at its first largest element."""
     if not fits(g, x) or not fits_window(x.shape):
         return by_cupy("pool_max_gradient", g, x, **attrs)
     g, x = compact(g), compact(x)
     _, chosen = _largest(x, attrs, False, True)
-    dx = result(x.shape, g.dtype)
+    dx = empty(x.shape, g.dtype)
     w, _ = _window(x.shape, **attrs)
     places, channels, pieces = _split(x.size, x.shape[-1], 0, x)
     args = (g, chosen, dx, w, places, channels)
@@ -71,7 +69,6 @@ def pool_max_gradient(g: Any, x: Any, **attrs: Any) -> Any:
     return dx
 
 
-@Entry
 def pool_max_select(h: Any, x: Any, **attrs: Any) -> Any:
     """Return h where x has each window's first largest element."""
     if not fits(h, x) or not fits_window(x.shape):
@@ -79,27 +76,25 @@ def pool_max_select(h: Any, x: Any, **attrs: Any) -> Any:
     h, x = compact(h), compact(x)
     _, chosen = _largest(x, attrs, False, True)
     w, shape = _window(x.shape, **attrs)
-    y = result(shape, h.dtype)
+    y = empty(shape, h.dtype)
     windows, channels, pieces = _split(y.size, x.shape[-1], 0, x)
     launch_elements(SOURCE, "pool_pick", h.dtype, pieces, h, chosen, y, w, windows, channels)
     return y
 
 
-@Entry
 def pool_average(x: Any, **attrs: Any) -> Any:
     """Return the mean of each window's places inside x."""
     if not fits(x) or not fits_window(x.shape):
         return by_cupy("pool_average", x, **attrs)
     x = compact(x)
     w, shape = _window(x.shape, **attrs)
-    y = result(shape, x.dtype)
+    y = empty(shape, x.dtype)
     together = packed(x.shape[-1], x, y)
     windows, channels, pieces = _split(y.size, x.shape[-1], together, x)
     launch_elements(SOURCE, "pool_mean", x.dtype, pieces, x, y, w, windows, channels, together)
     return y
 
 
-@Entry
 def pool_average_gradient(g: Any, *, sizes: Any, **attrs: Any) -> Any:
     """Return each window's g added in equal parts to its places."""
     shape = (g.shape[0], *sizes, g.shape[-1])
@@ -107,7 +102,7 @@ def pool_average_gradient(g: Any, *, sizes: Any, **attrs: Any) -> Any:
         return by_cupy("pool_average_gradient", g, sizes=sizes, **attrs)
     g = compact(g)
     w, _ = _window(shape, **attrs)
-    dx = result(shape, g.dtype)
+    dx = empty(shape, g.dtype)
     together = packed(shape[-1], g, dx)
     places, channels, pieces = _split(dx.size, shape[-1], together, g)
     args = (g, dx, w, places, channels, together)

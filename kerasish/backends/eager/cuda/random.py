@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result
+from kerasish.backends.eager.cuda.arrays import cast, compact, empty
 from kerasish.backends.eager.cuda.kernels import (
     check,
     launch_elements,
@@ -18,10 +18,9 @@ from kerasish.backends.eager.cuda.kernels import (
 SOURCE = "random"
 
 
-@Entry
 def random_bits(state: Any, *, shape: Any) -> Any:
     """Return the words that `kerasish.ops.random.random_bits` defines."""
-    words = result(shape, np.uint32)
+    words = empty(shape, np.uint32)
     state = compact(cast(state, np.uint32))
     blocks = (math.prod(shape) + 3) // 4
     args = (state, words, product(shape), packed(4, words))
@@ -29,7 +28,6 @@ def random_bits(state: Any, *, shape: Any) -> Any:
     return words
 
 
-@Entry
 def dropout(state: Any, x: Any, rate: float) -> Any:
     """Return x / (1 - rate), 0 where a random word is below round(rate * 2**32).
 
@@ -43,7 +41,7 @@ def dropout(state: Any, x: Any, rate: float) -> Any:
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: 0 <= rate < 1 expected, got {rate}.")
     x = compact(x)
-    y = result(x.shape, x.dtype)
+    y = empty(x.shape, x.dtype)
     # Where every word is below 2**32, the largest threshold that fits drops all but one in 2**32.
     threshold = np.uint32(min(round(rate * 2.0**32), 2**32 - 1))
     scale = np.float32(x.dtype.type(1 / (1 - rate)))  # as the CPU's: a number of x's dtype

@@ -6,19 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, copy_into, cupy, empty
 from kerasish.backends.eager.cuda.blas import matrix_product
-from kerasish.backends.eager.cuda.entry import (
-    Entry,
-    by_cupy,
-    cast,
-    compact,
-    copy_into,
-    cupy,
-    passing,
-    planning,
-    result,
-    scratch,
-)
 from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
 from kerasish.backends.eager.cuda.norm import column_sums
 
@@ -35,7 +24,7 @@ def _with_fallback(kernel: Any) -> Any:
         return kernel(*(compact(a) for a in arrays))
 
     run.__name__, run.__doc__ = name, kernel.__doc__
-    return Entry(run)
+    return run
 
 
 def _step(kernel: str, x: Any, units: int, *args: Any) -> None:
@@ -54,7 +43,7 @@ def _at(mask: Any, t: int) -> Any:
 
 def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
     """Return the gradient by the recurrent kernel: one product over all steps."""
-    before = scratch(states.shape, states.dtype)
+    before = empty(states.shape, states.dtype)
     copy_into(before[:1], first[None])
     copy_into(before[1:], states[:-1])
     rows = dz.reshape(-1, dz.shape[-1])
@@ -64,13 +53,12 @@ def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
 def _arrived(carry: Any, past: Any, spare: Any, dtype: Any) -> Any:
     """Return carry + past in a dtype: what goes to the first state."""
     copy_into(spare, past)
-    if not planning():
-        cupy().add(carry, spare, out=carry)
+    cupy().add(carry, spare, out=carry)
     return cast(carry, dtype)
 
 
 def _floats(x: Any, count: int) -> list[Any]:
-    return [scratch(x.shape, np.float32) for _ in range(count)]
+    return [empty(x.shape, np.float32) for _ in range(count)]
 
 
 # What a step's product takes is given back at the step's end. The next step still reads it: its
@@ -80,29 +68,27 @@ def _floats(x: Any, count: int) -> list[Any]:
 def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     """Return h[t] = tanh(x[t] + h[t-1] @ recurrent) for all steps."""
     units = h.shape[-1]
-    states = result(x.shape, x.dtype)
+    states = empty(x.shape, x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        with passing():
-            s = matrix_product(h, recurrent)
-            _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
-            h = states[t]
+        s = matrix_product(h, recurrent)
+        _step("simple_step", x, units, x[t], s, h, _at(mask, t), states[t], *sizes)
+        h = states[t]
     return states
 
 
 def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any = None) -> Any:
     """Return (dx, drecurrent, dh) of `simple_rnn`."""
     units = h.shape[-1]
-    dx, past = result(g.shape, g.dtype), NOTHING
+    dx, past = empty(g.shape, g.dtype), NOTHING
     carry, spare = _floats(h, 2)
     turned, steps = compact(recurrent.T), g.shape[0]
     for t in reversed(range(steps)):
-        with passing():
-            sizes = _sizes(g, units, mask, t + 1 < steps)
-            args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
-            _step("simple_step_gradient", g, units, *args, *sizes)
-            carry, spare = spare, carry
-            past = matrix_product(dx[t], turned)
+        sizes = _sizes(g, units, mask, t + 1 < steps)
+        args = (g[t], states[t], carry, past, _at(mask, t), dx[t], spare)
+        _step("simple_step_gradient", g, units, *args, *sizes)
+        carry, spare = spare, carry
+        past = matrix_product(dx[t], turned)
     dh = _arrived(carry, past, spare, g.dtype)
     return dx, _by_recurrent(h, states, dx), dh
 
@@ -111,18 +97,17 @@ def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
     """Return the states h, c and the gates of all steps."""
     units = h.shape[-1]
     shape = (*x.shape[:2], units)
-    states, cells = result(shape, x.dtype), result(shape, x.dtype)
-    gates = result(x.shape, x.dtype)
+    states, cells = empty(shape, x.dtype), empty(shape, x.dtype)
+    gates = empty(x.shape, x.dtype)
     cell, spare = _floats(c, 2)
     copy_into(cell, c)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        with passing():
-            s = matrix_product(h, recurrent)
-            args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
-            _step("lstm_step", x, units, *args, *sizes)
-            cell, spare = spare, cell
-            h = states[t]
+        s = matrix_product(h, recurrent)
+        args = (x[t], s, h, cell, _at(mask, t), states[t], cells[t], spare, gates[t])
+        _step("lstm_step", x, units, *args, *sizes)
+        cell, spare = spare, cell
+        h = states[t]
     return states, cells, gates
 
 
@@ -132,18 +117,17 @@ def lstm_gradient(
 ) -> Any:  # fmt: skip
     """Return (dx, drecurrent, dh, dc) of `lstm`."""
     units = h.shape[-1]
-    dx, past = result(gates.shape, gates.dtype), NOTHING
+    dx, past = empty(gates.shape, gates.dtype), NOTHING
     carry_h, carry_c, next_h, next_c = _floats(h, 4)
     turned, steps = compact(recurrent.T), gates.shape[0]
     for t in reversed(range(steps)):
-        with passing():
-            before = cells[t - 1] if t else c
-            sizes = _sizes(gates, units, mask, t + 1 < steps)
-            args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
-            made = (_at(mask, t), dx[t], next_h, next_c)
-            _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
-            carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
-            past = matrix_product(dx[t], turned)
+        before = cells[t - 1] if t else c
+        sizes = _sizes(gates, units, mask, t + 1 < steps)
+        args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
+        made = (_at(mask, t), dx[t], next_h, next_c)
+        _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
+        carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
+        past = matrix_product(dx[t], turned)
     dh = _arrived(carry_h, past, next_h, h.dtype)
     return dx, _by_recurrent(h, states, dx), dh, cast(carry_c, c.dtype)
 
@@ -151,15 +135,14 @@ def lstm_gradient(
 def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     """Return the states and the gates z, r, n, s_n of all steps."""
     units = h.shape[-1]
-    states = result((*x.shape[:2], units), x.dtype)
-    gates = result((*x.shape[:2], 4 * units), x.dtype)
+    states = empty((*x.shape[:2], units), x.dtype)
+    gates = empty((*x.shape[:2], 4 * units), x.dtype)
     sizes = _sizes(x, units, mask)
     for t in range(x.shape[0]):
-        with passing():
-            s = matrix_product(h, recurrent)
-            args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
-            _step("gru_step", x, units, *args, *sizes)
-            h = states[t]
+        s = matrix_product(h, recurrent)
+        args = (x[t], s, bias, h, _at(mask, t), states[t], gates[t])
+        _step("gru_step", x, units, *args, *sizes)
+        h = states[t]
     return states, gates
 
 
@@ -167,17 +150,16 @@ def gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: 
     """Return (dx, drecurrent, dbias, dh) of `gru`."""
     units = h.shape[-1]
     shape = (*g.shape[:2], 3 * units)
-    dx, ds = result(shape, g.dtype), scratch(shape, g.dtype)
+    dx, ds = empty(shape, g.dtype), empty(shape, g.dtype)
     carry, spare = _floats(h, 2)
     past, turned, steps = NOTHING, compact(recurrent.T), g.shape[0]
     for t in reversed(range(steps)):
-        with passing():
-            before = states[t - 1] if t else h
-            sizes = _sizes(g, units, mask, t + 1 < steps)
-            args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
-            _step("gru_step_gradient", g, units, *args, *sizes)
-            carry, spare = spare, carry
-            past = matrix_product(ds[t], turned)
+        before = states[t - 1] if t else h
+        sizes = _sizes(g, units, mask, t + 1 < steps)
+        args = (g[t], gates[t], before, carry, past, _at(mask, t), dx[t], ds[t], spare)
+        _step("gru_step_gradient", g, units, *args, *sizes)
+        carry, spare = spare, carry
+        past = matrix_product(ds[t], turned)
     dh = _arrived(carry, past, spare, g.dtype)
     bias = cast(column_sums(ds.reshape(-1, 3 * units)), g.dtype)
     return dx, _by_recurrent(h, states, ds), bias, dh

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result
+from kerasish.backends.eager.cuda.arrays import cast, compact, empty
 from kerasish.backends.eager.cuda.kernels import check, launch_rows, packed
 
 SOURCE = "softmax"
@@ -25,7 +25,6 @@ def _sizes(x: Any) -> tuple[Any, Any]:
     return np.int64(rows), np.int64(n)
 
 
-@Entry
 def softmax(x: Any, logarithm: bool = False) -> Any:
     """Return softmax(x) along the last axis, or its logarithm.
 
@@ -33,25 +32,23 @@ def softmax(x: Any, logarithm: bool = False) -> Any:
     """
     check("softmax", x)
     x = compact(x)
-    y = result(x.shape, x.dtype)
+    y = empty(x.shape, x.dtype)
     together = packed(x.shape[-1], x, y)
     args = (x, y, *_sizes(x), np.int32(logarithm), together)
     launch_rows(SOURCE, "softmax", x.dtype, *_rows(x), *args)
     return y
 
 
-@Entry
 def softmax_gradient(g: Any, y: Any, logarithm: bool = False) -> Any:
     """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
     check("softmax_gradient", g, y)
     g, y = compact(g), compact(y)
-    dx = result(y.shape, y.dtype)
+    dx = empty(y.shape, y.dtype)
     args = (g, y, dx, *_sizes(y), np.int32(logarithm), packed(y.shape[-1], g, y, dx))
     launch_rows(SOURCE, "softmax_gradient", y.dtype, *_rows(y), *args)
     return dx
 
 
-@Entry
 def class_loss(classes: Any, logits: Any) -> tuple[Any, Any]:
     """Return (-log softmax(logits)[class], log(sum(exp(logits)))); a loss of 0 for no class.
 
@@ -60,13 +57,12 @@ def class_loss(classes: Any, logits: Any) -> tuple[Any, Any]:
     check("class_loss", logits)
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
-    loss, whole = result(x.shape[:-1], x.dtype), result(x.shape[:-1], np.float32)
+    loss, whole = empty(x.shape[:-1], x.dtype), empty(x.shape[:-1], np.float32)
     args = (x, classes, loss, whole, *_sizes(x), packed(x.shape[-1], x))
     launch_rows(SOURCE, "class_loss", x.dtype, *_rows(x), *args)
     return loss, whole
 
 
-@Entry
 def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
     """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
 
@@ -75,13 +71,12 @@ def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
     check("class_loss_gradient", g, logits)
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
-    dx = result(x.shape, x.dtype)
+    dx = empty(x.shape, x.dtype)
     args = (compact(g), x, classes, whole, dx, *_sizes(x), packed(x.shape[-1], x, dx))
     launch_rows(SOURCE, "class_loss_gradient", x.dtype, *_rows(x), *args)
     return dx
 
 
-@Entry
 def target_loss(target: Any, logits: Any) -> tuple[Any, Any, Any]:
     """Return (-sum(target * log_softmax(logits)), log(sum(exp(logits))), sum(target)).
 
@@ -90,19 +85,18 @@ def target_loss(target: Any, logits: Any) -> tuple[Any, Any, Any]:
     check("target_loss", target, logits)
     t, x = compact(target), compact(logits)
     outer = x.shape[:-1]
-    loss = result(outer, x.dtype)
-    whole, weight = result(outer, np.float32), result(outer, np.float32)
+    loss = empty(outer, x.dtype)
+    whole, weight = empty(outer, np.float32), empty(outer, np.float32)
     args = (t, x, loss, whole, weight, *_sizes(x), packed(x.shape[-1], t, x))
     launch_rows(SOURCE, "target_loss", x.dtype, *_rows(x), *args)
     return loss, whole, weight
 
 
-@Entry
 def target_loss_gradient(g: Any, target: Any, logits: Any, whole: Any, weight: Any) -> Any:
     """Return the gradient by the logits, g arriving at the loss; the rest is what came with it."""
     check("target_loss_gradient", g, target, logits)
     t, x = compact(target), compact(logits)
-    dx = result(x.shape, x.dtype)
+    dx = empty(x.shape, x.dtype)
     together = packed(x.shape[-1], t, x, dx)
     args = (compact(g), t, x, whole, weight, dx, *_sizes(x), together)
     launch_rows(SOURCE, "target_loss_gradient", x.dtype, *_rows(x), *args)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.cuda.entry import Entry, cast, compact, result, scratch
+from kerasish.backends.eager.cuda.arrays import cast, compact, empty
 from kerasish.backends.eager.cuda.kernels import THREADS, check, fits, launch
 from kerasish.backends.eager.cuda.update_source import MOST, UpdateSource, source_of, table_of
 from kerasish.backends.eager.update_program import program_of
@@ -64,7 +64,6 @@ def _given(*lists: Arrays) -> list[list[Any]]:
     return [[compact(a) for a in arrays] for arrays in lists]
 
 
-@Entry
 def update_tensors(
     source: UpdateSource,
     elements: Sequence[Arrays],
@@ -82,7 +81,7 @@ def update_tensors(
     lists = _given(*elements)
     known = [cast(n, v.dtype) for n, v in zip(numbers, source.program.numbers)]
     made = [
-        [result(a.shape, a.dtype) for a in some] for k, some in enumerate(lists) if k != 1
+        [empty(a.shape, a.dtype) for a in some] for k, some in enumerate(lists) if k != 1
     ]  # the gradients have no new ones
     tables = _tables(source.table, source.most, [*lists, *made], decays, source.constants, known)
     for table, blocks, dtype, packed in tables:
@@ -91,7 +90,6 @@ def update_tensors(
     return made
 
 
-@Entry
 def global_norm(gradients: Arrays, limit: float = np.inf) -> tuple[Any, Any]:
     """Return (norm of all gradients together, limit / max(norm, limit)): float32 of one element.
 
@@ -100,8 +98,8 @@ def global_norm(gradients: Arrays, limit: float = np.inf) -> tuple[Any, Any]:
     (arrays,) = _given(gradients)
     tables = list(_tables(GRADIENTS, MOST, [arrays]))
     total = sum(blocks for _, blocks, _, _ in tables)
-    parts = scratch(max(total, 1), np.float32)
-    norm, factor = result((), np.float32), result((), np.float32)
+    parts = empty(max(total, 1), np.float32)
+    norm, factor = empty((), np.float32), empty((), np.float32)
     offset = 0
     for table, blocks, dtype, packed in tables:
         args = (table, parts, np.int64(offset), np.int64(CHUNK), packed)

@@ -26,8 +26,8 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
-from kerasish.backends.static.codegen import gemm, matmul, pooling
 from kerasish.backends.static.codegen import generate as loops
+from kerasish.backends.static.codegen import matmul, pooling
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
 from kerasish.backends.static.machine.assembly import Target
@@ -47,7 +47,7 @@ class Text:
     declared: tuple[str, ...] = ()
 
 
-Generated = Kernel | matmul.Matmul | gemm.Gemm | pooling.Pooling | Text
+Generated = Kernel | matmul.Matmul | pooling.Pooling | Text
 
 
 @dataclass
@@ -125,8 +125,6 @@ def build(kernels: dict[str, Hashable], target: Target) -> Code:
             continue
         if isinstance(kernel, matmul.Matmul):
             text, needs = matmul.generate(kernel, symbol, target)
-        elif isinstance(kernel, gemm.Gemm):
-            text, needs = gemm.generate(kernel, symbol, target)
         elif isinstance(kernel, pooling.Pooling):
             text, needs = pooling.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):

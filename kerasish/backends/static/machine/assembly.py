@@ -36,11 +36,6 @@ def computed(dtype: str) -> str:
     return COMPUTED.get(dtype, dtype)
 
 
-def item_size(dtype: str) -> int:
-    """Bytes of one stored element."""
-    return STORED[dtype][1]
-
-
 def is_float(dtype: str) -> bool:
     return dtype in FLOATS
 

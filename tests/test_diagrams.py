@@ -1,4 +1,4 @@
-"""Models as SVG without Graphviz."""
+"""Diagrams, and models as SVG without Graphviz."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import kerasish
 from kerasish import layers, utils
-from kerasish.utils.layout import Box, ranks, to_svg
+from kerasish.diagrams import Arrow, Box, ranks, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -61,7 +61,7 @@ def test_models_inside_are_opened_up_and_boxes_do_not_overlap(two_ways, tmp_path
 
 def test_rows_go_down_the_arrows():
     boxes = [Box(n, ("x",)) for n in range(5)]
-    arrows = [(0, 1), (1, 2), (0, 2), (3, 4)]
+    arrows = [Arrow(*ends) for ends in [(0, 1), (1, 2), (0, 2), (3, 4)]]
     rows = [[b.number for b in row] for row in ranks(boxes, arrows)]
     assert rows == [[0, 3], [1, 4], [2]]
-    assert to_svg([], []).startswith("<svg")
+    assert to_svg([("", [])]).startswith("<svg")
