@@ -195,7 +195,7 @@ def test_library_calls():
     Program([Record(runtime.call_dnnl, np.array([address, 1, 2, 4, 5], np.int64))]).run()
     assert seen == [(1, 2, 4, 5)]
     failing = Record(runtime.call_dnnl, np.array([address, 1, 2, 9, 5], np.int64), "dense")
-    with pytest.raises(RecordError, match=r"record 0 \(dense\): status 3"):
+    with pytest.raises(RecordError, match=r"record 0 \(dense\): oneDNN.s status 3"):
         Program([failing]).run()
 
 
