@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.ops.basic.activation import celu as celu
@@ -33,17 +33,24 @@ from kerasish.ops.basic.activation import tanh_shrink as tanh_shrink
 from kerasish.ops.basic.activation import threshold as threshold
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import ActivationLike, AnyTensor, Config, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def linear(x: Any) -> Any:
+def linear(x: TensorLike) -> AnyTensor:
     """Return x."""
     return x
 
 
 @function
 def relu(
-    x: Any, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
-) -> Any:
+    x: TensorLike,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
+) -> Tensor:
     """Return x above the threshold, negative_slope * (x - threshold) below, at most max_value.
 
     Example:
@@ -60,27 +67,27 @@ def relu(
     return y if max_value is None else ops.minimum(y, max_value)
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: TensorLike) -> Tensor:
     """Return 1 / (1 + exp(-x))."""
     return ops.sigmoid(x)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: TensorLike) -> Tensor:
     """Return the hyperbolic tangent of x."""
     return ops.tanh(x)
 
 
-def softplus(x: Any) -> Any:
+def softplus(x: TensorLike) -> Tensor:
     """Return log(1 + exp(x))."""
     return ops.softplus(x)
 
 
-def exponential(x: Any) -> Any:
+def exponential(x: TensorLike) -> Tensor:
     """Return exp(x)."""
     return ops.exp(x)
 
 
-def gelu(x: Any, approximate: bool = False) -> Any:
+def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """Return x * P(X <= x) for a standard normal X, by erf, or by tanh if approximate."""
     return ops.gelu(x, approximate)
 
@@ -95,7 +102,7 @@ add_builtins("keras.activations", {f.__name__: f for f in _FUNCTIONS})
 add_builtins("keras.activations", {"swish": silu, "hard_swish": hard_silu})
 
 
-def get(identifier: Any) -> Callable[..., Any]:
+def get(identifier: ActivationLike | None) -> Callable[..., Any]:
     """Return the activation function for a name, a config or a function; None: linear.
 
     Raises:
@@ -107,10 +114,10 @@ def get(identifier: Any) -> Callable[..., Any]:
     """
     if identifier is None:
         return linear
-    return get_by_name(identifier, "keras.activations", "activation")  # type: ignore[no-any-return]
+    return get_by_name(identifier, "keras.activations", "activation")
 
 
-def serialize(activation: Callable[..., Any]) -> Any:
+def serialize(activation: Callable[..., Any]) -> str:
     """Return the name of an activation function, or its config, as files hold it.
 
     Example:
@@ -120,6 +127,6 @@ def serialize(activation: Callable[..., Any]) -> Any:
     return serialize_keras_object(activation)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Return the activation function that `serialize` was given."""
     return get_by_name(config, "keras.activations", "activation", custom_objects)

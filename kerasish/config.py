@@ -7,11 +7,14 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.devices import set_device as set_device
 from kerasish.devices import set_memory_limit as set_memory_limit
 from kerasish.environment import choice, switch
+
+if TYPE_CHECKING:
+    from kerasish.dtype_policies import DTypePolicy
 
 DEFAULT_BACKEND = "static"
 _LEVELS = ("fast_run", "fast_compile", "none")
@@ -125,16 +128,16 @@ def set_backend(backend: str) -> None:
 
 def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
     """Let `dtype_policy` and `set_dtype_policy` call the module that knows dtype policies."""
-    _Settings.read_policy = staticmethod(read)  # type: ignore[assignment]
-    _Settings.write_policy = staticmethod(write)  # type: ignore[assignment]
+    _Settings.read_policy = staticmethod(read)
+    _Settings.write_policy = staticmethod(write)
 
 
-def dtype_policy() -> Any:
+def dtype_policy() -> DTypePolicy:
     """Return the dtype policy that new layers take."""
     return _Settings.read_policy()
 
 
-def set_dtype_policy(policy: Any) -> None:
+def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy."""
     _Settings.write_policy(policy)
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import Array, Axis, Config, ConstraintLike, TensorLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class Constraint(Watched):
@@ -21,7 +27,7 @@ class Constraint(Watched):
         [0.5, 1.0]
     """
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Tensor) -> Tensor:
         """Return the weight to keep instead of w."""
         return w
 
@@ -30,12 +36,12 @@ class Constraint(Watched):
         return {}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the constraint that `get_config` described."""
         return cls(**config)
 
 
-def _norms(w: Any, axis: Any) -> Any:
+def _norms(w: Tensor, axis: Axis) -> Tensor:
     return ops.sqrt(ops.sum(ops.square(w), axis=axis, keepdims=True))
 
 
@@ -54,10 +60,10 @@ class MaxNorm(Constraint):
         [[3.0, 3.0], [4.0, 4.0]]
     """
 
-    def __init__(self, max_value: float = 2, axis: Any = 0) -> None:
+    def __init__(self, max_value: float = 2, axis: int = 0) -> None:
         self.max_value, self.axis = max_value, axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Tensor:
         w = ops.convert_to_tensor(w)
         norms = _norms(w, self.axis)
         wanted = ops.clip(norms, 0.0, self.max_value)
@@ -85,12 +91,12 @@ class MinMaxNorm(Constraint):
         min_value: float = 0.0,
         max_value: float = 1.0,
         rate: float = 1.0,
-        axis: Any = 0,
+        axis: int = 0,
     ) -> None:
         self.min_value, self.max_value = min_value, max_value
         self.rate, self.axis = rate, axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Tensor:
         w = ops.convert_to_tensor(w)
         norms = _norms(w, self.axis)
         bounded = ops.clip(norms, self.min_value, self.max_value)
@@ -109,7 +115,7 @@ class MinMaxNorm(Constraint):
 class NonNeg(Constraint):
     """max(w, 0)."""
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: Array) -> Tensor:
         return ops.relu(w)
 
 
@@ -121,10 +127,10 @@ class UnitNorm(Constraint):
         [[0.0], [1.0]]
     """
 
-    def __init__(self, axis: Any = 0) -> None:
+    def __init__(self, axis: Axis = 0) -> None:
         self.axis = axis
 
-    def __call__(self, w: Any) -> Any:
+    def __call__(self, w: TensorLike) -> Tensor:
         w = ops.convert_to_tensor(w)
         return ops.divide(w, ops.add(_norms(w, self.axis), config.epsilon()))
 
@@ -145,7 +151,7 @@ add_builtins(
 )  # fmt: skip
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: ConstraintLike | None) -> Constraint:
     """Return the constraint for a name, a config, a class or a function; None stays None.
 
     Raises:
@@ -158,11 +164,11 @@ def get(identifier: Any) -> Any:
     return get_by_name(identifier, "keras.constraints", "constraint")
 
 
-def serialize(constraint: Any) -> Any:
+def serialize(constraint: ConstraintLike) -> dict[str, Any]:
     """Return a constraint's config, as files hold it."""
     return serialize_keras_object(constraint)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Constraint:
     """Return the constraint that `serialize` was given."""
     return get_by_name(config, "keras.constraints", "constraint", custom_objects)

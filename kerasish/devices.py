@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.errors import DeviceError, DeviceMemoryError
+from kerasish.typing import Array, ArrayModule
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ _block: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device",
 _guard = threading.Lock()
 
 
-def parse(name: Any) -> Device:
+def parse(name: str) -> Device:
     """Return the device called `name`: "cpu", "gpu", "gpu:1" ("cuda:1" is the same), or a Device.
 
     Raises:
@@ -81,7 +82,7 @@ def current() -> Device:
     return _block.get() or _State.chosen or _State.automatic or _find_automatic()
 
 
-def set_device(name: Any) -> None:
+def set_device(name: str) -> None:
     """Make `name` the current device of the process: "cpu", "gpu:0"; None: choose by itself again.
 
     Variables that lie elsewhere move when a step next needs them.
@@ -171,7 +172,7 @@ def _has_driver() -> bool:
 _working: set[tuple[Any, int]] = set()  # (module, number) of the devices that have been tried
 
 
-def array_module(wanted: Device) -> Any:
+def array_module(wanted: Device) -> ArrayModule:
     """Return NumPy for the CPU, CuPy for a GPU.
 
     Raises:
@@ -192,7 +193,7 @@ def array_module(wanted: Device) -> Any:
     return cupy
 
 
-def _try_out(cupy: Any, wanted: Device) -> None:
+def _try_out(cupy: ArrayModule, wanted: Device) -> None:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
         if wanted.index >= count:
@@ -208,7 +209,7 @@ def _try_out(cupy: Any, wanted: Device) -> None:
         raise DeviceError(f"{wanted} cannot be used: {error}") from error
 
 
-def place_of(array: Any) -> Device:
+def place_of(array: Array) -> Device:
     """Return the device on which an array of NumPy or CuPy lies.
 
     Example:
@@ -220,7 +221,7 @@ def place_of(array: Any) -> Device:
     return CPU if number is None else Device("gpu", number)
 
 
-def place(array: Any, wanted: Device) -> Any:
+def place(array: Array, wanted: Device) -> Array:
     """Return the array's numbers on a device: the array itself if it lies there already."""
     if place_of(array) == wanted:
         return array
@@ -236,7 +237,7 @@ def place(array: Any, wanted: Device) -> Any:
 _GPUS = (2, 13)  # DLPack's numbers of CUDA's memory, and of memory that CUDA shares with the CPU
 
 
-def lies_on_gpu(x: Any) -> bool:
+def lies_on_gpu(x: object) -> bool:
     """Return whether x is an array that lies on a GPU, of whatever library."""
     if isinstance(x, np.ndarray):
         return False
@@ -245,7 +246,7 @@ def lies_on_gpu(x: Any) -> bool:
     return hasattr(x, "__cuda_array_interface__")
 
 
-def adopt(array: Any) -> Any:
+def adopt(array: Array) -> Array:
     """Return another library's array on a GPU as CuPy's, without a copy."""
     _State.accelerated = True
     cupy = importlib.import_module("cupy")
@@ -258,7 +259,7 @@ def adopt(array: Any) -> Any:
     return cupy.from_dlpack(array) if by_dlpack else cupy.asarray(array)
 
 
-def set_memory_limit(limit: Any, name: Any = None) -> None:
+def set_memory_limit(limit: Any, name: str | None = None) -> None:
     """Let tensors take at most `limit` of a GPU's memory: bytes (int), or a fraction in (0, 1].
 
     Args:

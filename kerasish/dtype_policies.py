@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
+from kerasish.typing import Config
 from kerasish.unsupported import explain
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class DTypePolicy:
@@ -65,7 +69,7 @@ class DTypePolicy:
         return {"name": self._name}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> DTypePolicy:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the policy that `get_config` describes."""
         return cls(**config)
 
@@ -103,7 +107,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     def __getitem__(self, path: str) -> DTypePolicy:
         return self._map.get(path, self.default_policy)
 
-    def __setitem__(self, path: str, policy: Any) -> None:
+    def __setitem__(self, path: str, policy: DTypePolicy) -> None:
         self._map[path] = get(policy)
 
     def __delitem__(self, path: str) -> None:
@@ -124,7 +128,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
         return {"default_policy": self.default_policy, "policy_map": dict(self._map)}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> DTypePolicyMap:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the map that `get_config` describes."""
         return cls(**{k: registry.deserialize_keras_object(v) for k, v in config.items()})
 
@@ -137,7 +141,7 @@ def dtype_policy() -> DTypePolicy:
     return _chosen[0] if _chosen else DTypePolicy(config.floatx())
 
 
-def set_dtype_policy(policy: Any) -> None:
+def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the policy that new layers take: a name or a policy.
 
     Raises:
@@ -148,14 +152,14 @@ def set_dtype_policy(policy: Any) -> None:
     _chosen[:] = [get(policy)]
 
 
-def get(identifier: Any) -> DTypePolicy:
+def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     """Return the policy for None (the process's), a name, a dtype, a config or a policy."""
     if identifier is None:
         return dtype_policy()
     if isinstance(identifier, DTypePolicy):
         return identifier
     if isinstance(identifier, dict):
-        return registry.deserialize_keras_object(identifier)  # type: ignore[no-any-return]
+        return registry.deserialize_keras_object(identifier)
     if isinstance(identifier, str):
         return DTypePolicy(identifier)
     return DTypePolicy(dtypes.name_of(identifier))
@@ -166,7 +170,7 @@ def serialize(dtype_policy: DTypePolicy) -> Any:
     return registry.serialize_keras_object(dtype_policy)
 
 
-def deserialize(config: Any, custom_objects: Any = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Return the policy that `serialize` was given."""
     return registry.deserialize_keras_object(config, custom_objects)
 

@@ -7,6 +7,10 @@ import sys
 from collections.abc import Iterable
 from traceback import walk_stack
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ShapeError(ValueError):
@@ -33,7 +37,7 @@ class UnknownNameError(ValueError):
     """A name is not known; the message lists the nearest known ones."""
 
     @classmethod
-    def of(cls, what: str, name: object, known: Iterable[str]) -> UnknownNameError:
+    def of(cls, what: str, name: object, known: Iterable[str]) -> Self:
         """Return the error for the unknown `name` of a thing called `what`."""
         names = sorted(known)
         near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)

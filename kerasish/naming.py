@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Any
 
 _lock = threading.Lock()
 _counts: dict[str, int] = {}
@@ -36,7 +35,7 @@ def reset_names() -> None:
         _counts.clear()
 
 
-def name_for(obj: Any, name: str | None) -> str:
+def name_for(obj: object, name: str | None) -> str:
     """Return the given name, checked, or a new one made from obj's class."""
     if name is None:
         return unique_name(to_snake_case(type(obj).__name__).lstrip("_"))

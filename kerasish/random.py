@@ -7,7 +7,8 @@ call. A `SeedGenerator`: its state, which moves on. None: the process's own sequ
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,11 +24,17 @@ from kerasish.tensor import (
     to_numpy,
     using_scope,
 )
+from kerasish.typing import AnyTensor, Array, DTypeLike, SeedLike, Shape, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 _ONE_DRAW = np.array([0, 1], "uint32")
 
 
-def _state_of(seed: int) -> Any:
+def _state_of(seed: int) -> Array:
     """Return the first state of a seed; what lies beyond 32 bits goes to the counter of draws."""
     seed = int(seed.__index__())
     return np.array([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], "uint32")
@@ -64,7 +71,7 @@ class SeedGenerator:
             first = _state_of(self.seed)
             self.state = Variable(first, trainable=False, name="seed_generator_state")
 
-    def next(self, ordered: bool = True) -> Any:
+    def next(self, ordered: bool = True) -> Tensor:
         """Return the present state, a uint32 tensor [seed, draw], and move on by one draw.
 
         Args:
@@ -79,7 +86,7 @@ class SeedGenerator:
         return {"seed": self.seed}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> SeedGenerator:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the generator that `get_config` described."""
         return cls(**config)
 
@@ -109,7 +116,7 @@ def _shared_generator() -> SeedGenerator:
     if stream is not None:
         if "generator" not in stream.kept:
             stream.kept["generator"] = SeedGenerator(None, "shared_seed_generator")
-        return stream.kept["generator"]  # type: ignore[no-any-return]
+        return stream.kept["generator"]
     if not _shared:
         _shared.append(SeedGenerator(_shared_seed(), "shared_seed_generator"))
     return _shared[0]
@@ -129,7 +136,7 @@ def set_shared_state(state: np.ndarray | None) -> None:
             _shared_generator().state.assign(state)
 
 
-def draw_seed(seed: Any) -> Any:
+def draw_seed(seed: SeedLike | None) -> AnyTensor:
     """Return the state that `seed` (an int, a SeedGenerator or None) stands for, [seed, draw]."""
     if isinstance(seed, SeedGenerator):
         return seed.next()
@@ -148,8 +155,12 @@ def draw_seed(seed: Any) -> Any:
 
 
 def uniform(
-    shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None
-) -> Any:
+    shape: Shape,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: DTypeLike | None = None,
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return numbers uniform in [minval, maxval).
 
     Example:
@@ -160,20 +171,30 @@ def uniform(
 
 
 def normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
-) -> Any:
+    shape: Shape,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DTypeLike | None = None,
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return normal numbers."""
     return drawn.normal(draw_seed(seed), shape, mean, stddev, dtype)
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None
-) -> Any:
+    shape: ShapeLike,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DTypeLike | None = None,
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return normal numbers that lie within two `stddev` of `mean`."""
     return drawn.truncated_normal(draw_seed(seed), shape, mean, stddev, dtype)
 
 
-def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+def randint(
+    shape: Shape, minval: int, maxval: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
+) -> Tensor:
     """Return whole numbers uniform in [minval, maxval).
 
     Example:
@@ -184,7 +205,9 @@ def randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: An
 
 
 @function
-def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any = None) -> Any:
+def categorical(
+    logits: Any, num_samples: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
+) -> Any:
     """Return, for each row of logits (n, classes), classes drawn by softmax(logits).
 
     Shape: (n, classes) -> (n, num_samples).
@@ -193,13 +216,18 @@ def categorical(logits: Any, num_samples: int, dtype: Any = "int32", seed: Any =
 
 
 @function
-def shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+def shuffle(x: TensorLike, axis: int = 0, seed: SeedLike | None = None) -> Tensor:
     """Return x's slices along `axis` in random order."""
     return drawn.shuffle(draw_seed(seed), x, axis)
 
 
 @function
-def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
+def dropout(
+    inputs: TensorLike,
+    rate: float,
+    noise_shape: Sequence[int] | None = None,
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return the inputs, a share `rate` of them zero and the others divided by 1 - rate.
 
     Args:
@@ -209,18 +237,30 @@ def dropout(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None)
     return drawn.dropout(draw_seed(seed), inputs, rate, noise_shape)
 
 
-def gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
+def gamma(
+    shape: Shape, alpha: float, dtype: DTypeLike | None = None, seed: SeedLike | None = None
+) -> Tensor:
     """Return gamma numbers of shape `alpha` and scale 1; no gradient flows to alpha."""
     return drawn.gamma(draw_seed(seed), shape, alpha, dtype)
 
 
-def beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
+def beta(
+    shape: Shape,
+    alpha: TensorLike,
+    beta: TensorLike,
+    dtype: DTypeLike | None = None,
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return beta numbers in [0, 1]; no gradient flows to `alpha` and `beta`."""
     return drawn.beta(draw_seed(seed), shape, alpha, beta, dtype)
 
 
 def binomial(
-    shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
+    shape: ShapeLike,
+    counts: Any,
+    probabilities: Any,
+    dtype: DTypeLike | None = None,
+    seed: SeedLike | None = None,
 ) -> Any:
     """Return how many of `counts` trials succeed, each with probability `probabilities`."""
     return drawn.binomial(draw_seed(seed), shape, counts, probabilities, dtype)

@@ -24,6 +24,7 @@ from kerasish.tensor import (
     recording,
     wrap,
 )
+from kerasish.typing import Structure, TensorLike
 
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -76,7 +77,7 @@ class _Recomputed:
     def __init__(self, again: Callable[[], list[Tensor]], tracked: list[bool]) -> None:
         self._again, self._tracked, self.outputs = again, tracked, len(tracked)
 
-    def grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
+    def grad(self, g: Tensor, y: Tensor, *inputs: Tensor) -> list[Tensor | None]:
         arriving = g if self.outputs > 1 else (g,)
         since = next(_serials)
         before, recording.on = recording.on, True
@@ -108,12 +109,12 @@ def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
     return list(found.values())
 
 
-def _renewed(structure: Any) -> Any:
+def _renewed(structure: Structure) -> Any:
     """Return arguments for the second call: a trace must not find that it knows the results."""
     return tree.map_structure(_fresh, structure)
 
 
-def _fresh(x: Any) -> Any:
+def _fresh(x: TensorLike) -> Any:
     return _marked(anew(x), x) if isinstance(x, Tensor) and is_traced(x) else x
 
 

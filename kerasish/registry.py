@@ -9,13 +9,17 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish.errors import UnknownNameError
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
 BUILTINS: dict[str, dict[str, Any]] = {}
@@ -53,7 +57,9 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
                 _PUBLIC[value] = (module, name)
 
 
-def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Callable:
+def register_keras_serializable(
+    package: str = "Custom", name: str | None = None
+) -> Callable[[Any], Any]:
     """Return a decorator that lets files name a class or function as `package>name`.
 
     Example:
@@ -64,7 +70,7 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
         'doc>doubled'
     """
 
-    def register(value: Any) -> Any:
+    def register(value: type | Callable[..., Any]) -> type | Callable[..., Any]:
         if isinstance(value, type) and not hasattr(value, "get_config"):
             raise ValueError(
                 f"register_keras_serializable: {value.__name__} needs a get_config method."
@@ -77,7 +83,7 @@ def register_keras_serializable(package: str = "Custom", name: str | None = None
     return register
 
 
-def get_registered_name(obj: Any) -> str:
+def get_registered_name(obj: Callable[..., Any]) -> str:
     """Return the name under which `obj` was registered, else its own name."""
     return _custom_names.get(obj) or obj.__name__
 
@@ -86,7 +92,7 @@ def get_registered_object(
     name: str,
     custom_objects: Mapping[str, Any] | None = None,
     module_objects: Mapping[str, Any] | None = None,
-) -> Any:
+) -> type | Callable[..., Any] | None:
     """Return the class or function registered under `name`, or None."""
     for known in (*reversed(_local.scopes), _custom, custom_objects or {}, module_objects or {}):
         if name in known:
@@ -109,7 +115,7 @@ class CustomObjectScope:
     def __init__(self, custom_objects: Mapping[str, Any]) -> None:
         self.custom_objects = dict(custom_objects or {})
 
-    def __enter__(self) -> CustomObjectScope:
+    def __enter__(self) -> Self:
         _local.scopes.append(self.custom_objects)
         return self
 
@@ -135,18 +141,18 @@ def recalling() -> Iterator[None]:
         _local.recalled, _local.scopes = outer, outer_scopes
 
 
-def _recall(name: str, value: Any) -> None:
+def _recall(name: str, value: type | Callable[..., Any]) -> None:
     if _local.recalled is not None:
         _local.recalled[name] = value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Structure:
     if isinstance(value, np.generic):
         return value.item()
     return value
 
 
-def serialize_keras_object(obj: Any) -> Any:
+def serialize_keras_object(obj: Structure) -> Any:
     """Return `obj` as what JSON can hold, in Keras's layout.
 
     Raises:
@@ -188,7 +194,7 @@ def serialize_keras_object(obj: Any) -> Any:
     )
 
 
-def _serialize_instance(obj: Any) -> dict[str, Any]:
+def _serialize_instance(obj: object) -> dict[str, Any]:
     cls = type(obj)
     module: str | None
     registered: str | None
@@ -222,7 +228,7 @@ def serialize_config(obj: Any) -> dict[str, Any]:
     return {k: serialize_keras_object(v) for k, v in obj.get_config().items()}
 
 
-def _serialize_function(f: Any) -> Any:
+def _serialize_function(f: Callable[..., Any]) -> dict[str, Any] | str:
     if f.__name__ == "<lambda>":
         raise TypeError(
             "A lambda has no name that a file could hold. Define it with def and register it by "
@@ -240,7 +246,7 @@ def _serialize_function(f: Any) -> Any:
     return {"module": module, "class_name": kind, "config": name, "registered_name": kind}
 
 
-def _is_importable(f: Any) -> bool:
+def _is_importable(f: Callable[..., Any]) -> bool:
     """Whether a function of a user's module is found again by its names."""
     if not isinstance(f, types.FunctionType) or f in _custom_names or f.__module__ == "__main__":
         return False
@@ -281,13 +287,13 @@ def in_safe_mode() -> bool:
 
 
 def deserialize_keras_object(
-    config: Any,
+    config: Structure,
     custom_objects: Mapping[str, Any] | None = None,
     safe_mode: bool = True,
     *,
     module_objects: Mapping[str, Any] | None = None,
     printable_module_name: str = "object",
-) -> Any:
+) -> Structure:
     """Return what `serialize_keras_object` was given.
 
     Args:
@@ -305,7 +311,13 @@ def deserialize_keras_object(
         return _restore(config, safe_mode, module_objects, printable_module_name, shared)
 
 
-def _restore(config: Any, safe: bool, names: Any, what: str, shared: dict[int, Any]) -> Any:
+def _restore(
+    config: dict[str, Any] | str | float | Sequence[Any] | None,
+    safe: bool,
+    names: Any,
+    what: str,
+    shared: dict[int, Any],
+) -> Structure:
     if isinstance(config, str) and names is not None:
         found = get_registered_object(config, None, names)
         if found is None:
@@ -326,7 +338,13 @@ def _restore(config: Any, safe: bool, names: Any, what: str, shared: dict[int, A
     return made
 
 
-def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any) -> Any:
+def _restore_object(
+    config: dict[str, Any],
+    safe: bool,
+    names: dict[str, Any] | None,
+    what: str,
+    shared: dict[Any, Any],
+) -> Any:
     kind, inner = config["class_name"], config["config"]
     if kind in ("__tensor__", "__numpy__"):
         return _array(inner["value"], inner["dtype"])
@@ -356,7 +374,7 @@ def _restore_object(config: Any, safe: bool, names: Any, what: str, shared: Any)
     return instance
 
 
-def _array(value: Any, dtype: Any) -> Any:
+def _array(value: Sequence[Any], dtype: str) -> Array:
     """Return numbers as an array; a dtype of another kind may be of any size."""
     if dtype not in _NUMBERS:
         raise ValueError(f"An array of numbers is of one of {sorted(_NUMBERS)}, not {dtype!r}.")
@@ -368,8 +386,8 @@ def _array(value: Any, dtype: Any) -> Any:
 
 
 def find_function(
-    name: Any, names: Mapping[str, Any] | None = None, any_package: bool = True
-) -> Any:
+    name: str, names: Mapping[str, Any] | None = None, any_package: bool = True
+) -> Callable[..., Any]:
     """Return the registered or built-in function called `name`.
 
     Args:
@@ -421,7 +439,7 @@ def find_class(
 
 
 def get_by_name(
-    identifier: Any, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
+    identifier: object, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
 ) -> Any:
     """Return what `get(identifier)` of a module gives: an instance or function, or None.
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import Config, RegularizerLike, TensorLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class Regularizer(Watched):
@@ -32,7 +38,7 @@ class Regularizer(Watched):
         raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the regularizer that `get_config` described."""
         return cls(**config)
 
@@ -54,7 +60,7 @@ class L1L2(Regularizer):
         self.l1 = _factor(self, "l1", 0.0 if l1 is None else l1)
         self.l2 = _factor(self, "l2", 0.0 if l2 is None else l2)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Tensor:
         x = ops.convert_to_tensor(x)
         terms = []
         if self.l1:
@@ -108,7 +114,7 @@ class OrthogonalRegularizer(Regularizer):
             raise UnknownNameError.of("mode of OrthogonalRegularizer", mode, ("rows", "columns"))
         self.factor, self.mode = _factor(self, "factor", factor), mode
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: TensorLike) -> Tensor:
         x = ops.convert_to_tensor(x)
         if len(x.shape) != 2:
             raise ShapeError(f"OrthogonalRegularizer: a matrix was expected, got {x.shape}.")
@@ -123,7 +129,7 @@ class OrthogonalRegularizer(Regularizer):
         return {"factor": self.factor, "mode": self.mode}
 
 
-def _factor(regularizer: Any, name: str, value: Any) -> float:
+def _factor(regularizer: RegularizerLike, name: str, value: float) -> float:
     number = value if isinstance(value, (int, float)) else float(value)
     if isinstance(value, bool) or not math.isfinite(number) or number < 0:
         raise ValueError(
@@ -145,7 +151,7 @@ add_builtins(
 )  # fmt: skip
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: RegularizerLike | None) -> Any:
     """Return the regularizer for a name, a config, a class or a function; None stays None.
 
     Raises:
@@ -158,11 +164,11 @@ def get(identifier: Any) -> Any:
     return get_by_name(identifier, "keras.regularizers", "regularizer")
 
 
-def serialize(regularizer: Any) -> Any:
+def serialize(regularizer: RegularizerLike) -> dict[str, Any]:
     """Return a regularizer's config, as files hold it."""
     return serialize_keras_object(regularizer)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Regularizer:
     """Return the regularizer that `serialize` was given."""
     return get_by_name(config, "keras.regularizers", "regularizer", custom_objects)

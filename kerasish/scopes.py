@@ -5,7 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor, Variable
 
 
 class Scope:
@@ -17,11 +22,11 @@ class Scope:
 
     outer: Scope | None = None
 
-    def read(self, variable: Any) -> Any:
+    def read(self, variable: Variable) -> Tensor:
         """Return the value that `variable` has here."""
         raise NotImplementedError(f"{type(self).__name__} reads no variables.")
 
-    def write(self, variable: Any, value: Any) -> None:
+    def write(self, variable: Variable, value: Tensor) -> None:
         """Set the value that `variable` has here."""
         raise NotImplementedError(f"{type(self).__name__} writes no variables.")
 
@@ -121,7 +126,7 @@ class name_scope:  # noqa: N801 (Keras's name)
             raise TypeError(f"name_scope() got an unexpected argument {next(iter(kwargs))!r}.")
         self._opened: list[bool] = []
 
-    def __enter__(self) -> name_scope:
+    def __enter__(self) -> Self:
         stack = _names.stack
         same = bool(
             self.deduplicate

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kerasish.typing import Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.functional.host_stage import HostInputs
+
 
 _SEQUENCES = (list, tuple, deque)
 
@@ -18,7 +24,7 @@ def is_namedtuple(x: Any) -> bool:
     return isinstance(x, tuple) and hasattr(x, "_fields")
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(structure: Structure) -> bool:
     """Return whether `structure` is a list, tuple, deque or dict.
 
     Example:
@@ -28,7 +34,7 @@ def is_nested(structure: Any) -> bool:
     return isinstance(structure, (*_SEQUENCES, Mapping))
 
 
-def _children(structure: Any) -> Iterator[tuple[Any, Any]]:
+def _children(structure: Structure) -> Iterator[tuple[Any, Any]]:
     if isinstance(structure, Mapping):
         keys = list(structure)
         if not isinstance(structure, OrderedDict):
@@ -40,13 +46,15 @@ def _children(structure: Any) -> Iterator[tuple[Any, Any]]:
     return enumerate(structure)
 
 
-def _rebuild(like: Any, pairs: list[tuple[Any, Any]]) -> Any:
+def _rebuild(
+    like: HostInputs | dict[str, Any] | Sequence[Any], pairs: list[tuple[Any, Any]]
+) -> HostInputs | dict[str, Any] | Sequence[Any]:
     if isinstance(like, Mapping):
         values = dict(pairs)
         result = {key: values[key] for key in like}
         if isinstance(like, defaultdict):
             return type(like)(like.default_factory, result)
-        return result if type(like) is dict else type(like)(result)  # type: ignore[call-arg]
+        return result if type(like) is dict else type(like)(result)
     values_only = [value for _, value in pairs]
     if is_namedtuple(like):
         return type(like)(*values_only)
@@ -55,7 +63,7 @@ def _rebuild(like: Any, pairs: list[tuple[Any, Any]]) -> Any:
     return values_only if isinstance(like, list) else tuple(values_only)
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(structure: Structure) -> list[Any]:
     """Return the leaves of `structure` as a list.
 
     Example:
@@ -73,7 +81,7 @@ def flatten(structure: Any) -> list[Any]:
     return leaves
 
 
-def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
+def flatten_with_path(structure: Structure) -> list[tuple[tuple[Any, ...], Any]]:
     """Return (path, leaf) pairs, a path being the tuple of keys and indices to the leaf.
 
     Example:
@@ -120,7 +128,9 @@ def _side_by_side(structures: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     return ((i, *parts) for i, parts in enumerate(zip(*structures)))
 
 
-def map_structure_up_to(shallow_structure: Any, func: Callable[..., Any], *structures: Any) -> Any:
+def map_structure_up_to(
+    shallow_structure: Structure, func: Callable[..., Any], *structures: Any
+) -> dict[str, Any] | str | int | Sequence[Any]:
     """Return the structure of `func` over the parts of `structures` at the shallow one's leaves.
 
     Example:
@@ -138,7 +148,7 @@ def map_structure_up_to(shallow_structure: Any, func: Callable[..., Any], *struc
     return _rebuild(shallow_structure, pairs)
 
 
-def pack_sequence_as(structure: Any, flat_sequence: Any) -> Any:
+def pack_sequence_as(structure: Structure, flat_sequence: Sequence[Any]) -> Structure:
     """Return the leaves `flat_sequence` arranged as `structure`.
 
     Raises:
@@ -158,7 +168,9 @@ def pack_sequence_as(structure: Any, flat_sequence: Any) -> Any:
     return map_structure(lambda _: next(rest), structure)
 
 
-def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) -> Any:
+def traverse(
+    func: Callable[[Any], Any], structure: Structure, top_down: bool = True
+) -> Structure | None:
     """Return `structure` with each node replaced by what `func` returns (None: keep and go on).
 
     A returned `MAP_TO_NONE` stands for None.
@@ -186,7 +198,7 @@ class MAP_TO_NONE:  # noqa: N801 (Keras's name)
     """What a function given to `traverse` returns to put None in a node's place."""
 
 
-def lists_to_tuples(structure: Any) -> Any:
+def lists_to_tuples(structure: Structure) -> Structure:
     """Return `structure` with every list made a tuple.
 
     Example:
@@ -196,7 +208,7 @@ def lists_to_tuples(structure: Any) -> Any:
     return traverse(lambda x: tuple(x) if type(x) is list else None, structure, top_down=False)
 
 
-def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
+def map_shape_structure(func: Callable[[Any], Any], structure: Structure) -> Structure:
     """Return the structure of `func(shape)`, where tuples or lists of sizes count as leaves.
 
     Example:
@@ -210,18 +222,18 @@ def map_shape_structure(func: Callable[[Any], Any], structure: Any) -> Any:
     return _rebuild(structure, [(k, map_shape_structure(func, c)) for k, c in _children(structure)])
 
 
-def is_shape(x: Any) -> bool:
+def is_shape(x: dict[str, Any] | str | Sequence[Any]) -> bool:
     """Return whether `x` is a tuple or list of sizes (integers or None)."""
     return isinstance(x, (list, tuple)) and all(
         s is None or (isinstance(s, int) and not isinstance(s, bool)) or _is_integer(s) for s in x
     )
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: Shape) -> bool:
     return hasattr(x, "__index__") and not hasattr(x, "__len__") and not hasattr(x, "__array__")
 
 
-def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
+def assert_same_structure(a: Structure, b: Structure, check_types: Any = None) -> None:
     """Raise ValueError unless `a` and `b` are built alike, naming the place where they differ.
 
     Dicts of any kind are alike; a list, a tuple, a deque and a named tuple are not.
@@ -236,7 +248,9 @@ def assert_same_structure(a: Any, b: Any, check_types: Any = None) -> None:
     _assert_same(a, b, ())
 
 
-def assert_same_paths(a: Any, b: Any) -> None:
+def assert_same_paths(
+    a: dict[str, Any] | str | int | Sequence[Any], b: dict[str, Any] | str | int | Sequence[Any]
+) -> None:
     """Raise ValueError unless the leaves of `a` and `b` have the same paths."""
     left, right = ({path for path, _ in flatten_with_path(s)} for s in (a, b))
     if left != right:
@@ -244,7 +258,7 @@ def assert_same_paths(a: Any, b: Any) -> None:
         raise ValueError(f"The structures differ at the paths {odd}.")
 
 
-def _assert_same(a: Any, b: Any, path: tuple[Any, ...]) -> None:
+def _assert_same(a: Structure, b: Structure, path: tuple[Any, ...]) -> None:
     if not is_nested(a) and not is_nested(b):
         return
     _assert_same_node(a, b, path, strict=True)
@@ -252,7 +266,9 @@ def _assert_same(a: Any, b: Any, path: tuple[Any, ...]) -> None:
         _assert_same(left, right, (*path, key))
 
 
-def _assert_same_node(a: Any, b: Any, path: tuple[Any, ...], strict: bool = False) -> None:
+def _assert_same_node(
+    a: Structure, b: dict[str, Any] | Sequence[Any], path: tuple[Any, ...], strict: bool = False
+) -> None:
     where = f" at {'/'.join(map(str, path))}" if path else ""
     both_maps = isinstance(a, Mapping) and isinstance(b, Mapping)
     both_sequences = isinstance(a, _SEQUENCES) and isinstance(b, _SEQUENCES)

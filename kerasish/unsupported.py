@@ -120,7 +120,7 @@ def explain(module: str) -> Callable[[str], Any]:
     return look_up
 
 
-def refuse_method(owner: Any, name: str) -> None:
+def refuse_method(owner: object, name: str) -> None:
     """Raise UnsupportedError where `name` is a method of Keras's that is left out."""
     if name in METHODS:
         raise UnsupportedError(f"{type(owner).__name__}.{name} is left out: {METHODS[name]}.")

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Structure
+
 OWN = __name__.partition(".")[0]
 SMALL = 1024  # bytes of an array that are all compared at every call
 FOREIGN = (OWN, "numpy", "scipy", "sklearn", "builtins", "math", "functools", "typing")
@@ -36,7 +38,7 @@ class _Changes:
 class Watched:
     """A mixin: traces that use such an object are made again when an attribute of it changes."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         own = self.__dict__
         if "_trace_version" in own and not _uses.calling and name not in UNBUILT:
             before = own.get(name, _missing)
@@ -47,7 +49,7 @@ class Watched:
         object.__setattr__(self, name, value)
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: object, b: object) -> bool:
     return type(a) is type(b) and isinstance(a, _NUMBERS) and repr(a) == repr(b)
 
 
@@ -69,7 +71,7 @@ def is_collecting() -> bool:
     return _uses.found is not None
 
 
-def note_use(thing: Any) -> None:
+def note_use(thing: object) -> None:
     """Let a trace under way in this thread depend on an object or a function."""
     if _uses.found is not None:
         _uses.found[id(thing)] = thing
@@ -120,7 +122,7 @@ class Guards:
                 return f"{what} has changed"
         return None
 
-    def _add(self, thing: Any) -> None:
+    def _add(self, thing: object) -> None:
         if isinstance(thing, types.MethodType):
             self._waiting += [thing.__self__, thing.__func__]
         elif isinstance(thing, types.FunctionType):
@@ -133,7 +135,7 @@ class Guards:
         elif isinstance(thing, Watched):
             self._add_object(thing)
 
-    def _add_object(self, thing: Any) -> None:
+    def _add_object(self, thing: object) -> None:
         own = thing.__dict__
         self._versions.append((thing, own.setdefault("_trace_version", 0)))
         self._waiting += own.values()
@@ -162,7 +164,9 @@ class Guards:
             self._add_named(value, functools.partial(getattr, cell, "cell_contents"), name, names)
         self._waiting += function.__defaults__ or ()
 
-    def _add_named(self, value: Any, read: Callable[[], Any], name: str, names: set[str]) -> None:
+    def _add_named(
+        self, value: object, read: Callable[[], Any], name: str, names: set[str]
+    ) -> None:
         """Guard a global or a variable of a closure, or the attributes of it that are read."""
         if _frozen(value) is not _missing:
             self._guard(read, f"the variable {name!r}")
@@ -188,7 +192,7 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(inner)
 
 
-def _is_foreign(thing: Any) -> bool:
+def _is_foreign(thing: object) -> bool:
     """Return whether a function, module or object belongs to a library."""
     if isinstance(thing, types.ModuleType):
         home = thing.__name__
@@ -197,7 +201,7 @@ def _is_foreign(thing: Any) -> bool:
     return home.partition(".")[0] in FOREIGN
 
 
-def _frozen(value: Any, depth: int = 3) -> Any:
+def _frozen(value: object, depth: int = 3) -> Structure:
     """Return what can be compared with a later state of a plain value, `_missing` for others."""
     if isinstance(value, _NUMBERS):
         return type(value), repr(value) if isinstance(value, (float, complex)) else value

@@ -80,10 +80,10 @@ def _find_factory(name: str) -> Callable[[], Any]:
         if not isinstance(found, str):
             return found
         module, _, attribute = found.partition(":")
-        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(module), attribute)
     for point in importlib.metadata.entry_points(group="kerasish.backends"):
         if point.name == name:
-            return point.load()  # type: ignore[no-any-return]
+            return point.load()
     raise UnknownNameError.of("backend", name, names())
 
 

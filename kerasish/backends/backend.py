@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from kerasish.devices import Device
 from kerasish.ops.op import Engine, Op
 from kerasish.tensor import Variable
+from kerasish.typing import Array, Structure
 
 
 class RowRun(Protocol):
@@ -50,7 +51,7 @@ class CompiledStep(ABC):
     """A pure step as a backend runs it."""
 
     @abstractmethod
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         """Do the step: structures of arrays or tensors in, a structure of tensors out."""
 
     def variables(self, *args: Any) -> tuple[Variable, ...] | None:
@@ -61,7 +62,7 @@ class CompiledStep(ABC):
         return None
 
     def over_rows(
-        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
+        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
     ) -> RowRun | None:
         """Return the step as a run over whole batches of rows; None: call it batch by batch.
 
@@ -98,7 +99,7 @@ class Backend(Engine, ABC):
     name: str = ""
 
     @abstractmethod
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Return what `op` gives for `args`: a tensor, or a tuple of `op.outputs` tensors.
 
         The results equal those of `op.kernel`, the reference kernel, in shape and dtype. NaN and

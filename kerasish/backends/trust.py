@@ -19,6 +19,10 @@ import stat
 import warnings
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _POSIX = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
@@ -35,7 +39,7 @@ class TrustedFolder:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
 
-    def __enter__(self) -> TrustedFolder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

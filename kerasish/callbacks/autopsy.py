@@ -7,7 +7,8 @@ import json
 import math
 import os
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.nan_tracer import Birth, find_birth
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
+from kerasish.typing import Array, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.backends.backend import CompiledStep
+    from kerasish.engine.data.data import Data
+    from kerasish.engine.model.model import Model
 
 _SHARE = 0.005  # the largest share of the training time that saving states may take
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -156,7 +163,7 @@ class NaNAutopsy(Callback):
         program = self.model.training_program
         run = program.step("train")
         if not isinstance(run, _WatchedStep):
-            watched = _WatchedStep(run, self)
+            watched: Any = _WatchedStep(run, self)
             program.replace_step("train", lambda step: watched if step is run else step)
 
     def _watched(self) -> _WatchedStep | None:
@@ -195,7 +202,7 @@ class NaNAutopsy(Callback):
         self._last_cost = time.thread_time() - start
         self._spent += self._last_cost
 
-    def _after(self, done: _Batches, own_logs: Any) -> None:
+    def _after(self, done: _Batches, own_logs: dict[str, Any] | None) -> None:
         """Record the batches done; check the loss from time to time."""
         if self.finding is not None:
             return
@@ -236,7 +243,7 @@ class NaNAutopsy(Callback):
             raise RuntimeError(text)
         say(text[0].upper() + text[1:])
 
-    def _find_step(self, run: Any, batches: list[Any]) -> int:
+    def _find_step(self, run: CompiledStep, batches: list[Any]) -> int:
         """Return the index of the first step since the saved state with a NaN or Inf."""
         _give_state(self.model, self._state or {})
         for i, (batch, *_) in enumerate(batches):
@@ -248,7 +255,7 @@ class NaNAutopsy(Callback):
     # --- replay -----------------------------------------------------------------------------------
 
     @staticmethod
-    def replay(model: Any, filepath: str | os.PathLike[str]) -> Birth | None:
+    def replay(model: Model, filepath: str | os.PathLike[str]) -> Birth | None:
         """Load a replay file's state into `model` and run its step again, op by op.
 
         Args:
@@ -308,10 +315,10 @@ class _Rows:
         self._data, self._epoch = data, epoch
 
     @functools.cached_property
-    def _order(self) -> Any:
+    def _order(self) -> Array:
         return self._data.order(self._epoch)
 
-    def __call__(self, number: int) -> Any:
+    def __call__(self, number: int) -> tuple[Any, ...]:
         data, size = self._data, self._data.batch_size
         rows = self._order[number * size : (number + 1) * size]
         return data.pack([a[rows] for a in data.arrays]), rows
@@ -320,13 +327,13 @@ class _Rows:
 class _WatchedStep:
     """A compiled training step that reports its batches to the autopsy."""
 
-    def __init__(self, inner: Any, autopsy: NaNAutopsy) -> None:
+    def __init__(self, inner: CompiledStep, autopsy: NaNAutopsy) -> None:
         self.inner, self._autopsy = inner, autopsy
         self._epoch, self._count = -1, 0
         self._last: Any = None
         self._rows: _Rows | None = None
 
-    def note_data(self, data: Any, epoch: int) -> None:
+    def note_data(self, data: Data, epoch: int) -> None:
         """Note the data that the batches of the epoch are taken from; the loop calls this."""
         self._rows = _Rows(data, epoch) if data.in_memory else None
 
@@ -338,7 +345,7 @@ class _WatchedStep:
         self._count += count
         return first
 
-    def __call__(self, x: Any, y: Any, w: Any) -> Any:
+    def __call__(self, x: Array, y: Array, w: Any) -> dict[str, Any]:
         if self._rows is not None:  # nothing to keep: the rows can be read again
             logs = self.inner(x, y, w)
             first = self._next(1)
@@ -361,13 +368,15 @@ class _WatchedStep:
         again, self._last = self._last == start, start
         return again
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name == "inner":  # not set yet, while being unpickled or copied
             raise AttributeError(name)
         found = getattr(self.inner, name)
         return self._over_rows if name == "over_rows" else found
 
-    def _over_rows(self, arrays: Any, pack: Any, order: Any, batch_size: int) -> Any:
+    def _over_rows(
+        self, arrays: Sequence[Array], pack: Callable[..., Any], order: Array, batch_size: int
+    ) -> _WatchedRows | None:
         steps = self.inner.over_rows(arrays, pack, order, batch_size)
         return None if steps is None else _WatchedRows(steps, self, self._autopsy)
 
@@ -378,7 +387,7 @@ class _WatchedRows:
     def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy) -> None:
         self.inner, self._step, self._autopsy = inner, step, autopsy
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> int:
         before = self.inner.done
         found = self.inner.run(*args, **kwargs)
         count = self.inner.done - before
@@ -386,7 +395,7 @@ class _WatchedRows:
         self._autopsy._after(_Batches(self._step._epoch, first, self._step._rows, count, 0), None)
         return found
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> int:
         return getattr(self.inner, name)
 
 
@@ -397,21 +406,21 @@ def _arrays(batch: tuple[Any, ...]) -> list[Any]:
     return [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
 
 
-def _copied(x: Any) -> Any:
+def _copied(x: Array) -> Array:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
 # --- states and files -----------------------------------------------------------------------------
 
 
-def _variables(model: Any) -> list[Any]:
+def _variables(model: Model) -> list[Any]:
     """Return all variables that a training step may read or change, each once."""
     metrics = [v for m in model.metrics for v in m.variables]
     every = [*model.variables, *metrics, *model.optimizer.variables]
     return list({id(v): v for v in every}.values())
 
 
-def _take_state(model: Any, old: dict[str, Any] | None = None) -> dict[str, Any]:
+def _take_state(model: Model, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return copies of all variables, in the memory of an old state if there is one."""
     made = len(model.optimizer.variables)  # more of them may come with the first step
     if old is not None and old["made"] == made:
@@ -423,23 +432,23 @@ def _take_state(model: Any, old: dict[str, Any] | None = None) -> dict[str, Any]
     return {"values": kept, "made": made, "shared": random.shared_state()}
 
 
-def _give_state(model: Any, state: dict[str, Any]) -> None:
+def _give_state(model: Model, state: dict[str, Any]) -> None:
     for v, value in state["values"]:
         v.assign(value)
     random.set_shared_state(state["shared"])
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: TensorLike) -> bool:
     return bool(np.isfinite(np.asarray(plain(value), "float64")).all())
 
 
-def _finite_losses(logs: Any) -> bool:
+def _finite_losses(logs: Logs) -> bool:
     """Whether the losses among the logs are finite (all values, if none is named a loss)."""
     named = [v for k, v in logs.items() if k == "loss" or k.endswith("_loss")]
     return all(_finite(v) for v in (named or logs.values()))
 
 
-def _finite_loss(model: Any, own_logs: Any) -> bool:
+def _finite_loss(model: Model, own_logs: dict[str, Any] | None) -> bool:
     """Whether the epoch's running loss is finite; once NaN, it stays NaN."""
     if isinstance(own_logs, dict):
         return _finite_losses(own_logs)
@@ -447,12 +456,12 @@ def _finite_loss(model: Any, own_logs: Any) -> bool:
     return tracker is None or _finite(tracker.total.numpy())
 
 
-def _finite_weights(model: Any) -> bool:
+def _finite_weights(model: Model) -> bool:
     every = (np.asarray(w.numpy(), "float32") for w in model.weights)
     return all(np.isfinite(a).all() for a in every)
 
 
-def _write(path: str, model: Any, batch: Any, finding: Finding) -> None:
+def _write(path: str, model: Model, batch: tuple[Any, ...], finding: Finding) -> None:
     """Write the state before the step, its batch and the finding."""
     variables = _variables(model)
     arrays = {f"variable/{i}": _plain_array(v.numpy()) for i, v in enumerate(variables)}
@@ -474,10 +483,10 @@ def _write(path: str, model: Any, batch: Any, finding: Finding) -> None:
         np.savez(file, head=np.array(json.dumps(head)), **arrays)
 
 
-def _plain_array(array: Any) -> Any:
+def _plain_array(array: Array) -> Array:
     """Return an array with a dtype that NumPy's files support: float32 for bfloat16."""
     return array if array.dtype.kind != "V" else np.asarray(array, "float32")
 
 
-def _filled(skeleton: Any, arrays: dict[str, Any]) -> Any:
+def _filled(skeleton: dict[str, Any] | str | None, arrays: dict[str, Any]) -> Any:
     return None if skeleton is None else tree.map_structure(lambda name: arrays[name], skeleton)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.state_checks import check_values, is_bool
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 class SwapEMAWeights(Callback):
@@ -90,7 +93,7 @@ class SwapEMAWeights(Callback):
             self._swap(averages_in=False)
 
 
-def _averaging(model: Any) -> list[Any]:
+def _averaging(model: Model) -> list[Any]:
     optimizer = getattr(model, "optimizer", None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     many = getattr(optimizer, "optimizers", [optimizer])

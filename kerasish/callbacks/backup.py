@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.checkpoint import checked_frequency
 from kerasish.callbacks.resume import Resume
+
+if TYPE_CHECKING:
+    from kerasish.callbacks.callback import Callback
+    from kerasish.engine.data.data import Data
+
 
 RECORD = "training_metadata.json"
 WEIGHTS = "latest.weights.h5"
@@ -49,7 +54,7 @@ class BackupAndRestore(Resume):
         self.double_checkpoint = double_checkpoint
         self.delete_checkpoint = delete_checkpoint
 
-    def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
+    def begin(self, calls: Callback, data: Data, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks; return the (epoch, batch) to start at."""
         if self._past is None and os.path.exists(self._path(RECORD)):
             epoch = self._load_of_keras()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.state_checks import Check, check_values
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+
 
 Logs = dict[str, Any]
 
@@ -69,7 +73,7 @@ class Callback:
         self._model = None
 
     @property
-    def model(self) -> Any:
+    def model(self) -> Model:
         """The model being trained, or None before `set_model`."""
         return self._model
 
@@ -77,7 +81,7 @@ class Callback:
         """Set {"verbose", "epochs", "steps"} of the next run."""
         self.params = params
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: Model) -> None:
         """Set the model that the hooks use as `self.model`."""
         self._model = model
 

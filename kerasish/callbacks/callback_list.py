@@ -5,12 +5,16 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kerasish import tree
 from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.engine.training.interface import TrainedModel
 
 # Callback's on_train_batch_* calls on_batch_*: a callback with the latter has both hooks.
 ALIASES = {"on_train_batch_begin": "on_batch_begin", "on_train_batch_end": "on_batch_end"}
@@ -43,7 +47,7 @@ class CallbackList(Callback):
         callbacks: Callback | Iterable[Any] | None = None,
         add_history: bool = False,
         add_progbar: bool = False,
-        model: Any = None,
+        model: TrainedModel | None = None,
         **params: Any,
     ) -> None:
         super().__init__()
@@ -54,7 +58,7 @@ class CallbackList(Callback):
             self.callbacks.append(ProgbarLogger())
         self._find_hooks()
         if model is not None:
-            self.set_model(model)
+            self.set_model(cast("Model", model))
         if params:
             self.set_params(params)
 
@@ -77,7 +81,7 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.set_params(params)
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: Model) -> None:
         super().set_model(model)
         for callback in self.callbacks:
             callback.set_model(model)
@@ -203,7 +207,7 @@ def flattened(callbacks: Any) -> list[Any]:
     return [] if callbacks is None else tree.flatten(callbacks)
 
 
-def checked(callback: Any) -> Callback:
+def checked(callback: object) -> Callback:
     """Return `callback` if it is a Callback, else raise a TypeError."""
     if isinstance(callback, Callback):
         return callback

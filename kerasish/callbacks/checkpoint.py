@@ -8,7 +8,7 @@ import os
 import string
 import warnings
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Logs
@@ -16,6 +16,9 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
 from kerasish.callbacks.state_checks import is_count, is_number, is_text, list_of, maybe
 from kerasish.callbacks.values import plain
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 class ModelCheckpoint(Monitor):
@@ -168,7 +171,7 @@ class ModelCheckpoint(Monitor):
         self._kept = [*known, path][-self.keep :]
         return [p for p in known if p not in self._kept]
 
-    def _copied(self) -> Any:
+    def _copied(self) -> Model:
         """Return a copy of the model that shares its arrays, which are never written to."""
         try:
             return copy.deepcopy(self.model)
@@ -178,7 +181,7 @@ class ModelCheckpoint(Monitor):
                 f"copied: {error}"
             ) from error
 
-    def _write(self, model: Any, path: str, outdated: list[str]) -> None:
+    def _write(self, model: Model, path: str, outdated: list[str]) -> None:
         if self.save_weights_only:
             model.save_weights(path, overwrite=True)
         else:
@@ -242,4 +245,4 @@ def checked_frequency(save_freq: Any, who: str) -> str | int:
         raise ValueError(
             f"{who}: save_freq must be 'epoch' or a number of batches >= 1, got {save_freq!r}"
         )
-    return save_freq  # type: ignore[no-any-return]
+    return save_freq

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.errors import UnknownNameError
+from kerasish.typing import PathLike
 
 
 def plot_curves(
-    history: dict[str, list[Any]], names: Any = None, path: Any = None, show: bool | None = None
+    history: dict[str, list[Any]],
+    names: str | None = None,
+    path: PathLike | None = None,
+    show: bool | None = None,
 ) -> Any:
     """Return a figure with one plot per log, together with its val_ log; see `History.plot`."""
     own = [name for name in history if not name.startswith("val_") or name[4:] not in history]

@@ -7,11 +7,15 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish.callbacks.layer_graph import LayerNode
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _FLUSH_SECONDS = 5  # after which events are in the file; all of them are once a writer is closed
 
@@ -95,7 +99,7 @@ def add_settings(writer: Any, settings: Mapping[str, Any], results: Mapping[str,
         writer.add_scalar(name, value)
 
 
-def add_weight_picture(writer: Any, tag: str, weight: Any, step: int) -> None:
+def add_weight_picture(writer: Any, tag: str, weight: Array, step: int) -> None:
     """Write a weight as gray images: one for a vector or matrix, one per channel of a kernel.
 
     Weights with more than four axes are skipped.
@@ -116,7 +120,7 @@ def add_weight_picture(writer: Any, tag: str, weight: Any, step: int) -> None:
     writer.add_image(tag, np.hstack([*scaled[:64]])[None], step)
 
 
-def add_config(writer: Any, model: Any) -> None:
+def add_config(writer: Any, model: Model) -> None:
     """Write the model's config as text."""
     try:
         described = json.dumps(json.loads(model.to_json()), indent=2)

@@ -8,6 +8,7 @@ from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.curves import plot_curves
 from kerasish.callbacks.state_checks import check_values, dict_of, is_count, list_of
 from kerasish.callbacks.values import plain
+from kerasish.typing import PathLike
 
 
 class History(Callback):
@@ -39,7 +40,9 @@ class History(Callback):
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(plain(value))
 
-    def plot(self, names: Any = None, path: Any = None, show: bool | None = None) -> Any:
+    def plot(
+        self, names: str | None = None, path: PathLike | None = None, show: bool | None = None
+    ) -> Any:
         """Plot the logs over epochs, training and validation together, with Matplotlib.
 
         Args:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import tree
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
 
 
 class LayerNode(NamedTuple):
@@ -24,7 +28,7 @@ class LayerNode(NamedTuple):
     shapes: tuple[tuple[Any, ...], ...]
 
 
-def list_nodes(model: Any) -> list[LayerNode]:
+def list_nodes(model: Model) -> list[LayerNode]:
     """Return the calls of a model's layers in order, including those of nested models.
 
     The connections of a subclassed model are not known: its layers have no edges.
@@ -45,7 +49,11 @@ def list_nodes(model: Any) -> list[LayerNode]:
 
 
 def _add(
-    found: dict[str, LayerNode], name: str, layer: Any, inputs: Iterable[str], shapes: Any
+    found: dict[str, LayerNode],
+    name: str,
+    layer: Layer,
+    inputs: Iterable[str],
+    shapes: Sequence[Any],
 ) -> str:
     free, number = name, 1
     while free in found:
@@ -58,7 +66,7 @@ def _is_layer(operation: Any) -> bool:
     return hasattr(operation, "flatten_layers")  # not the plain operations of a graph
 
 
-def _add_parts(found: dict[str, LayerNode], layer: Any, name: str) -> None:
+def _add_parts(found: dict[str, LayerNode], layer: Layer, name: str) -> None:
     parts = layer.flatten_layers(include_self=False, recursive=False) if _is_layer(layer) else []
     if not parts:
         _add(found, name, layer, (), ())

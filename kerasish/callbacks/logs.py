@@ -132,7 +132,7 @@ def columns(logs: Logs) -> list[str]:
     return names + [f"val_{name}" for name in names]
 
 
-def cell(value: Any) -> Any:
+def cell(value: object) -> Any:
     """Return the text of `value` in the file: lists as "[1, 2]" in quotes."""
     value = plain(value)
     if isinstance(value, str):

@@ -6,7 +6,7 @@ import difflib
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kerasish import tree
@@ -138,7 +138,7 @@ class Monitor(Callback):
         return text + (f" Did you mean {near[0]!r}?" if near else "")
 
 
-def by_metric(name: str, metrics: Any) -> Callable[[Any, Any], Any] | None:
+def by_metric(name: str, metrics: Sequence[Any]) -> Callable[[Any, Any], Any] | None:
     """Return `operator.gt` or `lt` by the metric `name`, with or without an output's name."""
     every = list(unfolded(metrics))
     exact = [m for m in every if getattr(m, "name", None) == name]
@@ -150,7 +150,7 @@ def by_metric(name: str, metrics: Any) -> Callable[[Any, Any], Any] | None:
     return None
 
 
-def unfolded(metrics: Any) -> Iterable[Any]:
+def unfolded(metrics: Sequence[Any]) -> Iterable[Any]:
     """Yield the single metrics in lists and in metrics that contain metrics."""
     for metric in tree.flatten(metrics):
         inner = getattr(metric, "metrics", None)

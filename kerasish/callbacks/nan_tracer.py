@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from traceback import walk_stack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from kerasish.metrics.metric import Metric
 from kerasish.ops.op import Engine, Op, current_engine, using_engine
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, to_numpy, using_scope
+from kerasish.typing import AnyTensor, Array, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 class Birth(NamedTuple):
@@ -59,7 +63,7 @@ class OpWatch(Engine):
     is.
     """
 
-    def __init__(self, model: Any, batch: dict[str, Any]) -> None:
+    def __init__(self, model: Model, batch: dict[str, Any]) -> None:
         self._engine = current_engine()
         self._model = model
         self._made_by: dict[int, _Place] = {}  # serial of a record -> where it was made
@@ -74,7 +78,7 @@ class OpWatch(Engine):
         for name, value in batch.items():
             self._take_data(name, value)
 
-    def _take_data(self, name: str, value: Any) -> None:
+    def _take_data(self, name: str, value: Array) -> None:
         if not value.shape:
             return
         self._rows = self._rows or value.shape[0]
@@ -84,7 +88,7 @@ class OpWatch(Engine):
 
     # --- engine -----------------------------------------------------------------------------------
 
-    def apply(self, op: Op, args: Any, attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Tensor:
         """Compute `op` by the underlying engine, and check the result."""
         result = self._engine.apply(op, args, attrs)
         results = result if isinstance(result, tuple) else (result,)
@@ -104,15 +108,15 @@ class OpWatch(Engine):
                 self._judge(op, inputs, value, by_row, place)
         return result
 
-    def _value(self, x: Any) -> Any:
+    def _value(self, x: TensorLike) -> Array:
         if isinstance(x, Variable):
             x = x.value
         return x.value if isinstance(x, Tensor) else x
 
-    def _is_by_row(self, value: Any) -> bool:
+    def _is_by_row(self, value: Array) -> bool:
         return value.shape[0] == self._rows and tuple(value.shape) not in self._weight_shapes
 
-    def _judge(self, op: Op, inputs: list[Any], value: Any, by_row: bool, place: _Place) -> None:
+    def _judge(self, op: Op, inputs: list[Any], value: Array, by_row: bool, place: _Place) -> None:
         """Record a new origin, or the origins that a non-finite value is computed from."""
         births: set[int] = set()
         any_bad = any_nan = False
@@ -126,7 +130,7 @@ class OpWatch(Engine):
             births.add(self._note(name, direction, layer, source, value, by_row))
         self._know(value, births, value)
 
-    def _look_up(self, value: Any) -> tuple[bool, frozenset[int], bool]:
+    def _look_up(self, value: object) -> tuple[bool, frozenset[int], bool]:
         """Return (whether it is not finite, its origins, whether it has a NaN) of an input."""
         found = self._known.get(id(value))
         if found is not None:
@@ -142,12 +146,12 @@ class OpWatch(Engine):
         self._know(value, births, value)
         return True, frozenset(births), self._known[id(value)][2]
 
-    def _know(self, value: Any, births: Iterable[int], keep: Any) -> None:
+    def _know(self, value: Array, births: Iterable[int], keep: Array) -> None:
         nan = bool(np.isnan(to_numpy(value)).any())
         self._known[id(value)] = (keep, frozenset(births), nan)
 
     def _note(
-        self, op: str, direction: str, layer: str, source: str, value: Any, by_row: bool
+        self, op: str, direction: str, layer: str, source: str, value: Array, by_row: bool
     ) -> int:
         array = to_numpy(value)
         bad = ~np.isfinite(array)
@@ -196,7 +200,7 @@ class OpWatch(Engine):
         return self._births[min(found)] if found else None
 
 
-def _is_part(owner: Any) -> bool:
+def _is_part(owner: object) -> bool:
     return isinstance(owner, (Loss, Metric, Optimizer)) or hasattr(type(owner), "flatten_layers")
 
 
@@ -204,17 +208,17 @@ def _name(owner: Any) -> str:
     return str(owner.name)
 
 
-def _is_bad(value: Any) -> bool:
+def _is_bad(value: Array) -> bool:
     """Whether an array holds a NaN or an Inf."""
     array = to_numpy(value)
     return array.dtype.kind not in "biuSUO" and not np.isfinite(array).all()
 
 
-def _run_step(step: Callable[..., Any], args: Any) -> Any:
+def _run_step(step: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
     return step(*args)
 
 
-def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]) -> Birth | None:
+def find_birth(model: Model, step: Callable[..., Any], batch: tuple[Any, Any, Any]) -> Birth | None:
     """Return the origin of the first NaN or Inf of a training step; None if it has none.
 
     Nothing is assigned: the model is unchanged.
@@ -236,7 +240,7 @@ def find_birth(model: Any, step: Callable[..., Any], batch: tuple[Any, Any, Any]
     return watch.first_for(ends)
 
 
-def _leaves(part: Any) -> list[tuple[tuple[Any, ...], Any]]:
+def _leaves(part: dict[str, Any] | Tensor | None) -> list[tuple[tuple[Any, ...], Any]]:
     if isinstance(part, (dict, list, tuple)):
         found = tree.flatten_with_path(part)
     else:
@@ -244,5 +248,5 @@ def _leaves(part: Any) -> list[tuple[tuple[Any, ...], Any]]:
     return [(tuple(path), leaf) for path, leaf in found if isinstance(leaf, Tensor)]
 
 
-def _as_tensor(x: Any) -> Any:
+def _as_tensor(x: Array) -> AnyTensor:
     return x if x is None else convert(x)

@@ -11,6 +11,7 @@ import numpy as np
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.values import plain
+from kerasish.typing import Array
 
 _SECONDS_TO_WAIT = 10.0
 
@@ -70,7 +71,7 @@ class RemoteMonitor(Callback):
         return Request(url, body.encode(), headers, method="POST")
 
 
-def _for_json(value: Any) -> Any:
+def _for_json(value: Array) -> float | list[float]:
     """Return a value of the logs converted for JSON."""
     value = plain(value)
     return value.tolist() if isinstance(value, np.ndarray) else value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kerasish import tree
 from kerasish.callbacks.background import Background
@@ -23,6 +23,12 @@ from kerasish.callbacks.training_state import (
 )
 from kerasish.errors import ResumeError
 from kerasish.tensor import using_scope
+from kerasish.typing import Logs, PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.data.data import Data
+    from kerasish.engine.model.model import Model
+    from kerasish.engine.training.interface import TrainedModel
 
 _SLICE = 0.1  # seconds between two checks of the clock
 _SLICE_OVERDUE = 0.02  # the same, while a state is due and waits for the previous one
@@ -128,14 +134,14 @@ class Resume(Callback):
     # --- the beginning: called by the loop of fit, in this order ---------------------------------
 
     @contextmanager
-    def held(self, model: Any) -> Iterator[None]:
+    def held(self, model: TrainedModel) -> Iterator[None]:
         """Lock the folder for one `fit`; the other methods are called inside this context.
 
         Raises:
             FolderInUseError: another training is using it.
         """
         self._start_run()
-        self._folder = folder = model.state_folder(self.directory)
+        self._folder = folder = cast("Model", model).state_folder(self.directory)
         folder.lock.take()
         self._random = random_state()
         try:
@@ -211,7 +217,7 @@ class Resume(Callback):
                 stacklevel=5,
             )
 
-    def begin(self, calls: Any, data: Any, seed: int, epoch: int) -> tuple[int, int]:
+    def begin(self, calls: Callback, data: Data, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks after their on_train_begin; return the (epoch, batch) to start at."""
         self._calls, self._variables, self._begun = calls, state_variables(self.model), True
         past, engine = self._past, self.model.training_program.engine_facts()
@@ -258,7 +264,7 @@ class Resume(Callback):
             stacklevel=4,
         )
 
-    def go_on(self, data: Any) -> Any:
+    def go_on(self, data: Data | None) -> dict[str, Any]:
         """Restore the position of the data and the state; return the logs saved with them.
 
         Args:
@@ -338,7 +344,7 @@ class Resume(Callback):
         rested = time.process_time() >= computed or now >= passed
         return rested and not self._thread.busy and not self._calls._is_working()
 
-    def save(self, epoch: int, batch: int, logs: Any = None) -> None:
+    def save(self, epoch: int, batch: int, logs: Logs | None = None) -> None:
         """Save the state; `epoch` and `batch` are what comes next."""
         self._calls.flush_state()
         began = time.perf_counter()
@@ -377,13 +383,13 @@ class Resume(Callback):
     def _write(self, state: dict[str, Any]) -> None:
         self._folder.write(state)
 
-    def epoch_ended(self, epoch: int, logs: Any) -> None:
+    def epoch_ended(self, epoch: int, logs: Logs) -> None:
         """Save the state after an epoch and its callbacks."""
         self._overdue = True
         if self.due(0):
             self.save(epoch + 1, 0, logs)
 
-    def end(self, epoch: int, logs: Any) -> Any:
+    def end(self, epoch: int, logs: Logs) -> dict[str, Any]:
         """Save the last state and wait until it is written; return the last epoch's logs."""
         self._thread.wait()
         past = self._past
@@ -412,7 +418,7 @@ class Resume(Callback):
         return {**copied, **of_a_run, "_variables": [], "_kept": {}}
 
 
-def find_resume(callbacks: Any, resume: Any) -> Resume | None:
+def find_resume(callbacks: Sequence[Any] | None, resume: PathLike | Resume | None) -> Resume | None:
     """Return the only `Resume` of fit's arguments: `resume` (a folder or object), or a callback."""
     many = getattr(callbacks, "callbacks", callbacks)
     found = [c for c in tree.flatten(many) if isinstance(c, Resume)] if many else []

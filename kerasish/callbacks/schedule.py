@@ -6,13 +6,16 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
 from kerasish.callbacks.state_checks import is_count, is_number, maybe
 from kerasish.callbacks.values import get_rate, plain, rated, rates, set_rate
+
+if TYPE_CHECKING:
+    from kerasish.optimizers.optimizer import Optimizer
 
 
 class LearningRateScheduler(Callback):
@@ -41,7 +44,7 @@ class LearningRateScheduler(Callback):
         for _, optimizer in rated(self.model.optimizer):
             self._set(optimizer, epoch)
 
-    def _set(self, optimizer: Any, epoch: int) -> None:
+    def _set(self, optimizer: Optimizer, epoch: int) -> None:
         old = get_rate(optimizer)
         given = self.schedule(epoch, old) if takes_two(self.schedule) else self.schedule(epoch)
         rate = plain(given)
@@ -155,7 +158,7 @@ class ReduceLROnPlateau(Monitor):
             self.cooldown_counter = self.cooldown
             self.wait = 0
 
-    def _reduce_one(self, optimizer: Any, epoch: int) -> bool:
+    def _reduce_one(self, optimizer: Optimizer, epoch: int) -> bool:
         """Reduce the optimizer's rate if it is above `min_lr`; return whether it was."""
         old = get_rate(optimizer)
         # The rate is a float32: after it is set to min_lr, it must not count as above that.

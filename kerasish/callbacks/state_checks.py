@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 # The errors that Python and NumPy raise for values of a damaged record.
 WRONG_KINDS = (
     AttributeError, TypeError, KeyError, IndexError, OverflowError, ArithmeticError, ValueError,
@@ -15,12 +17,12 @@ WRONG_KINDS = (
 Check = Callable[[Any], bool]
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: int) -> bool:
     """Return whether a value is an integer >= 0."""
     return type(value) is int and 0 <= value < 2**63
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether a value is a number."""
     return type(value) in (int, float)
 
@@ -30,12 +32,12 @@ def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def is_bool(value: Any) -> bool:
+def is_bool(value: bool) -> bool:
     """Return whether a value is True or False."""
     return isinstance(value, bool)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: Array) -> bool:
     """Return whether a value is an array."""
     return isinstance(value, np.ndarray)
 
@@ -57,7 +59,7 @@ def dict_of(check: Check) -> Check:
     )
 
 
-def check_values(who: str, values: Any, checks: Mapping[str, Check]) -> None:
+def check_values(who: str, values: dict[str, Any], checks: Mapping[str, Check]) -> None:
     """Check the values of a dict.
 
     Raises:
@@ -72,14 +74,14 @@ def check_values(who: str, values: Any, checks: Mapping[str, Check]) -> None:
             raise ValueError(f"{who}: {name} cannot be {_shown(values[name])}")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, (dict, list, np.ndarray)):
         return f"a {type(value).__name__}"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_log(value: Any) -> bool:
+def _is_log(value: float) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, list, dict, np.ndarray))
 
 
@@ -115,7 +117,7 @@ def check_state(state: dict[str, Any], version: int) -> None:
             _check_random(f"the state: {name}", state[name])
 
 
-def _check_random(who: str, state: Any) -> None:
+def _check_random(who: str, state: dict[str, Any]) -> None:
     check_values(who, state, {
         "kerasish": lambda v: (
             isinstance(v, list) and len(v) == 2 and maybe(_is_seed)(v[0]) and maybe(is_count)(v[1])
@@ -125,7 +127,7 @@ def _check_random(who: str, state: Any) -> None:
         "python": lambda v: isinstance(v, list) and len(v) == 3 and is_array(v[1]),
     })  # fmt: skip
     try:
-        own = np.random.get_state(legacy=False)["bit_generator"]  # type: ignore[index]  # noqa: NPY002
+        own = np.random.get_state(legacy=False)["bit_generator"]  # noqa: NPY002
         if state["numpy"]["bit_generator"] != own:
             raise ValueError(f"not of the generator {own}")
         if own == "MT19937":
@@ -138,5 +140,5 @@ def _check_random(who: str, state: Any) -> None:
         raise ValueError(f"{who} is no state of a random sequence ({state['python'][2]!r})")
 
 
-def _is_seed(value: Any) -> bool:
+def _is_seed(value: object) -> bool:
     return type(value) is int and abs(value) < 2**64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,9 @@ class TensorBoard(Callback):
         write_images: bool = False,
         write_steps_per_second: bool = False,
         update_freq: Any = "epoch",
-        profile_batch: Any = 0,
+        profile_batch: int | Sequence[int] | str | None = 0,
         embeddings_freq: int = 0,
-        embeddings_metadata: Any = None,
+        embeddings_metadata: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.log_dir = os.fspath(log_dir)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random as python_random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,11 @@ from kerasish import config, random
 from kerasish.errors import ResumeError
 from kerasish.tensor import Variable, to_numpy, using_scope
 
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
-def state_variables(model: Any) -> list[Variable]:
+
+def state_variables(model: Model) -> list[Variable]:
     """Return all variables that a step may change: weights, seeds, optimizer slots, metrics.
 
     Each occurs once. The order is that of their creation, so the same program, run again, gives the

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from kerasish.optimizers.optimizer import Optimizer
 
-def plain(value: Any) -> Any:
+
+def plain(value: object) -> Any:
     """Return `value` as a Python number if it is a number, else unchanged.
 
     Logs hold floats, NumPy scalars, arrays of one number, tensors, or objects that compute their
@@ -28,7 +31,7 @@ def plain(value: Any) -> Any:
     return float(value) if hasattr(value, "__float__") else value
 
 
-def rated(optimizer: Any) -> list[tuple[str, Any]]:
+def rated(optimizer: Optimizer) -> list[tuple[str, Any]]:
     """Return (name in the logs, optimizer) of each optimizer that has a learning rate.
 
     There is one, or several for a MultiOptimizer.
@@ -40,12 +43,12 @@ def rated(optimizer: Any) -> list[tuple[str, Any]]:
     return [(f"learning_rate_{one.name}", one) for one in many]
 
 
-def rates(optimizer: Any) -> dict[str, float]:
+def rates(optimizer: Optimizer) -> dict[str, float]:
     """Return the learning rates by their names in the logs."""
     return {name: get_rate(one) for name, one in rated(optimizer)}
 
 
-def get_rate(optimizer: Any) -> float:
+def get_rate(optimizer: Optimizer) -> float:
     """Return the optimizer's learning rate.
 
     Raises:
@@ -62,7 +65,7 @@ def get_rate(optimizer: Any) -> float:
     return float(np.asarray(rate))
 
 
-def set_rate(optimizer: Any, value: float, who: str) -> None:
+def set_rate(optimizer: Optimizer, value: float, who: str) -> None:
     """Set the optimizer's learning rate; `who` is the caller's name for the error message.
 
     Raises:

@@ -9,9 +9,10 @@ import numpy as np
 
 from kerasish import config
 from kerasish.engine.data import PyDataset
+from kerasish.typing import Array
 
 
-def best_boundaries(lengths: Any, count: int) -> list[int]:
+def best_boundaries(lengths: Sequence[int], count: int) -> list[int]:
     """Return at most `count` bounds with the least padding; the last is the greatest length.
 
     Args:
@@ -108,7 +109,7 @@ class Buckets(PyDataset):
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Array:
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of {len(self)}")
         rows = self._batches[index]
@@ -123,7 +124,9 @@ class Buckets(PyDataset):
             y = np.asarray(self._targets)[rows]
         return (x, y) if self._weights is None else (x, y, np.asarray(self._weights)[rows])
 
-    def _padded(self, source: Any, rows: Any, bound: int, value: Any, dtype: str) -> Any:
+    def _padded(
+        self, source: Sequence[Any], rows: Array, bound: int, value: int, dtype: str
+    ) -> Array:
         rest = np.shape(source[rows[0]])[1:]
         x = np.full((len(rows), bound, *rest), value, dtype)
         before = self._options["padding"] == "pre"
@@ -197,9 +200,9 @@ def bucket_by_length(
     sample_weight: Any = None,
     *,
     padding: str = "post",
-    value: Any = 0,
+    value: int = 0,
     pad_targets: bool = False,
-    target_value: Any = 0,
+    target_value: int = 0,
     truncating: str | None = None,
     shuffle: bool = True,
     seed: int | None = None,
@@ -258,7 +261,7 @@ def bucket_by_length(
     )  # fmt: skip
 
 
-def _bounds(lengths: Any, boundaries: Any, truncating: str | None) -> list[int]:
+def _bounds(lengths: Array, boundaries: Any, truncating: str | None) -> list[int]:
     if isinstance(boundaries, (int, np.integer)):
         return best_boundaries(lengths, int(boundaries))
     bounds = [int(b) for b in boundaries]
@@ -273,7 +276,7 @@ def _bounds(lengths: Any, boundaries: Any, truncating: str | None) -> list[int]:
     return bounds
 
 
-def _check_targets(lengths: Any, targets: Any, weights: Any, pad_targets: bool) -> None:
+def _check_targets(lengths: Array, targets: Any, weights: Any, pad_targets: bool) -> None:
     for name, given in (("targets", targets), ("sample_weight", weights)):
         if given is not None and len(given) != len(lengths):
             raise ValueError(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-def _dtype(code: Any, align: Any = False, copy: Any = False) -> np.dtype:
+def _dtype(code: Any, align: bool = False, copy: bool = False) -> np.dtype:
     """Return np.dtype as Python 2's pickles ask for it: a name in bytes, flags as numbers."""
     name = code.decode("ascii") if isinstance(code, bytes) else code
     return np.dtype(name, align=bool(align), copy=bool(copy))

@@ -24,6 +24,7 @@ from kerasish.tensor import (
     using_scope,
     wrap,
 )
+from kerasish.typing import AnyTensor, Structure, TensorLike
 from kerasish.watched import note_use
 
 
@@ -63,13 +64,13 @@ def function(
     steps: dict[int, CompiledStep] = {}
     reverse = _Reverse(f, backend, optimize)
 
-    def whole(args: Any, kwargs: Any) -> Any:
+    def whole(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         args, kwargs = tree.map_structure(_as_tensor, (args, kwargs))
         note_use(f)
         return f(*args, **kwargs)
 
     @functools.wraps(f)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def compiled(*args: Any, **kwargs: Any) -> Structure:
         if any(isinstance(x, KerasTensor) for x in tree.flatten((args, kwargs))):
             return f(*args, **kwargs)
         chosen = choose(backend)
@@ -84,7 +85,7 @@ def function(
     return compiled
 
 
-def _as_tensor(x: Any) -> Any:
+def _as_tensor(x: TensorLike) -> Any:
     if isinstance(x, Tensor):
         return x
     numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
@@ -98,7 +99,9 @@ class _Reverse:
         self.f, self.options = f, {"backend": backend, "optimize": optimize}
         self._compiled: dict[tuple[Variable, ...], Callable[..., Any]] = {}
 
-    def recorded(self, step: Any, args: Any, kwargs: Any) -> Any:
+    def recorded(
+        self, step: CompiledStep, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Structure:
         """Call the step; leave a record where a derivative may be asked for."""
         leaves = tree.flatten((args, kwargs))
         variables = step.variables(args, kwargs)
@@ -138,7 +141,7 @@ class _CompiledCall:
     def __init__(
         self,
         reverse: _Reverse,
-        structure: Any,
+        structure: Structure,
         variables: tuple[Variable, ...],
         entering: Sequence[Any],
         places: Sequence[int],
@@ -147,7 +150,7 @@ class _CompiledCall:
         self.reverse, self.variables, self.outputs = reverse, variables, outputs
         self._structure, self._entering, self._places = structure, entering, tuple(places)
 
-    def grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
+    def grad(self, g: AnyTensor, y: TensorLike, *inputs: Tensor) -> list[Tensor | None]:
         entering = list(self._entering)
         for place, tensor in zip(self._places, inputs):
             entering[place] = tensor
@@ -163,7 +166,7 @@ class _CompiledCall:
 def _pull_back(
     f: Callable[..., Any],
     variables: tuple[Variable, ...],
-    call: Any,
+    call: tuple[Any, ...],
     values: Sequence[Tensor],
     arriving: Sequence[Tensor],
     places: Sequence[int],

@@ -18,6 +18,7 @@ from kerasish.tensor import (
     using_scope,
     wrap,
 )
+from kerasish.typing import AnyTensor, Structure, TensorLike
 
 
 class Abstract:
@@ -35,7 +36,7 @@ class Abstract:
 class ShapesOnly(Engine):
     """The engine that computes only shapes and dtypes."""
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Return tensors without numbers, with the specs that the op's shape rule gives."""
         tensors, attrs = prepare(op, args, attrs)
         specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
@@ -54,11 +55,13 @@ class ShapesOnly(Engine):
             return self._scan(**parts)
         return NotImplemented
 
-    def _scan(self, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+    def _scan(
+        self, f: Callable[..., Any], init: TensorLike, xs: TensorLike, length: int, reverse: bool
+    ) -> tuple[Any, ...]:
         x = tree.map_structure(lambda x: x if x is None else ops.take(x, 0, 0), xs)
         carry, rows = f(init, x)
 
-        def repeat(y: Any) -> Any:
+        def repeat(y: Tensor | None) -> AnyTensor:
             return y if y is None else ops.broadcast_to(ops.expand_dims(y, 0), (length, *y.shape))
 
         return carry, tree.map_structure(repeat, rows)
@@ -70,9 +73,13 @@ _FILLS = (Unknown(120), Unknown(168))
 
 
 def _run(
-    function: Callable[..., Any], args: Any, kwargs: Any, number: int, engine: ShapesOnly
-) -> Any:
-    def fill(x: Any) -> Any:
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    number: int,
+    engine: ShapesOnly,
+) -> dict[str, Any] | Tensor | tuple[Tensor, ...]:
+    def fill(x: Spec | slice | AnyTensor | float | None) -> Any:
         if not isinstance(x, Spec):
             return x
         return wrap(Abstract(tuple(number if s is None else s for s in x.shape), x.dtype))
@@ -81,7 +88,7 @@ def _run(
         return function(*_map_specs(fill, args), **_map_specs(fill, kwargs))
 
 
-def _map_specs(f: Callable[[Any], Any], structure: Any) -> Any:
+def _map_specs(f: Callable[[Any], Any], structure: Structure) -> Structure:
     if isinstance(structure, Spec):
         return f(structure)
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
@@ -93,7 +100,7 @@ def _map_specs(f: Callable[[Any], Any], structure: Any) -> Any:
     return f(structure)
 
 
-def _has_unknown(structure: Any) -> bool:
+def _has_unknown(structure: Structure) -> bool:
     if isinstance(structure, Spec):
         return None in structure.shape
     if isinstance(structure, dict):
@@ -105,8 +112,8 @@ def _has_unknown(structure: Any) -> bool:
 
 def infer(
     function: Callable[..., Any],
-    args: Any = (),
-    kwargs: Any = None,
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
     engine: ShapesOnly | None = None,
 ) -> Any:
     """Return the structure of specs of the result of `function`; some arguments are Specs.
@@ -123,11 +130,11 @@ def infer(
     return tree.map_structure(_merge, first, second)
 
 
-def _spec(x: Any) -> Any:
+def _spec(x: Tensor | None) -> Any:
     return Spec(tuple(x.shape), x.dtype) if isinstance(x, (Tensor, Variable)) else x
 
 
-def _merge(a: Any, b: Any) -> Any:
+def _merge(a: Tensor, b: Tensor) -> Spec:
     if not isinstance(a, (Tensor, Variable)):
         return a
     sizes = tuple(p if p == q else None for p, q in zip(a.shape, b.shape))

@@ -23,6 +23,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import Traits, current_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, wrap
+from kerasish.typing import Array, ArrayModule, Structure, TensorLike
 
 
 class ControlOp(Traits):
@@ -50,7 +51,7 @@ class ControlOp(Traits):
         self.name, self.outputs = name, outputs
         self._run, self._shapes, self._slopes = run, shapes, slopes
 
-    def kernel(self, xp: Any, *inputs: Any, **attrs: Any) -> Any:
+    def kernel(self, xp: ArrayModule, *inputs: Any, **attrs: Any) -> Array:
         """Run the graphs node by node with the reference kernels."""
         runners = {
             name: [functools.partial(interpret, graph, xp=xp) for graph in _listed(value)]
@@ -59,17 +60,19 @@ class ControlOp(Traits):
         }
         return self.run(runners, *inputs, **attrs)
 
-    def run(self, runners: dict[str, list[Any]], *inputs: Any, **attrs: Any) -> Any:
+    def run(self, runners: dict[str, list[Any]], *inputs: Any, **attrs: Any) -> Structure:
         """Compute on arrays; `runners` holds a function inputs -> outputs for each graph."""
         found = self._run(runners, *inputs, **attrs)
         return found[0] if self.outputs == 1 else tuple(found)
 
-    def shape(self, *specs: Spec, **attrs: Any) -> Any:
+    def shape(self, *specs: Spec, **attrs: Any) -> Spec | tuple[Any, ...]:
         """Return the specs of the results."""
         found = self._shapes(*specs, **attrs)
         return found[0] if self.outputs == 1 else tuple(found)
 
-    def grad(self, g: Any, y: Any, *inputs: Tensor, **attrs: Any) -> Sequence[Any]:
+    def grad(
+        self, g: Tensor | Sequence[Any], y: TensorLike, *inputs: Tensor, **attrs: Any
+    ) -> Sequence[Any]:
         """Return the gradients with respect to the inputs; None where there is none."""
         gs, ys = (g, y) if self.outputs > 1 else ((g,), (y,))
         return self._slopes(gs, ys, *inputs, **attrs)
@@ -81,7 +84,7 @@ class ControlOp(Traits):
 GRAPHS = ("graphs", "test", "body")  # attributes that hold graphs
 
 
-def _listed(value: Any) -> Sequence[Graph]:
+def _listed(value: Graph | tuple[Any, ...]) -> Sequence[Graph]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -102,7 +105,7 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
     return [values[v] for v in graph.outputs]
 
 
-def _is_float(x: Any) -> bool:
+def _is_float(x: Value | Tensor) -> bool:
     return dtypes.is_inexact(x.dtype)
 
 
@@ -115,7 +118,7 @@ def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: in
     wanted = [i for i, x in enumerate(inputs) if _is_float(x)]
     reached = [i for i in range(count) if _is_float(graph.outputs[i]) and gs[i] is not None]
 
-    def run(*floats: Any) -> Any:
+    def run(*floats: Any) -> list[Any]:
         given = list(inputs)
         for i, x in zip(wanted, floats):
             given[i] = x
@@ -128,7 +131,7 @@ def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: in
     return [_zeros(inputs[i]) if g is None else g for i, g in zip(wanted, found)]
 
 
-def _zeros(x: Any) -> Any:
+def _zeros(x: Tensor) -> Tensor:
     return ops.zeros(x.shape, x.dtype)
 
 
@@ -141,7 +144,7 @@ def _spread(slopes: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 # --- branch ---------------------------------------------------------------------------------------
 
 
-def _run_branch(runners: Any, index: Any, *captured: Any, graphs: Any) -> list[Any]:
+def _run_branch(runners: Any, index: Array, *captured: Any, graphs: tuple[Any, ...]) -> list[Any]:
     return runners["graphs"][int(index)](captured)
 
 
@@ -150,7 +153,7 @@ def _shape_branch(index: Spec, *captured: Spec, graphs: Sequence[Graph]) -> list
 
 
 def _grad_branch(
-    gs: Any, ys: Any, index: Any, *captured: Any, graphs: Sequence[Graph]
+    gs: Sequence[Any], ys: Sequence[Any], index: Tensor, *captured: Any, graphs: Sequence[Graph]
 ) -> Sequence[Any]:
     def slopes(graph: Graph) -> Callable[[], Any]:
         return lambda: _slopes_of(graph, captured, gs, len(gs))
@@ -164,7 +167,7 @@ def _grad_branch(
 
 
 def _run_loop(
-    runners: Any, *inputs: Any, test: Any, body: Any, carried: int, most: int | None
+    runners: Any, *inputs: Any, test: Graph, body: Graph, carried: int, most: int | None
 ) -> list[Any]:
     values, captured, count = list(inputs[:carried]), inputs[carried:], 0
     (holds,), (step,) = runners["test"], runners["body"]
@@ -173,11 +176,13 @@ def _run_loop(
     return values
 
 
-def _shape_loop(*inputs: Spec, test: Any, body: Any, carried: int, most: int | None) -> list[Spec]:
+def _shape_loop(
+    *inputs: Spec, test: Graph, body: Graph, carried: int, most: int | None
+) -> list[Spec]:
     return list(inputs[:carried])
 
 
-def _grad_loop(gs: Any, ys: Any, *inputs: Any, **attrs: Any) -> Sequence[Any]:
+def _grad_loop(gs: Sequence[Any], ys: Sequence[Any], *inputs: Any, **attrs: Any) -> Sequence[Any]:
     raise TraceError(
         f"while_loop{at_user_line()}: how often a compiled loop ran is not kept, so no gradient "
         "flows through it. "
@@ -190,7 +195,7 @@ def _grad_loop(gs: Any, ys: Any, *inputs: Any, **attrs: Any) -> Sequence[Any]:
 
 
 def _run_scan(
-    runners: Any, *inputs: Any, body: Any, carried: int, scanned: int, length: int, reverse: bool,
+    runners: Any, *inputs: Any, body: Graph, carried: int, scanned: int, length: int, reverse: bool,
     trail: bool,
 ) -> list[Any]:  # fmt: skip
     values, xs = list(inputs[:carried]), inputs[carried : carried + scanned]
@@ -203,7 +208,7 @@ def _run_scan(
     return [*values, *(_stack(column) for column in zip(*rows))]
 
 
-def _stack(parts: Sequence[Any]) -> Any:
+def _stack(parts: Sequence[Any]) -> Array:
     """Return NumPy or CuPy arrays stacked along a new first axis."""
     if isinstance(parts[0], (np.ndarray, np.generic)):
         return np.stack(parts)
@@ -219,7 +224,8 @@ def _shape_scan(
 
 
 def _grad_scan(
-    gs: Any, ys: Any, *inputs: Any, body: Graph, carried: int, scanned: int, length: int,
+    gs: Sequence[Any], ys: Sequence[Any], *inputs: Any, body: Graph, carried: int, scanned: int,
+    length: int,
     reverse: bool, trail: bool,
 ) -> Sequence[Any]:  # fmt: skip
     """Reverse a scan: recompute each step from its initial carry, and differentiate it."""
@@ -232,7 +238,7 @@ def _grad_scan(
         for g, y in zip(gs[carried:], ys[carried:])
     ]
 
-    def back(state: Any, here: Any) -> Any:
+    def back(state: Sequence[Any], here: Sequence[Any]) -> tuple[Any, ...]:
         of_carry, of_captured = state
         values, parts, of_rows, of_trail = here
         left = iter(of_carry)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from kerasish.graph.ir import Graph, Value
+from kerasish.typing import ArrayModule
 
 
-def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> list[Any]:
+def interpret(graph: Graph, inputs: Sequence[Any], xp: ArrayModule = np) -> list[Any]:
     """Return the graph's outputs for the arrays `inputs`."""
     values: dict[Value, Any] = dict(graph.constants)
     values.update(zip(graph.inputs, inputs))

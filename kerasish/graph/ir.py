@@ -11,6 +11,7 @@ import numpy as np
 
 from kerasish.ops.op import Traits
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Structure
 
 _numbers = itertools.count()
 
@@ -119,14 +120,14 @@ class Node:
         return f"{', '.join(map(repr, self.outputs))} = {self.op.name}({inside})"
 
 
-def _attr(value: Any) -> str:
+def _attr(value: object) -> str:
     if _inside(value):
         return "{...}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _inside(value: Any) -> tuple[Graph, ...]:
+def _inside(value: Structure) -> tuple[Graph, ...]:
     """Return the graphs that an attribute holds."""
     if isinstance(value, Graph):
         return (value,)

@@ -14,6 +14,7 @@ from kerasish.ops.basic.control import keep_kind, tensors_of
 from kerasish.ops.op import using_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, current_scope, record, recording, using_scope, wrap
+from kerasish.typing import Structure, TensorLike
 
 UNROLLED = 8  # loops of at most this many iterations are unrolled, so that passes can fuse them
 MASKED = 64  # the same for while_loops that are differentiated
@@ -22,27 +23,33 @@ MASKED = 64  # the same for while_loops that are differentiated
 class Tracer(NodeWriter):
     """Writes ops as nodes, and control flow as nodes that hold graphs."""
 
-    def control(self, kind: str, **parts: Any) -> Any:
+    def control(self, kind: str, **parts: Any) -> Structure:
         """Return the result of `ops.cond` and the like; NotImplemented lets Python run it."""
         return _KINDS[kind](self, **parts)
 
     # --- kinds ----------------------------------------------------------------------------------
 
-    def _cond(self, pred: Any, true_fn: Any, false_fn: Any) -> Any:
+    def _cond(
+        self, pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any]
+    ) -> Structure:
         known = self.number_of(pred)
         if known is not None:
             return true_fn() if bool(known) else false_fn()
         index = ops.cast(ops.cast(pred, "bool"), "int32")
         return self._branches(index, [false_fn, true_fn], "cond: the result of true_fn")
 
-    def _switch(self, index: Any, branches: Any, operands: Any) -> Any:
+    def _switch(
+        self, index: Tensor, branches: tuple[Any, ...], operands: Sequence[Tensor]
+    ) -> Structure:
         known = self.number_of(index)
         if known is not None:
             return branches[int(known)](*operands)
         functions = [lambda b=b: b(*operands) for b in branches]
         return self._branches(index, functions, "switch: the result of a later branch")
 
-    def _branches(self, index: Tensor, functions: Sequence[Callable[[], Any]], what: str) -> Any:
+    def _branches(
+        self, index: Tensor, functions: Sequence[Callable[[], Any]], what: str
+    ) -> Structure:
         inners = [Inner(self) for _ in functions]
         results: list[Any] = []
         for inner, function in zip(inners, functions):
@@ -59,7 +66,13 @@ class Tracer(NodeWriter):
         made = self._node("branch", [index, *captured.values()], {"graphs": graphs})
         return self._leave(results[0], made, written)
 
-    def _while_loop(self, cond: Any, body: Any, loop_vars: Any, maximum_iterations: Any) -> Any:
+    def _while_loop(
+        self,
+        cond: Callable[..., Any],
+        body: Callable[..., Any],
+        loop_vars: Structure,
+        maximum_iterations: int | None,
+    ) -> Structure:
         written: list[Variable] = []
         while True:
             step = Inner(self)
@@ -93,7 +106,9 @@ class Tracer(NodeWriter):
         }
         return self._leave(loop_vars, self._node("loop", inputs, attrs), written)
 
-    def _scan(self, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> Any:
+    def _scan(
+        self, f: Callable[..., Any], init: TensorLike, xs: TensorLike, length: int, reverse: bool
+    ) -> Any:
         if length <= UNROLLED:
             return NotImplemented
         along = [x for x in tree.flatten(xs) if x is not None]
@@ -128,7 +143,9 @@ class Tracer(NodeWriter):
         carry_out = self._leave(init, results[:count], written)
         return carry_out, _filled(rows, results[count : count + len(row_values)])
 
-    def _fori_loop(self, lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
+    def _fori_loop(
+        self, lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Structure
+    ) -> Structure:
         low, high = self.number_of(lower), self.number_of(upper)
         if low is None or high is None:
             return NotImplemented
@@ -150,13 +167,15 @@ class Tracer(NodeWriter):
         values = [self.value_of(t) for t in inputs]
         specs = op.shape(*(v.spec for v in values), **attrs)
         outputs = [Value(s.shape, s.dtype) for s in ((specs,) if count == 1 else specs)]
-        self.write_node(Node(op, values, attrs, outputs))  # type: ignore[arg-type]
+        self.write_node(Node(op, values, attrs, outputs))
         results = [wrap(v) for v in outputs]
         if recording.on and any(t.tracked for t in inputs):
             record(op, inputs, attrs, results)  # type: ignore[arg-type]
         return results
 
-    def _leave(self, like: Any, results: Sequence[Tensor], written: Sequence[Variable]) -> Any:
+    def _leave(
+        self, like: Structure, results: Sequence[Tensor], written: Sequence[Variable]
+    ) -> Structure:
         """Return results in the structure of `like`; assign the remaining ones to `written`."""
         count = len(results) - len(written)
         for variable, new in zip(written, results[count:]):
@@ -173,7 +192,7 @@ class Inner(Tracer):
         self.own: set[Value] = set()
         self.captured: dict[Any, tuple[Tensor, Value]] = {}  # (value, its gradient's name) -> ...
 
-    def inside(self) -> Any:
+    def inside(self) -> _Inside:
         """Make this tracer the current engine in a `with` block."""
         return _Inside(self)
 
@@ -217,7 +236,7 @@ class Inner(Tracer):
             return found
         return self.around.read(variable) if self.outer is None else self.outer.read(variable)
 
-    def values_of(self, structure: Any) -> list[Value]:
+    def values_of(self, structure: Structure) -> list[Value]:
         """Return the values of the tensors of a structure, without None."""
         return [self.value_of(t) for t in tree.flatten(structure) if t is not None]
 
@@ -252,14 +271,14 @@ class _Inside:
 class _State:
     """The carry of a loop: the user's values, then the variables that its body assigns."""
 
-    def __init__(self, outer: Tracer, structure: Any, written: Sequence[Variable]) -> None:
+    def __init__(self, outer: Tracer, structure: Structure, written: Sequence[Variable]) -> None:
         self.structure, self.written = structure, list(written)
         own = [t for t in tree.flatten(structure) if t is not None]
         self._count = len(own)
         self.tensors: list[Tensor] = [*own, *((current_scope() or outer).read(v) for v in written)]
         self._entered: dict[int, list[Tensor]] = {}
 
-    def enter(self, inner: Inner) -> Any:
+    def enter(self, inner: Inner) -> Tensor | tuple[Any, ...]:
         """Return the carried structure inside the body; assign the carried variables."""
         made = [inner.input(Spec(tuple(t.shape), t.dtype)) for t in self.tensors]
         self._entered[id(inner)] = made
@@ -284,7 +303,7 @@ def _count(name: str, attrs: dict[str, Any]) -> int:
     return count + (attrs["carried"] if attrs.get("trail") else 0)
 
 
-def _filled(structure: Any, leaves: Iterable[Any]) -> Any:
+def _filled(structure: Structure, leaves: Iterable[Any]) -> Structure:
     left = iter(leaves)
     return tree.map_structure(lambda x: None if x is None else next(left), structure)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from kerasish.typing import Array
 
 ALIGNMENT = 64
 
@@ -55,7 +57,7 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
     return Plan(offsets, top, sum(_round(life.nbytes) for life in lifetimes.values()))
 
 
-def _lowest(placed: Any, life: Lifetime, size: int) -> int:
+def _lowest(placed: Array, life: Lifetime, size: int) -> int:
     """Return the lowest offset at which `size` bytes are free during a whole lifetime."""
     start, end, first, last = placed
     near = ((last >= life.first) & (first <= life.last)).nonzero()[0]

@@ -22,6 +22,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, wrap
+from kerasish.typing import Shape
 
 _CONTROL = ("branch", "loop", "scan_along")
 _MOST_OPEN = 4
@@ -133,7 +134,7 @@ class Recorder:
             raise ValueError(f"an attribute of {node.op.name!r} is a {type(first).__name__}")
         raise self._error(f"an attribute of {node.op.name!r} depends on them")
 
-    def _number(self, values: Sequence[Any]) -> Any:
+    def _number(self, values: Sequence[Any]) -> dict[str, Any] | int:
         """Return a number, or the formula that gives it from the open sizes."""
         if all(v == values[0] for v in values):
             return values[0]
@@ -144,7 +145,7 @@ class Recorder:
             raise self._error("a size computed from them is no sum of their products")
         return {"size": terms}
 
-    def _constant(self, arrays: Sequence[Any]) -> Any:
+    def _constant(self, arrays: Sequence[Any]) -> str | list[Any]:
         arrays = [np.asarray(a) for a in arrays]
         first = arrays[0]
         if all(a.shape == first.shape and a.tobytes() == first.tobytes() for a in arrays):
@@ -176,7 +177,7 @@ class Player:
         sizes: the open sizes.
     """
 
-    def __init__(self, record: dict[str, Any], arrays: Any, sizes: Sizes) -> None:
+    def __init__(self, record: dict[str, Any], arrays: dict[str, Any], sizes: Sizes) -> None:
         self._record, self._arrays, self._sizes = record, arrays, sizes
 
     def run(self, inputs: Sequence[Tensor], engine: Any) -> list[Tensor]:
@@ -211,17 +212,17 @@ class Player:
         """Return shape and dtype of the inputs."""
         return [self._spec(*parts) for parts in self._record["inputs"]]
 
-    def _spec(self, dtype: Any, shape: Any) -> Spec:
+    def _spec(self, dtype: str, shape: Shape) -> Spec:
         sizes = tuple(self._size(n) for n in shape)
         return Spec(sizes, dtypes.name_of(dtypes.array_dtype(dtype)))
 
-    def _size(self, number: Any) -> int:
+    def _size(self, number: dict[str, Any] | int) -> int:
         found = self._attr(number)
         if type(found) is not int or found < 0:
             raise ValueError(f"{found!r} is no size")
         return found
 
-    def _attr(self, value: Any) -> Any:
+    def _attr(self, value: dict[str, Any] | int) -> Any:
         if isinstance(value, list):
             return tuple(self._attr(v) for v in value)
         if not isinstance(value, dict):
@@ -232,7 +233,7 @@ class Player:
             return Player(value["graph"], self._arrays, self._sizes).check()
         raise ValueError(f"an attribute says {sorted(value)}")
 
-    def _formula(self, terms: Any) -> int:
+    def _formula(self, terms: Sequence[Any]) -> int:
         for factor, product in terms:
             if not all(type(i) is int and 0 <= i < len(self._sizes) for i in product):
                 raise ValueError(f"{product!r} names sizes that are not open")
@@ -250,13 +251,13 @@ class Player:
         return wrap(np.full(spec.shape, self._attr(value), dtypes.array_dtype(spec.dtype)))
 
 
-def _at(values: Sequence[Any], place: Any) -> Any:
+def _at(values: Sequence[Any], place: int) -> Tensor:
     if type(place) is not int or not 0 <= place < len(values):
         raise ValueError(f"{place!r} is none of the {len(values)} values before")
     return values[place]
 
 
-def _op_named(name: Any, attrs: dict[str, Any]) -> Op | ControlOp:
+def _op_named(name: str, attrs: dict[str, Any]) -> Op | ControlOp:
     if name not in _CONTROL:
         found = REGISTRY.get(name)
         if found is None:
@@ -271,7 +272,7 @@ def _op_named(name: Any, attrs: dict[str, Any]) -> Op | ControlOp:
     return control_op(name, count + (attrs["carried"] if attrs.get("trail") else 0))
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _listed(value: object) -> Sequence[Any]:
     return value if isinstance(value, tuple) else (value,)
 
 

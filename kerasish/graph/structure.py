@@ -15,7 +15,7 @@ class Incomparable(Exception):  # noqa: N818 (a signal)
     """A graph holds something whose equality cannot be decided."""
 
 
-def structure_of(graph: Graph) -> Any:
+def structure_of(graph: Graph) -> tuple[Any, ...] | None:
     """Return a hashable key that is equal for graphs with the same computation, else unequal.
 
     None if an attribute is not hashable, or if constants are too large to compare.
@@ -28,7 +28,7 @@ def structure_of(graph: Graph) -> Any:
     return found
 
 
-def attributes_key(node: Node) -> Any:
+def attributes_key(node: Node) -> tuple[Any, ...]:
     """Return a key that is equal for equal attributes only.
 
     1, 1.0 and True compare equal but are different attributes, and so are 0.0 and -0.0.
@@ -39,7 +39,7 @@ def attributes_key(node: Node) -> Any:
     return tuple([(name, _key(value)) for name, value in sorted(node.attrs.items())])
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> tuple[Any, ...]:
     if type(value) is float:
         return "float", value.hex()
     if isinstance(value, Graph):
@@ -49,7 +49,7 @@ def _key(value: Any) -> Any:
     return type(value), value
 
 
-def _structure(graph: Graph) -> Any:
+def _structure(graph: Graph) -> tuple[Any, ...]:
     numbers: dict[Value, int] = {}
 
     def number(v: Value) -> int:

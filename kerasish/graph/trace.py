@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from kerasish.graph.nested import Tracer
 from kerasish.ops.op import using_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    pass
 
 
 class Traced(NamedTuple):
@@ -62,7 +66,7 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     tracer = Tracer()
     inputs: list[Value] = []
 
-    def enter(x: Any) -> Any:
+    def enter(x: Spec | Tensor | float | None) -> Any:
         spec = spec_of(x)
         if spec is None:
             return x
@@ -76,7 +80,7 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
         result = function(*filled_args, **filled_kwargs)
     outputs: list[Value] = []
 
-    def leave(x: Any) -> Any:
+    def leave(x: str | Tensor | float | None) -> Any:
         if isinstance(x, Variable):
             x = tracer.read(x)
         if not isinstance(x, Tensor):
@@ -97,7 +101,7 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     return Traced(graph, len(inputs), variables, updated, structure, tracer.paths)
 
 
-def spec_of(x: Any) -> Spec | None:
+def spec_of(x: object) -> Spec | None:
     """Return the spec of a tensor argument; None for anything else."""
     if isinstance(x, Spec):
         return x
@@ -108,7 +112,7 @@ def spec_of(x: Any) -> Spec | None:
     return None
 
 
-def map_leaves(f: Callable[[Any], Any], structure: Any) -> Any:
+def map_leaves(f: Callable[[Any], Any], structure: Structure) -> Structure:
     """Return the structure with `f` applied to its leaves; a Spec is a leaf."""
     if isinstance(structure, Spec):
         return f(structure)

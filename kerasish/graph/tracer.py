@@ -11,6 +11,7 @@ from kerasish.ops.op import Engine, Op
 from kerasish.ops.shapes import Spec
 from kerasish.scopes import current_path
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
+from kerasish.typing import Array, Structure
 
 
 class NodeWriter(Scope, Engine):
@@ -29,7 +30,7 @@ class NodeWriter(Scope, Engine):
 
     # --- engine -----------------------------------------------------------------------------
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Record a node; return tensors without numbers."""
         tensors, attrs = prepare(op, args, attrs)
         inputs = [self.value_of(t) for t in tensors]
@@ -51,7 +52,7 @@ class NodeWriter(Scope, Engine):
         if node.op.name == "alias":
             self._aliases[node.outputs[0]] = node.inputs[0]
 
-    def number_of(self, tensor: Tensor) -> Any:
+    def number_of(self, tensor: Tensor) -> Array:
         """Return the array of a tensor whose numbers are known; None for others."""
         value = tensor.value
         if not isinstance(value, Value):

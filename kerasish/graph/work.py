@@ -10,6 +10,7 @@ from kerasish.graph.abstract import ShapesOnly, infer
 from kerasish.ops.op import Op
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import prepare
+from kerasish.typing import Structure
 
 _EACH = frozenset(("random", "complex"))  # kinds with some arithmetic per result element
 
@@ -20,7 +21,7 @@ class Counting(ShapesOnly):
     def __init__(self) -> None:
         self.flops = 0
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Return the result of the op's shape rule, and count the op."""
         results = super().apply(op, args, attrs)
         shapes = [t.shape for t in prepare(op, args, attrs)[0]]
@@ -54,7 +55,7 @@ def count_flops(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[i
     return counter.flops, sum(math.prod(spec.shape) for spec in results)
 
 
-def specs_of(structure: Any) -> list[Spec]:
+def specs_of(structure: Structure) -> list[Spec]:
     """Return the Specs in a structure of lists, tuples and dicts."""
     if isinstance(structure, Spec):
         return [structure]

@@ -23,6 +23,7 @@ from kerasish.initializers.scaling import LecunNormal as LecunNormal
 from kerasish.initializers.scaling import LecunUniform as LecunUniform
 from kerasish.initializers.scaling import VarianceScaling as VarianceScaling
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import Config, InitializerLike
 
 IdentityInitializer = identity = Identity
 OrthogonalInitializer = orthogonal = Orthogonal
@@ -55,7 +56,7 @@ add_builtins("keras.initializers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.initializers", _ALIASES)
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: InitializerLike | None) -> Any:
     """Return the initializer for a name, a config, a class, an array or a function.
 
     Raises:
@@ -70,7 +71,7 @@ def get(identifier: Any) -> Any:
     return get_by_name(identifier, "keras.initializers", "initializer")
 
 
-def serialize(initializer: Any) -> Any:
+def serialize(initializer: InitializerLike) -> dict[str, Any]:
     """Return an initializer's config, as files hold it.
 
     Example:
@@ -80,6 +81,6 @@ def serialize(initializer: Any) -> Any:
     return serialize_keras_object(initializer)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Initializer:
     """Return the initializer that `serialize` was given."""
     return get_by_name(config, "keras.initializers", "initializer", custom_objects)

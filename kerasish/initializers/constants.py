@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.initializers.initializer import Initializer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.typing import Array, DTypeLike, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class Constant(Initializer):
@@ -24,31 +30,31 @@ class Constant(Initializer):
         [2.0, 2.0]
     """
 
-    def __init__(self, value: Any = 0.0) -> None:
+    def __init__(self, value: TensorLike = 0.0) -> None:
         self.value = value
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.full(shape, self.value, dtype or _default(None))
 
     def get_config(self) -> dict[str, Any]:
         return {"value": serialize_keras_object(self.value)}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(deserialize_keras_object(config.get("value", 0.0)))
 
 
 class Zeros(Initializer):
     """0 everywhere."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(shape, dtype)
 
 
 class Ones(Initializer):
     """1 everywhere."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.ones(shape, dtype)
 
 
@@ -63,7 +69,7 @@ class Identity(Initializer):
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         if len(shape) != 2:
             raise ShapeError(f"Identity: the shape must have 2 axes, got {tuple(shape)}.")
         return ops.multiply(ops.eye(shape[0], shape[1], dtype=dtype or _default(None)), self.gain)
@@ -107,7 +113,7 @@ class STFT(Initializer):
         self.side, self.window, self.scaling = side, window, scaling
         self.periodic = periodic
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None) -> Array:
         if len(shape) != 3:
             raise ShapeError(
                 f"STFT: the shape must be (samples, channels, bins), got {tuple(shape)}."
@@ -119,7 +125,7 @@ class STFT(Initializer):
         weighted = waves * self._weights(samples)[:, None, None]
         return np.repeat(weighted, channels, axis=1).astype(_default(dtype))
 
-    def _weights(self, samples: int) -> Any:
+    def _weights(self, samples: int) -> Array:
         if self.window is None:
             return np.ones(samples)
         if isinstance(self.window, str):
@@ -141,11 +147,11 @@ class STFT(Initializer):
         }
 
 
-def _named_window(name: str, samples: int, periodic: bool) -> Any:
+def _named_window(name: str, samples: int, periodic: bool) -> Array:
     from scipy.signal import get_window
 
     return get_window(name, samples, fftbins=periodic)
 
 
-def _default(dtype: Any) -> Any:
+def _default(dtype: DTypeLike | None) -> Any:
     return ops.dtypes.array_dtype(ops.dtypes.name_of(dtype))

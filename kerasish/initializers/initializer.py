@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kerasish.typing import DTypeLike, ShapeLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Initializer:
@@ -16,7 +21,7 @@ class Initializer:
         [0.5, 0.5]
     """
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Any:
         """Return an array or tensor of this shape."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(shape, dtype).")
 
@@ -25,11 +30,11 @@ class Initializer:
         return {}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the initializer that `get_config` described."""
         return cls(**config)
 
-    def clone(self) -> Any:
+    def clone(self) -> Initializer:
         """Return a new initializer of the same config."""
         return self.from_config(self.get_config())
 

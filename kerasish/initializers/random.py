@@ -5,7 +5,7 @@ A seed makes the values: the same initializer object gives the same values for t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,17 @@ from kerasish.errors import ShapeError
 from kerasish.initializers.initializer import Initializer
 from kerasish.ops import random as draw
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.typing import AnyTensor, DTypeLike, SeedLike, ShapeLike
+
+if TYPE_CHECKING:
+    from kerasish.random import SeedGenerator
+    from kerasish.tensor import Tensor
 
 
 class RandomInitializer(Initializer):
     """An initializer with a seed: a whole number, a SeedGenerator, or None (drawn once)."""
 
-    def __init__(self, seed: Any = None) -> None:
+    def __init__(self, seed: SeedGenerator | str | int | None = None) -> None:
         self._config_seed = seed
         if isinstance(seed, dict):
             seed = deserialize_keras_object(seed)
@@ -32,7 +37,7 @@ class RandomInitializer(Initializer):
             )
         self.seed = seed
 
-    def state(self) -> Any:
+    def state(self) -> AnyTensor:
         """Return the random state [seed, draw] of the next values."""
         if hasattr(self.seed, "next"):
             return self.seed.next()
@@ -55,11 +60,13 @@ class RandomNormal(RandomInitializer):
         (2, 3)
     """
 
-    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: Any = None) -> None:
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: SeedGenerator | str | int | None = None
+    ) -> None:
         self.mean, self.stddev = mean, stddev
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.normal(self.state(), shape, self.mean, self.stddev, dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -69,18 +76,20 @@ class RandomNormal(RandomInitializer):
 class TruncatedNormal(RandomNormal):
     """Normal numbers, those beyond two standard deviations left out."""
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.truncated_normal(self.state(), shape, self.mean, self.stddev, dtype)
 
 
 class RandomUniform(RandomInitializer):
     """Uniform numbers in [minval, maxval)."""
 
-    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: Any = None) -> None:
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: SeedLike | None = None
+    ) -> None:
         self.minval, self.maxval = minval, maxval
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.uniform(self.state(), shape, self.minval, self.maxval, dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -101,11 +110,11 @@ class Orthogonal(RandomInitializer):
         True
     """
 
-    def __init__(self, gain: float = 1.0, seed: Any = None) -> None:
+    def __init__(self, gain: float = 1.0, seed: SeedLike | None = None) -> None:
         self.gain = gain
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None) -> Tensor:
         if len(shape) < 2:
             raise ShapeError(f"Orthogonal: the shape needs 2 axes or more, got {tuple(shape)}.")
         rows, columns = int(np.prod(shape[:-1])), int(shape[-1])

@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
 from kerasish.initializers.random import RandomInitializer
 from kerasish.ops import random as draw
+from kerasish.typing import DTypeLike, SeedLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _MODES = ("fan_in", "fan_out", "fan_avg")
 _DISTRIBUTIONS = ("truncated_normal", "untruncated_normal", "uniform")
@@ -39,7 +43,7 @@ class VarianceScaling(RandomInitializer):
         scale: float = 1.0,
         mode: str = "fan_in",
         distribution: str = "truncated_normal",
-        seed: Any = None,
+        seed: SeedLike | None = None,
         input_axes: Sequence[int] | None = None,
         output_axes: Sequence[int] | None = None,
     ) -> None:
@@ -55,7 +59,7 @@ class VarianceScaling(RandomInitializer):
         self.input_axes, self.output_axes = input_axes, output_axes
         super().__init__(seed)
 
-    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+    def __call__(self, shape: Any, dtype: DTypeLike | None = None) -> Tensor:
         fan_in, fan_out = fans(shape, self.input_axes, self.output_axes)
         count = {"fan_in": fan_in, "fan_out": fan_out}.get(self.mode, (fan_in + fan_out) / 2)
         stddev = math.sqrt(self.scale / max(1.0, count))
@@ -114,7 +118,7 @@ class _Fixed(VarianceScaling):
 
     def __init__(
         self,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         input_axes: Sequence[int] | None = None,
         output_axes: Sequence[int] | None = None,
     ) -> None:

@@ -186,11 +186,11 @@ registry.add_builtins(
 __getattr__ = explain(__name__)
 
 
-def serialize(layer: Layer) -> Any:
+def serialize(layer: Layer) -> dict[str, Any] | str:
     """Return a layer as what JSON can hold."""
     return registry.serialize_keras_object(layer)
 
 
-def deserialize(config: Any, custom_objects: Any = None) -> Any:
+def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
     """Return the layer that `serialize` was given."""
     return registry.deserialize_keras_object(config, custom_objects)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, constraints, initializers, ops, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    Axis,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Activation(Layer):
@@ -20,12 +33,12 @@ class Activation(Layer):
     weightless = True
     example = {"args": {"activation": "tanh"}, "shape": (2, 3)}
 
-    def __init__(self, activation: Any, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.activation = activations.get(activation)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Apply the activation."""
         return self.activation(inputs)
 
@@ -62,7 +75,7 @@ class ReLU(Layer):
         self.threshold = threshold
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Apply it."""
         return activations.relu(
             inputs, negative_slope=self.negative_slope, max_value=self.max_value,
@@ -91,7 +104,7 @@ class LeakyReLU(Layer):
         self.negative_slope = negative_slope
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Apply it."""
         return ops.leaky_relu(inputs, negative_slope=self.negative_slope)
 
@@ -109,10 +122,10 @@ class PReLU(Layer):
 
     def __init__(
         self,
-        alpha_initializer: Any = "Zeros",
-        alpha_regularizer: Any = None,
-        alpha_constraint: Any = None,
-        shared_axes: Any = None,
+        alpha_initializer: InitializerLike = "Zeros",
+        alpha_regularizer: RegularizerLike | None = None,
+        alpha_constraint: ConstraintLike | None = None,
+        shared_axes: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -123,7 +136,7 @@ class PReLU(Layer):
         self.shared_axes = None if shared_axes is None else list(many)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make alpha, of the shape of an example but for 1 along the shared axes."""
         shared = {a % len(input_shape) for a in self.shared_axes or ()}
         sizes = {i: s for i, s in enumerate(input_shape) if i and i not in shared}
@@ -134,7 +147,7 @@ class PReLU(Layer):
         )  # fmt: skip
         self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Apply it."""
         below = ops.multiply(ops.minimum(inputs, 0), self.alpha)
         return ops.add(ops.relu(inputs), below)
@@ -157,7 +170,7 @@ class ELU(Layer):
         self.alpha = alpha
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Apply it."""
         return activations.elu(inputs, self.alpha)
 
@@ -172,12 +185,12 @@ class Softmax(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = axis
         self.supports_masking = True
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor:
         """Apply it."""
         if mask is None:
             return ops.softmax(inputs, axis=self.axis)

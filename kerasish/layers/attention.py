@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.layer.layer import Layer
@@ -13,6 +14,19 @@ from kerasish.layers.activation import Softmax
 from kerasish.layers.einsum_dense import EinsumDense
 from kerasish.layers.regularization import Dropout
 from kerasish.ops.networks.attention import attend
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+    Structure,
+)
+
+if TYPE_CHECKING:
+    from kerasish.initializers.initializer import Initializer
+    from kerasish.tensor import Tensor
 
 
 class MultiHeadAttention(Layer):
@@ -47,16 +61,16 @@ class MultiHeadAttention(Layer):
         dropout: float = 0.0,
         use_bias: bool = True,
         output_shape: Any = None,
-        attention_axes: Any = None,
+        attention_axes: int | None = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: int | None = None,
         **kwargs: Any,
@@ -86,7 +100,7 @@ class MultiHeadAttention(Layer):
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
 
-    def build(self, query_shape: Any, value_shape: Any, key_shape: Any = None) -> None:
+    def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         """Make the projections."""
         key_shape = value_shape if key_shape is None else key_shape
         rank = len(query_shape)
@@ -133,7 +147,7 @@ class MultiHeadAttention(Layer):
         return self.num_heads
 
     def _project(
-        self, name: str, rank: int, sizes: tuple[int, int], activation: Any = None
+        self, name: str, rank: int, sizes: tuple[int, int], activation: ActivationLike | None = None
     ) -> EinsumDense:
         free = "abcdefg"[: rank - 1]
         return EinsumDense(
@@ -146,17 +160,17 @@ class MultiHeadAttention(Layer):
 
     def call(
         self,
-        query: Any,
-        value: Any,
-        key: Any = None,
-        query_mask: Any = None,
-        value_mask: Any = None,
-        key_mask: Any = None,
-        attention_mask: Any = None,
+        query: Tensor,
+        value: Tensor,
+        key: Tensor | None = None,
+        query_mask: AnyTensor | None = None,
+        value_mask: AnyTensor | None = None,
+        key_mask: AnyTensor | None = None,
+        attention_mask: AnyTensor | None = None,
         return_attention_scores: bool = False,
-        training: Any = None,
+        training: bool | None = None,
         use_causal_mask: bool = False,
-    ) -> Any:
+    ) -> Structure:
         """Attend."""
         if return_attention_scores and self.flash_attention:
             raise ValueError(
@@ -181,26 +195,30 @@ class MultiHeadAttention(Layer):
         result = self.output_dense(result)
         return (result, weights) if return_attention_scores else result
 
-    def _attend_plainly(self, q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+    def _attend_plainly(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, causal: bool
+    ) -> Tensor:
         """Return the result (n, targets, heads, size); `causal`: the mask says that and no more."""
         q = ops.multiply(q, 1.0 / math.sqrt(self.key_dim))
         if mask is not None:
             targets, sources = [q.shape[1]], [k.shape[1]]
             mask = ops.reshape(mask, _mask_shape(mask.shape, targets, sources, 2))
 
-        def weigh(logits: Any, mask: Any) -> Any:
+        def weigh(logits: Tensor, mask: AnyTensor | None) -> Tensor:
             return self._softmax(logits, mask=mask)
 
         return attend(q, k, v, mask, weigh, causal, self.flash_attention)
 
-    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, training: Any
+    ) -> tuple[Any, Any]:
         """Return (result (n, ..., heads, size), weights (n, ..., heads, targets, sources))."""
         rank = len(q.shape)
         free = [i for i in range(rank - 2) if i not in self._axes]
         order = (*free, rank - 2, *self._axes, rank - 1)
         lead = len(free) + 1
 
-        def flat(x: Any) -> Any:
+        def flat(x: Tensor) -> Tensor:
             x = ops.transpose(x, order)
             steps = math.prod(x.shape[lead:-1])
             return ops.reshape(x, (*x.shape[:lead], steps, x.shape[-1]))
@@ -220,9 +238,10 @@ class MultiHeadAttention(Layer):
         return ops.transpose(result, back), weights
 
     def _joint_mask(
-        self, query: Any, value: Any, query_mask: Any, value_mask: Any, key_mask: Any,
-        attention_mask: Any, causal: bool,
-    ) -> Any:  # fmt: skip
+        self, query: Tensor, value: Tensor, query_mask: AnyTensor | None,
+        value_mask: AnyTensor | None, key_mask: AnyTensor | None,
+        attention_mask: AnyTensor | None, causal: bool,
+    ) -> AnyTensor:  # fmt: skip
         """Return one mask that broadcasts to (n, targets, sources), or None."""
         found = None if attention_mask is None else ops.cast(attention_mask, "bool")
         parts = []
@@ -244,7 +263,9 @@ class MultiHeadAttention(Layer):
             found = part if found is None else ops.logical_and(found, part)
         return found
 
-    def compute_mask(self, query: Any, query_mask: Any = None, **kwargs: Any) -> Any:
+    def compute_mask(
+        self, query: Tensor, query_mask: AnyTensor | None = None, **kwargs: Any
+    ) -> AnyTensor:
         """Return the query's mask."""
         return query_mask
 
@@ -289,13 +310,13 @@ class GroupQueryAttention(MultiHeadAttention):
         use_bias: bool = True,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         use_gate: bool = False,
         seed: int | None = None,
         **kwargs: Any,
@@ -320,19 +341,28 @@ class GroupQueryAttention(MultiHeadAttention):
     def _key_heads(self) -> int:
         return self.num_key_value_heads
 
-    def _spread(self, k: Any, v: Any) -> tuple[Any, Any]:
+    def _spread(self, k: Tensor, v: Tensor) -> tuple[Any, Any]:
         """Return keys and values, those of a group repeated for each of its queries' heads."""
         times = self.num_query_heads // self.num_key_value_heads
         return ops.repeat(k, times, axis=-2), ops.repeat(v, times, axis=-2)
 
-    def _attend(self, q: Any, k: Any, v: Any, mask: Any, training: Any) -> tuple[Any, Any]:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, training: bool
+    ) -> tuple[Any, Any]:
         return super()._attend(q, *self._spread(k, v), mask, training)
 
-    def _attend_plainly(self, q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+    def _attend_plainly(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, causal: bool
+    ) -> Tensor:
         return super()._attend_plainly(q, *self._spread(k, v), mask, causal)
 
 
-def _check_sizes(who: str, sizes: dict[str, Any], window: Any, output_shape: Any) -> None:
+def _check_sizes(
+    who: str,
+    sizes: dict[str, Any],
+    window: float | None,
+    output_shape: float | Sequence[int] | None,
+) -> None:
     for name, size in {**sizes, "sliding_window": window}.items():
         whole = hasattr(size, "__index__") and not isinstance(size, bool)
         if size is None and name in ("value_dim", "sliding_window") or whole and size > 0:
@@ -343,14 +373,14 @@ def _check_sizes(who: str, sizes: dict[str, Any], window: Any, output_shape: Any
         raise ValueError(f"{who}: output_shape must be whole numbers, got {output_shape!r}.")
 
 
-def _check_flash(who: str, flash_attention: Any, dropout: float) -> None:
+def _check_flash(who: str, flash_attention: bool | None, dropout: float) -> None:
     if flash_attention and dropout > 0:
         raise ValueError(
             f"{who}: flash attention has no dropout: give dropout=0.0 or flash_attention=None."
         )
 
 
-def _mask_shape(shape: Any, targets: list[int], sources: list[int], lead: int) -> tuple[int, ...]:
+def _mask_shape(shape: Shape, targets: list[int], sources: list[int], lead: int) -> tuple[int, ...]:
     """Return a mask's shape with the heads' axis put in and the attended axes made flat."""
     tail = len(targets) + len(sources)
     before = list(shape[: len(shape) - tail]) if len(shape) > tail else []
@@ -361,7 +391,7 @@ def _mask_shape(shape: Any, targets: list[int], sources: list[int], lead: int) -
     return (*before[:lead], rows, columns)
 
 
-def _renewed(initializer: Any) -> Any:
+def _renewed(initializer: Initializer) -> Any:
     """Return an equal initializer that draws a seed of its own."""
     if hasattr(initializer, "get_config"):
         return type(initializer).from_config(initializer.get_config())

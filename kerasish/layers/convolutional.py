@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, config, constraints, initializers, ops, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
@@ -15,6 +15,18 @@ from kerasish.ops.basic.window import (
     resolve_padding,
     window_counts,
 )
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    ConstraintLike,
+    InitializerLike,
+    IntOrTuple,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def as_sizes(value: Any, rank: int, name: str, who: str, least: int = 1) -> tuple[int, ...]:
@@ -41,17 +53,17 @@ class ConvolutionLayer(Layer):
     def __init__(
         self,
         rank: int,
-        kernel_size: Any,
-        strides: Any,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple,
         padding: str,
         data_format: str | None,
-        dilation_rate: Any,
-        activation: Any,
+        dilation_rate: IntOrTuple,
+        activation: ActivationLike | None,
         use_bias: bool,
-        bias_initializer: Any,
-        bias_regularizer: Any,
-        bias_constraint: Any,
-        activity_regularizer: Any,
+        bias_initializer: InitializerLike,
+        bias_regularizer: RegularizerLike | None,
+        bias_constraint: ConstraintLike | None,
+        activity_regularizer: RegularizerLike | None,
         **kwargs: Any,
     ) -> None:
         super().__init__(activity_regularizer=activity_regularizer, **kwargs)
@@ -78,7 +90,7 @@ class ConvolutionLayer(Layer):
     def _channel_axis(self) -> int:
         return -1 if self.data_format == "channels_last" else 1
 
-    def _channels(self, input_shape: Any) -> int:
+    def _channels(self, input_shape: Shape) -> int:
         """Return the channels of inputs of this shape; from now on they must stay."""
         rank = self.rank + 2
         if len(input_shape) != rank:
@@ -95,7 +107,7 @@ class ConvolutionLayer(Layer):
         self.input_spec = InputSpec(ndim=rank, axes={self._channel_axis: channels})
         return int(channels)
 
-    def _add(self, name: str, shape: tuple[int, ...], kind: str | None = None) -> Any:
+    def _add(self, name: str, shape: tuple[int, ...], kind: str | None = None) -> AnyTensor:
         """Return a new weight with the initializer, regularizer and constraint of its kind."""
         kind = kind or name
         return self.add_weight(
@@ -109,11 +121,11 @@ class ConvolutionLayer(Layer):
     def _add_bias(self, results: int) -> None:
         self.bias = self._add("bias", (results,)) if self.use_bias else None
 
-    def _convolve(self, x: Any) -> Any:
+    def _convolve(self, x: Tensor) -> Any:
         """Return the convolution of x, whose channels are last."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it convolves.")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Compute activation(convolution + bias)."""
         x, first = channels_to_last(inputs, self.data_format), self.data_format == "channels_first"
         rectified = self.bias is not None and self.activation is activations.relu and not first
@@ -121,7 +133,7 @@ class ConvolutionLayer(Layer):
         done = rectified or self.activation in (None, activations.linear)
         return y if done else self.activation(y)
 
-    def _biased(self, x: Any, rectified: bool) -> Any:
+    def _biased(self, x: Tensor, rectified: bool) -> Tensor:
         """Return convolution + bias of x, whose channels are last; relu of it if asked to."""
         y = self._convolve(x)
         if self.bias is not None:
@@ -130,7 +142,7 @@ class ConvolutionLayer(Layer):
 
     def _results(self, channels: int) -> int:
         """Return the channels of the result."""
-        return self.filters  # type: ignore[attr-defined, no-any-return]
+        return self.filters  # type: ignore[attr-defined]
 
     def _spatial(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the spatial sizes of the result."""
@@ -140,7 +152,7 @@ class ConvolutionLayer(Layer):
         )
         return window_counts(sizes, *settings, padding, self.dilation_rate, self.display_name())
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+    def compute_output_shape(self, input_shape: Shape) -> tuple[Any, ...]:
         """Return the result's shape."""
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
@@ -163,21 +175,21 @@ class BaseConv(ConvolutionLayer):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: IntOrTuple = 1,
         groups: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -195,7 +207,7 @@ class BaseConv(ConvolutionLayer):
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels / groups, filters) and bias (filters,)."""
         channels = self._channels(input_shape)
         if channels % self.groups:
@@ -209,13 +221,13 @@ class BaseConv(ConvolutionLayer):
         )
         self._add_bias(self.filters)
 
-    def _biased(self, x: Any, rectified: bool) -> Any:
+    def _biased(self, x: Tensor, rectified: bool) -> Tensor:
         if self.bias is None:
             return self._convolve(x)
         settings = (self.strides, self.padding, self.dilation_rate, rectified)
         return biased_conv(x, self.kernel, self.bias, *settings)
 
-    def _convolve(self, x: Any) -> Any:
+    def _convolve(self, x: Tensor) -> Tensor:
         return ops.conv(
             x, self.kernel, self.strides, self.padding, "channels_last", self.dilation_rate
         )
@@ -243,21 +255,21 @@ class Conv1D(BaseConv):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: IntOrTuple = 1,
         groups: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -289,21 +301,21 @@ class Conv2D(BaseConv):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1),
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
+        dilation_rate: IntOrTuple = (1, 1),
         groups: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -330,21 +342,21 @@ class Conv3D(BaseConv):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1, 1),
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1, 1),
+        dilation_rate: IntOrTuple = (1, 1, 1),
         groups: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,18 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
 from kerasish.ops.arrays.contraction import affine
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+    TensorLike,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Dense(Layer):
@@ -35,15 +48,15 @@ class Dense(Layer):
     def __init__(
         self,
         units: int,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         lora_rank: Any = None,
         lora_alpha: Any = None,
         quantization_config: Any = None,
@@ -65,7 +78,7 @@ class Dense(Layer):
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, units) and bias (units,)."""
         size = input_shape[-1]
         if size is None:
@@ -92,7 +105,7 @@ class Dense(Layer):
         )
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
-    def call(self, inputs: Any, training: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
         activation = self.activation
         if activation is activations.relu:
@@ -130,9 +143,9 @@ class Embedding(Layer):
         self,
         input_dim: int,
         output_dim: int,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
+        embeddings_initializer: InitializerLike = "uniform",
+        embeddings_regularizer: RegularizerLike | None = None,
+        embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
         weights: Any = None,
         lora_rank: Any = None,
@@ -163,7 +176,7 @@ class Embedding(Layer):
             self.build()
             self.set_weights(weights if isinstance(weights, (list, tuple)) else [weights])
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         """Make the table (input_dim, output_dim)."""
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -173,14 +186,14 @@ class Embedding(Layer):
             constraint=self.embeddings_constraint,
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Pick the rows."""
         if inputs.dtype not in ("int32", "int64", "uint8"):
             inputs = ops.cast(inputs, "int32")
         rows = ops.take(self.embeddings, inputs, axis=0)
         return ops.cast(rows, self.compute_dtype)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor | None:
         """Return x != 0 with `mask_zero`, else None."""
         return ops.not_equal(inputs, 0) if self.mask_zero else None
 
@@ -208,10 +221,10 @@ class Lambda(Layer):
 
     def __init__(
         self,
-        function: Any,
+        function: Callable[..., Any],
         output_shape: Any = None,
-        mask: Any = None,
-        arguments: Any = None,
+        mask: AnyTensor | None = None,
+        arguments: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -220,7 +233,9 @@ class Lambda(Layer):
         self._names = set(inspect.signature(function).parameters)
         self.supports_masking = mask is not None
 
-    def call(self, inputs: Any, mask: Any = None, training: Any = None) -> Any:
+    def call(
+        self, inputs: Tensor, mask: AnyTensor | None = None, training: bool | None = None
+    ) -> Tensor:
         """Call the function."""
         options = dict(self.arguments)
         if "mask" in self._names:
@@ -229,7 +244,7 @@ class Lambda(Layer):
             options["training"] = training
         return self.function(inputs, **options)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
         """Return the mask given, or what the mask function returns."""
         return self.mask(inputs, mask) if callable(self.mask) else self.mask
 
@@ -243,9 +258,9 @@ class Lambda(Layer):
     def from_config(
         cls,
         config: dict[str, Any],
-        custom_objects: Any = None,
+        custom_objects: Mapping[str, Any] | None = None,
         safe_mode: bool | None = None,
-    ) -> Any:
+    ) -> Lambda:
         """Return the layer that `get_config` describes.
 
         Args:
@@ -286,11 +301,11 @@ class Masking(Layer):
         self.mask_value = mask_value
         self.supports_masking = True
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor:
         """Return True for the steps that are no padding."""
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Set padding to 0."""
         real = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True)
         return ops.multiply(inputs, ops.cast(real, inputs.dtype))
@@ -306,6 +321,6 @@ class Identity(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Any:
         """Return the input."""
         return inputs

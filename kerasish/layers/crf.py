@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import constraints, initializers, ops, registry, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.losses.loss import Loss
 from kerasish.losses.reduction import reduce_losses
+from kerasish.typing import (
+    AnyTensor,
+    Array,
+    ConstraintLike,
+    InitializerLike,
+    PolicyLike,
+    RegularizerLike,
+    Shape,
+    Structure,
+)
+
+if TYPE_CHECKING:
+    from kerasish.engine.training.interface import TrainedModel
+    from kerasish.tensor import Tensor
 
 
 class CRF(Layer):
@@ -48,12 +62,12 @@ class CRF(Layer):
         use_kernel: bool = True,
         use_bias: bool = True,
         use_boundary: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        transition_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        transition_regularizer: Any = None,
-        transition_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        transition_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        transition_regularizer: RegularizerLike | None = None,
+        transition_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,7 +83,7 @@ class CRF(Layer):
         self.start: Any = None
         self.end: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make the projection and the transitions."""
         size = input_shape[-1]
         if not self.use_kernel and size != self.units:
@@ -98,7 +112,7 @@ class CRF(Layer):
                 weight = self.add_weight(name=name, shape=(self.units,), initializer="zeros")
                 setattr(self, name, weight)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Return the potentials."""
         if not self.use_kernel:
             return inputs
@@ -110,12 +124,16 @@ class CRF(Layer):
         """The loss to give to `compile`: -log p(tags), the mean over the rows."""
         return CRFLoss(self)
 
-    def log_likelihood(self, potentials: Any, tags: Any, mask: Any = None) -> Any:
+    def log_likelihood(
+        self, potentials: AnyTensor, tags: Tensor, mask: AnyTensor | None = None
+    ) -> Tensor:
         """Return log p(tags), (n,), of whole numbers (n, steps)."""
         options = self._options(potentials, mask)
         return ops.crf_log_likelihood(potentials, tags, self.transitions, **options)
 
-    def decode(self, potentials: Any, mask: Any = None, return_scores: bool = False) -> Any:
+    def decode(
+        self, potentials: AnyTensor, mask: AnyTensor | None = None, return_scores: bool = False
+    ) -> Structure:
         """Return the best tags (n, steps), 0 where masked, and on demand their scores (n,).
 
         Args:
@@ -127,12 +145,12 @@ class CRF(Layer):
         tags, scores = ops.crf_decode(potentials, self.transitions, **options)
         return (tags, scores) if return_scores else tags
 
-    def accuracy(self, y_true: Any, y_pred: Any) -> Any:
+    def accuracy(self, y_true: AnyTensor, y_pred: Tensor) -> Tensor:
         """Return whether each step's best tag is the true one: a metric for `compile`."""
         found = ops.equal(self.decode(y_pred), ops.cast(y_true, "int32"))
         return ops.cast(found, "float32")
 
-    def _options(self, potentials: Any, mask: Any) -> dict[str, Any]:
+    def _options(self, potentials: AnyTensor, mask: AnyTensor | None) -> dict[str, Any]:
         if not self.built:
             raise ValueError(
                 f"{self.display_name()}: call it first, its transitions are not made yet."
@@ -155,12 +173,12 @@ class CRFLoss(Loss):
         layer: CRF | str | None = None,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self._layer = layer
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: AnyTensor, y_pred: AnyTensor) -> Tensor:
         """Return -log p of each row's tags."""
         if not isinstance(self._layer, CRF):
             raise ValueError(
@@ -172,7 +190,7 @@ class CRFLoss(Loss):
             tags = ops.squeeze(tags, -1)
         return ops.negative(self._layer.log_likelihood(y_pred, tags))
 
-    def bind(self, model: Any) -> None:
+    def bind(self, model: TrainedModel) -> None:
         """Take the layer that has the name which a file gave."""
         found = [la for la in model.flatten_layers() if la.name == self._layer]
         if len(found) == 1:
@@ -183,7 +201,7 @@ class CRFLoss(Loss):
         name = self._layer.name if isinstance(self._layer, CRF) else self._layer
         return {**super().get_config(), "layer": name}
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y_true: AnyTensor, y_pred: AnyTensor, sample_weight: Array = None) -> Tensor:
         """Return the loss, weighted by row and reduced."""
         values = ops.cast(self.call(y_true, y_pred), self.dtype)
         return reduce_losses(values, sample_weight, None, self.reduction)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
+from kerasish.typing import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    IntOrTuple,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class BaseDepthwiseConv(ConvolutionLayer):
@@ -17,20 +28,20 @@ class BaseDepthwiseConv(ConvolutionLayer):
         self,
         rank: int,
         depth_multiplier: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -44,7 +55,7 @@ class BaseDepthwiseConv(ConvolutionLayer):
         self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
         self.depthwise_constraint = constraints.get(depthwise_constraint)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels, depth_multiplier) and bias."""
         channels = self._channels(input_shape)
         self.compute_output_shape(input_shape)  # raises where no window fits
@@ -56,7 +67,7 @@ class BaseDepthwiseConv(ConvolutionLayer):
     def _results(self, channels: int) -> int:
         return channels * self.depth_multiplier
 
-    def _convolve(self, x: Any) -> Any:
+    def _convolve(self, x: Tensor) -> Tensor:
         return ops.depthwise_conv(
             x, self.kernel, self.strides, self.padding, "channels_last", self.dilation_rate
         )
@@ -76,21 +87,21 @@ class DepthwiseConv1D(BaseDepthwiseConv):
 
     def __init__(
         self,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -119,21 +130,21 @@ class DepthwiseConv2D(BaseDepthwiseConv):
 
     def __init__(
         self,
-        kernel_size: Any,
-        strides: Any = (1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1),
         padding: str = "valid",
         depth_multiplier: int = 1,
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
-        activation: Any = None,
+        dilation_rate: IntOrTuple = (1, 1),
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -154,23 +165,23 @@ class BaseSeparableConv(ConvolutionLayer):
         rank: int,
         depth_multiplier: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        pointwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        pointwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        pointwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -188,7 +199,7 @@ class BaseSeparableConv(ConvolutionLayer):
         self.depthwise_constraint = constraints.get(depthwise_constraint)
         self.pointwise_constraint = constraints.get(pointwise_constraint)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make the kernels (*kernel_size, channels, multiplier), (1.., products, filters), bias."""
         channels = self._channels(input_shape)
         self.compute_output_shape(input_shape)  # raises where no window fits
@@ -202,7 +213,7 @@ class BaseSeparableConv(ConvolutionLayer):
         )
         self._add_bias(self.filters)
 
-    def _convolve(self, x: Any) -> Any:
+    def _convolve(self, x: Tensor) -> Tensor:
         return ops.separable_conv(
             x, self.depthwise_kernel, self.pointwise_kernel, self.strides, self.padding,
             "channels_last", self.dilation_rate,
@@ -225,24 +236,24 @@ class SeparableConv1D(BaseSeparableConv):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
+        dilation_rate: IntOrTuple = 1,
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        pointwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        pointwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        pointwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -271,24 +282,24 @@ class SeparableConv2D(BaseSeparableConv):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1),
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
+        dilation_rate: IntOrTuple = (1, 1),
         depth_multiplier: int = 1,
-        activation: Any = None,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: Any = "glorot_uniform",
-        pointwise_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
+        depthwise_initializer: InitializerLike = "glorot_uniform",
+        pointwise_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        depthwise_regularizer: RegularizerLike | None = None,
+        pointwise_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        depthwise_constraint: ConstraintLike | None = None,
+        pointwise_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

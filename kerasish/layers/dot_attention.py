@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, random
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.random import SeedGenerator
+from kerasish.typing import AnyTensor, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Attention(Layer):
@@ -52,7 +57,7 @@ class Attention(Layer):
         if dropout > 0:
             self.seed_generator = SeedGenerator(seed)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Make the factors."""
         self._check(input_shape)
         if self.use_scale:
@@ -62,7 +67,7 @@ class Attention(Layer):
                 name="concat_score_weight", shape=(), initializer="ones"
             )
 
-    def _check(self, shapes: Any) -> None:
+    def _check(self, shapes: Sequence[Any]) -> None:
         many = isinstance(shapes, (list, tuple)) and all(
             isinstance(s, (list, tuple)) for s in shapes
         )
@@ -71,7 +76,7 @@ class Attention(Layer):
                 f"{self.display_name()}: takes [query, value] or [query, value, key], got {shapes}."
             )
 
-    def _scores(self, query: Any, key: Any) -> Any:
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
         if self.score_mode == "dot":
             scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
             return scores if self.scale is None else ops.multiply(scores, self.scale)
@@ -82,12 +87,12 @@ class Attention(Layer):
 
     def call(
         self,
-        inputs: Any,
-        mask: Any = None,
+        inputs: Sequence[Tensor],
+        mask: object = None,
         return_attention_scores: bool = False,
         training: bool = False,
         use_causal_mask: bool = False,
-    ) -> Any:
+    ) -> Structure:
         """Attend."""
         query, value = inputs[:2]
         key = inputs[2] if len(inputs) > 2 else value
@@ -111,7 +116,7 @@ class Attention(Layer):
             result = ops.multiply(result, ops.expand_dims(ops.cast(masks[0], result.dtype), -1))
         return (result, weights) if return_attention_scores else result
 
-    def _real(self, scores: Any, value_mask: Any, causal: bool) -> Any:
+    def _real(self, scores: Tensor, value_mask: AnyTensor | None, causal: bool) -> AnyTensor:
         """Return where a target may look, something that broadcasts to the scores, or None."""
         found = None
         if value_mask is not None:
@@ -123,7 +128,9 @@ class Attention(Layer):
             found = before if found is None else ops.logical_and(found, before)
         return found
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(
+        self, inputs: Sequence[Tensor], mask: Sequence[Any] | None = None
+    ) -> AnyTensor:
         """Return the query's mask."""
         return mask[0] if isinstance(mask, (list, tuple)) else mask
 
@@ -145,7 +152,7 @@ class AdditiveAttention(Attention):
     def __init__(self, use_scale: bool = True, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(use_scale=use_scale, dropout=dropout, **kwargs)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Make the factors."""
         self._check(input_shape)
         if self.use_scale:
@@ -153,6 +160,6 @@ class AdditiveAttention(Attention):
                 name="scale", shape=(input_shape[0][-1],), initializer="glorot_uniform"
             )
 
-    def _scores(self, query: Any, key: Any) -> Any:
+    def _scores(self, query: Tensor, key: Tensor) -> Tensor:
         both = ops.tanh(ops.add(ops.expand_dims(query, -2), ops.expand_dims(key, -3)))
         return ops.sum(both if self.scale is None else ops.multiply(both, self.scale), -1)

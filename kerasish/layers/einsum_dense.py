@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, constraints, initializers, regularizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.typing import ActivationLike, ConstraintLike, InitializerLike, RegularizerLike, Shape
+
+if TYPE_CHECKING:
+    from kerasish.initializers.initializer import Initializer
+    from kerasish.tensor import Tensor
 
 
 class EinsumDense(Layer):
@@ -29,15 +34,15 @@ class EinsumDense(Layer):
     def __init__(
         self,
         equation: str,
-        output_shape: Any,
-        activation: Any = None,
+        output_shape: int | Shape,
+        activation: ActivationLike | None = None,
         bias_axes: str | None = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         lora_rank: Any = None,
         lora_alpha: Any = None,
         gptq_unpacked_column_size: Any = None,
@@ -58,7 +63,7 @@ class EinsumDense(Layer):
         self.kernel_constraint = constraints.get(kernel_constraint)
         self.bias_constraint = constraints.get(bias_constraint)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make the kernel, and the bias."""
         kernel, bias = self._shapes(input_shape)
         self.kernel = self.add_weight(
@@ -72,7 +77,7 @@ class EinsumDense(Layer):
                 regularizer=self.bias_regularizer, constraint=self.bias_constraint,
             )  # fmt: skip
 
-    def _initializer(self) -> Any:
+    def _initializer(self) -> Initializer:
         """Return the kernel's initializer: those that scale learn which axes are inputs."""
         made = self.kernel_initializer
         if not isinstance(made, initializers.VarianceScaling) or None not in (
@@ -83,7 +88,7 @@ class EinsumDense(Layer):
         summed = [axis for axis, letter in enumerate(kernel) if letter not in result]
         return made.along(summed, [a for a in range(len(kernel)) if a not in summed])
 
-    def _shapes(self, input_shape: Any) -> tuple[Any, Any]:
+    def _shapes(self, input_shape: Shape) -> tuple[Any, Any]:
         try:
             left, result = self.equation.replace(" ", "").split("->")
             first, second = left.split(",")
@@ -131,7 +136,7 @@ class EinsumDense(Layer):
             )
         return tuple(size[c] for c in second), bias
 
-    def call(self, inputs: Any, training: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
         rectified = self.activation is activations.relu
         x = einsum_affine(self.equation, inputs, self.kernel, self.bias, rectified)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kerasish import registry
@@ -39,7 +40,7 @@ def find_function(found: Any, module: Any, who: Any) -> Any:
     return _imported(found, module, who)
 
 
-def _known(name: str, module: Any, who: Any) -> Any:
+def _known(name: str, module: Any, who: str | None) -> Callable[..., Any]:
     try:
         return registry.find_function(name, any_package=module in (None, "builtins"))
     except UnknownNameError as error:
@@ -50,7 +51,7 @@ def _known(name: str, module: Any, who: Any) -> Any:
         ) from error
 
 
-def _imported(name: str, module: Any, who: Any) -> Any:
+def _imported(name: str, module: Any, who: Any) -> Callable[..., Any]:
     """Import a plain Python function; those of Python itself are no part of any model."""
     if not isinstance(module, str) or module in ("builtins", "__main__"):
         return _known(name, module, who)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.layers.convolutional import as_sizes
+from kerasish.typing import AnyTensor
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class BaseGlobalPooling(Layer):
@@ -38,13 +43,13 @@ class BaseGlobalPooling(Layer):
 
 
 class _GlobalAverage(BaseGlobalPooling):
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Average."""
         return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
 
 
 class _GlobalMax(BaseGlobalPooling):
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Pick the largest."""
         return ops.max(inputs, axis=self._axes, keepdims=self.keepdims)
 
@@ -65,7 +70,7 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
         super().__init__(data_format, keepdims, **kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor:
         """Average."""
         if mask is None:
             return ops.mean(inputs, axis=self._axes, keepdims=self.keepdims)
@@ -74,7 +79,7 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
         total = ops.sum(ops.multiply(inputs, counted), axis=self._axes, keepdims=self.keepdims)
         return ops.divide(total, ops.sum(counted, axis=self._axes, keepdims=self.keepdims))
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
         """Return None: no steps are left."""
         return None
 
@@ -143,13 +148,15 @@ class BaseAdaptivePooling(Layer):
     rank: int
     _pool: Any = None
 
-    def __init__(self, output_size: Any, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.output_size = as_sizes(output_size, self.rank, "output_size", self.display_name())
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Pool."""
         return type(self)._pool(inputs, self.output_size, self.data_format)
 

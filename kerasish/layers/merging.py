@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.losses.reduction import broadcasts
+from kerasish.typing import AnyTensor, Axis, Shape, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 
 class _Merge(Layer):
@@ -21,7 +27,7 @@ class _Merge(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Check the number of inputs."""
         if not isinstance(input_shape, (list, tuple)) or not all(
             isinstance(s, (list, tuple)) for s in input_shape
@@ -42,7 +48,7 @@ class _Merge(Layer):
                     "them), or use Concatenate."
                 )
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
+    def call(self, inputs: Sequence[Tensor], mask: Sequence[Any] | None = None) -> Tensor:
         """Merge."""
         if not isinstance(inputs, (list, tuple)):
             raise ValueError(f"{self.display_name()}: give a list of inputs.")
@@ -52,7 +58,7 @@ class _Merge(Layer):
             return self._merge(aligned)
         return self._merge_masked(aligned, [_fit_mask(m, x) for m, x in zip(mask, inputs)])
 
-    def _align(self, x: Any, rank: int) -> Any:
+    def _align(self, x: Tensor, rank: int) -> Tensor:
         missing = rank - len(x.shape)
         if not missing:
             return x
@@ -61,7 +67,7 @@ class _Merge(Layer):
     def _merge(self, inputs: list[Any]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no merge.")
 
-    def _check_masks(self, inputs: Any, mask: Any) -> None:
+    def _check_masks(self, inputs: Any, mask: Structure) -> None:
         listed = isinstance(mask, (list, tuple)) and isinstance(inputs, (list, tuple))
         if not listed or len(mask) != len(inputs):
             raise ValueError(
@@ -74,7 +80,7 @@ class _Merge(Layer):
     def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no merge of masked inputs.")
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: TensorLike, mask: Structure = None) -> Tensor | None:
         """Return the places at which any input is real; None if one has no mask."""
         if mask is None:
             return None
@@ -84,14 +90,14 @@ class _Merge(Layer):
         return _folded(ops.logical_or, list(mask))
 
 
-def _fit_mask(mask: Any, x: Any) -> Any:
+def _fit_mask(mask: AnyTensor | None, x: Tensor) -> Tensor | None:
     """Return a mask of steps with axes of size 1 for all further axes of x."""
     if mask is None:
         return None
     return ops.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
 
 
-def _extreme(choose: Any, inputs: list[Any], masks: list[Any]) -> Any:
+def _extreme(choose: Op, inputs: list[Any], masks: list[Any]) -> Tensor:
     """Return the extreme of what the masks keep; where they keep nothing, of all."""
     result, kept = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:]):
@@ -103,7 +109,7 @@ def _extreme(choose: Any, inputs: list[Any], masks: list[Any]) -> Any:
     return result
 
 
-def _folded(meet: Any, inputs: list[Any]) -> Any:
+def _folded(meet: Op, inputs: list[Any]) -> Tensor:
     result = inputs[0]
     for x in inputs[1:]:
         result = meet(result, x)
@@ -113,32 +119,32 @@ def _folded(meet: Any, inputs: list[Any]) -> Any:
 class Add(_Merge):
     """The sum of the inputs."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.add, inputs)
 
 
 class Subtract(_Merge):
     """The first input less the second."""
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Check that there are two inputs."""
         super().build(input_shape)
         if len(input_shape) != 2:
             raise ValueError(f"{self.display_name()}: takes two inputs, got {len(input_shape)}.")
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return ops.subtract(inputs[0], inputs[1])
 
 
 class Multiply(_Merge):
     """The product of the inputs."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.multiply, inputs)
 
     _minds_masks = True
 
-    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         kept = [x if m is None else ops.where(m, x, 1) for x, m in zip(inputs, masks)]
         product = _folded(ops.multiply, kept)
         if any(m is None for m in masks):
@@ -149,31 +155,31 @@ class Multiply(_Merge):
 class Average(_Merge):
     """The mean of the inputs."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return ops.divide(_folded(ops.add, inputs), float(len(inputs)))
 
 
 class Maximum(_Merge):
     """The largest of the inputs."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.maximum, inputs)
 
     _minds_masks = True
 
-    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return _extreme(ops.maximum, inputs, masks)
 
 
 class Minimum(_Merge):
     """The smallest of the inputs."""
 
-    def _merge(self, inputs: list[Any]) -> Any:
+    def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.minimum, inputs)
 
     _minds_masks = True
 
-    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Any:
+    def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         return _extreme(ops.minimum, inputs, masks)
 
 
@@ -190,7 +196,7 @@ class Concatenate(_Merge):
         super().__init__(**kwargs)
         self.axis = axis
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Check that the shapes agree but for the axis."""
         super().build(input_shape)
         first = [s for i, s in enumerate(input_shape[0]) if i != self.axis % len(input_shape[0])]
@@ -204,11 +210,11 @@ class Concatenate(_Merge):
                     f"{[tuple(s) for s in input_shape]}."
                 )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[Tensor]) -> Tensor:
         """Join."""
         return ops.concatenate(list(inputs), axis=self.axis)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Any, mask: Structure = None) -> Tensor | None:
         """Return the masks joined likewise."""
         if mask is None:
             return None
@@ -236,16 +242,16 @@ class Dot(_Merge):
     example = {"args": {"axes": 1}, "shape": [(2, 3), (2, 3)]}
     _broadcasts = False
 
-    def __init__(self, axes: Any, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axes = tuple(axes) if isinstance(axes, (list, tuple)) else axes
         self.normalize = normalize
 
-    def _pair(self, x: Any, y: Any) -> tuple[int, int]:
+    def _pair(self, x: Shape, y: Shape) -> tuple[int, int]:
         a, b = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
         return a % len(x), b % len(y)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Structure) -> None:
         """Check that the axes have one size."""
         super().build(input_shape)
         if len(input_shape) != 2:
@@ -258,7 +264,7 @@ class Dot(_Merge):
                 "have one size."
             )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[Tensor]) -> Tensor:
         """Multiply and sum."""
         x, y = inputs
         a, b = self._pair(x.shape, y.shape)
@@ -273,46 +279,46 @@ class Dot(_Merge):
         shape = (n, *(x.shape[i] for i in left), *(y.shape[i] for i in right))
         return ops.reshape(product, shape if len(shape) > 1 else (n, 1))
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Sequence[Tensor], mask: AnyTensor | None = None) -> Any:
         """Return None: a sum over an axis has no padding left."""
         return None
 
 
-def add(inputs: Any, **kwargs: Any) -> Any:
+def add(inputs: Tensor, **kwargs: Any) -> Any:
     """Return the sum of the inputs."""
     return Add(**kwargs)(inputs)
 
 
-def subtract(inputs: Any, **kwargs: Any) -> Any:
+def subtract(inputs: Tensor, **kwargs: Any) -> Any:
     """Return the first input less the second."""
     return Subtract(**kwargs)(inputs)
 
 
-def multiply(inputs: Any, **kwargs: Any) -> Any:
+def multiply(inputs: Tensor, **kwargs: Any) -> Any:
     """Return the product of the inputs."""
     return Multiply(**kwargs)(inputs)
 
 
-def average(inputs: Any, **kwargs: Any) -> Any:
+def average(inputs: Tensor, **kwargs: Any) -> Tensor:
     """Return the mean of the inputs."""
     return Average(**kwargs)(inputs)
 
 
-def maximum(inputs: Any, **kwargs: Any) -> Any:
+def maximum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Any:
     """Return the largest of the inputs."""
     return Maximum(**kwargs)(inputs)
 
 
-def minimum(inputs: Any, **kwargs: Any) -> Any:
+def minimum(inputs: Tensor, **kwargs: Any) -> Any:
     """Return the smallest of the inputs."""
     return Minimum(**kwargs)(inputs)
 
 
-def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
+def concatenate(inputs: Sequence[Tensor], axis: int = -1, **kwargs: Any) -> Tensor:
     """Return the inputs side by side along an axis."""
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
+def dot(inputs: Tensor, axes: Axis = -1, **kwargs: Any) -> Tensor:
     """Return sums of products over an axis of each of two inputs."""
     return Dot(axes, **kwargs)(inputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
@@ -11,6 +12,18 @@ from kerasish.errors import ShapeError
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.ops.networks.normalization import group_normalization, standardize
 from kerasish.ops.shapes import normalize_axes
+from kerasish.typing import (
+    AnyTensor,
+    Axis,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class BatchNormalization(Layer):
@@ -37,16 +50,16 @@ class BatchNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        moving_mean_initializer: InitializerLike = "zeros",
+        moving_variance_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         renorm: bool = False,
-        renorm_clipping: Any = None,
+        renorm_clipping: dict[str, Any] | None = None,
         renorm_momentum: float = 0.99,
         synchronized: bool = False,
         **kwargs: Any,
@@ -73,7 +86,7 @@ class BatchNormalization(Layer):
         self.gamma: Any = None
         self.beta: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make gamma, beta and the running moments."""
         size = (input_shape[self.axis],)
         if self.scale:
@@ -103,7 +116,7 @@ class BatchNormalization(Layer):
         )
 
     def _build_renorm(self, size: tuple[int, ...]) -> None:
-        def roots(shape: Any, dtype: Any = None) -> Any:
+        def roots(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
             return ops.sqrt(self.moving_variance_initializer(shape, dtype=dtype))
 
         self.moving_stddev, self.renorm_mean, self.renorm_stddev = (
@@ -116,7 +129,7 @@ class BatchNormalization(Layer):
             )
         )  # fmt: skip
 
-    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool = False, mask: AnyTensor | None = None) -> Tensor:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         rank = len(x.shape)
@@ -134,7 +147,7 @@ class BatchNormalization(Layer):
         y = standardize(x, mean, variance, gamma, beta, axis, self.epsilon)
         return ops.cast(y, inputs.dtype)
 
-    def _moments(self, x: Any, axis: int, mask: Any) -> tuple[Any, Any]:
+    def _moments(self, x: Tensor, axis: int, mask: AnyTensor | None) -> tuple[Any, Any]:
         axes = tuple(i for i in range(len(x.shape)) if i != axis)
         if mask is None:
             return ops.moments(x, axes)
@@ -149,7 +162,7 @@ class BatchNormalization(Layer):
         size = (x.shape[axis],)
         return ops.reshape(mean, size), ops.reshape(variance, size)
 
-    def _renormalize(self, mean: Any, variance: Any) -> tuple[Any, Any]:
+    def _renormalize(self, mean: Tensor, variance: Tensor) -> tuple[Any, Any]:
         """Return gamma and beta with the corrections in them; move the running moments."""
         stddev = ops.sqrt(ops.add(variance, self.epsilon))
         running = (self.renorm_mean.value, self.renorm_stddev.value)
@@ -164,7 +177,7 @@ class BatchNormalization(Layer):
         self.moving_variance.assign(ops.subtract(ops.square(moved), self.epsilon))
         return gamma, beta
 
-    def _move(self, moving: Any, batch: Any, momentum: float) -> Any:
+    def _move(self, moving: Any, batch: Tensor, momentum: float) -> Tensor:
         """Let a running number come nearer to the batch's; return what it becomes."""
         fixed = ops.stop_gradient(batch)
         moved = ops.add(ops.multiply(moving, momentum), ops.multiply(fixed, 1.0 - momentum))
@@ -189,16 +202,16 @@ class LayerNormalization(Layer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: dict[str, Any] | int | Sequence[int] = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
@@ -219,7 +232,7 @@ class LayerNormalization(Layer):
         self.gamma: Any = None
         self.beta: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, of the sizes of the axes."""
         axes = normalize_axes(self.axis, len(input_shape), self.display_name())
         shape = tuple(input_shape[a] for a in axes)
@@ -236,7 +249,7 @@ class LayerNormalization(Layer):
                 autocast=False,
             )  # fmt: skip
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
@@ -268,12 +281,12 @@ class GroupNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        beta_regularizer: Any = None,
-        gamma_regularizer: Any = None,
-        beta_constraint: Any = None,
-        gamma_constraint: Any = None,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        beta_regularizer: RegularizerLike | None = None,
+        gamma_regularizer: RegularizerLike | None = None,
+        beta_constraint: ConstraintLike | None = None,
+        gamma_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -295,7 +308,7 @@ class GroupNormalization(Layer):
         self.gamma: Any = None
         self.beta: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, one number for each feature."""
         size = input_shape[self.axis]
         if size is None:
@@ -323,7 +336,7 @@ class GroupNormalization(Layer):
             )  # fmt: skip
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
@@ -340,7 +353,7 @@ class UnitNormalization(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, axis: Any = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(axis, (int, list, tuple)):
             raise TypeError(
@@ -349,7 +362,7 @@ class UnitNormalization(Layer):
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Normalise."""
         axes = normalize_axes(self.axis, len(inputs.shape), self.display_name())
         square = ops.sum(ops.square(inputs), axes, keepdims=True)
@@ -370,13 +383,13 @@ class RMSNormalization(Layer):
 
     example = {"args": {}, "shape": (2, 3, 4)}
 
-    def __init__(self, axis: Any = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.epsilon = float(epsilon)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make scale, of the sizes of the axes."""
         axes = normalize_axes(self.axis, len(input_shape), self.display_name())
         self.scale = self.add_weight(
@@ -384,7 +397,7 @@ class RMSNormalization(Layer):
             autocast=False,
         )  # fmt: skip
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Normalise."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())

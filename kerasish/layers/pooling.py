@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -10,6 +10,10 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.convolutional import as_sizes
 from kerasish.ops.basic.window import resolve_padding, window_counts
+from kerasish.typing import IntOrTuple, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class BasePooling(Layer):
@@ -27,8 +31,8 @@ class BasePooling(Layer):
     def __init__(
         self,
         rank: int,
-        pool_size: Any,
-        strides: Any,
+        pool_size: IntOrTuple,
+        strides: IntOrTuple | None,
         padding: str,
         data_format: str | None,
         name: str | None,
@@ -49,13 +53,13 @@ class BasePooling(Layer):
 
     _pool: Any = None
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Pool."""
         return type(self)._pool(
             inputs, self.pool_size, self.strides, self.padding, self.data_format
         )
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+    def compute_output_shape(self, input_shape: Shape) -> tuple[Any, ...]:
         """Return the result's shape."""
         shape = tuple(input_shape)
         if len(shape) != self.rank + 2:
@@ -90,8 +94,8 @@ class MaxPooling1D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any = 2,
-        strides: Any = None,
+        pool_size: IntOrTuple = 2,
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -115,8 +119,8 @@ class MaxPooling2D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any = (2, 2),
-        strides: Any = None,
+        pool_size: IntOrTuple = (2, 2),
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -136,8 +140,8 @@ class MaxPooling3D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any = (2, 2, 2),
-        strides: Any = None,
+        pool_size: IntOrTuple = (2, 2, 2),
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -157,8 +161,8 @@ class AveragePooling1D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any = None,
+        pool_size: IntOrTuple,
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -178,8 +182,8 @@ class AveragePooling2D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any = None,
+        pool_size: IntOrTuple,
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
@@ -199,8 +203,8 @@ class AveragePooling3D(BasePooling):
 
     def __init__(
         self,
-        pool_size: Any,
-        strides: Any = None,
+        pool_size: IntOrTuple,
+        strides: IntOrTuple | None = None,
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,

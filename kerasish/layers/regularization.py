@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from kerasish import config, ops, random, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.random import SeedGenerator
+from kerasish.typing import PolicyLike, ShapeLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 # selu(x) for x towards minus infinity: -scale * alpha.
 _SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772
@@ -38,7 +43,11 @@ class Dropout(Layer):
     example = {"args": {"rate": 0.5}, "shape": (2, 3)}
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
+        self,
+        rate: float,
+        noise_shape: str | Sequence[Any] | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.rate, self.seed, self.noise_shape = (
@@ -49,7 +58,7 @@ class Dropout(Layer):
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Drop elements in training."""
         if not training or self.rate == 0:
             return inputs
@@ -57,11 +66,11 @@ class Dropout(Layer):
             inputs, self.rate, noise_shape=self._noise_shape(inputs), seed=self.seed_generator
         )
 
-    def _noise_shape(self, inputs: Any) -> Any:
+    def _noise_shape(self, inputs: Tensor) -> Any:
         return self.noise_shape
 
 
-def _as_noise_shape(shape: Any, who: str) -> tuple[int | None, ...] | None:
+def _as_noise_shape(shape: ShapeLike | None, who: str) -> tuple[int | None, ...] | None:
     """Return the shape of Dropout's masks, checked."""
     if shape is None:
         return None
@@ -80,7 +89,8 @@ class _SpatialDropout(Dropout):
     rank = 0
 
     def __init__(
-        self, rate: float, seed: int | None = None, name: str | None = None, dtype: Any = None,
+        self, rate: float, seed: int | None = None, name: str | None = None,
+        dtype: PolicyLike | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
@@ -93,7 +103,7 @@ class _SpatialDropout(Dropout):
             config.pop(name, None)
         return config
 
-    def _noise_shape(self, inputs: Any) -> Any:
+    def _noise_shape(self, inputs: Tensor) -> tuple[int, ...]:
         shape = inputs.shape
         if getattr(self, "data_format", "channels_last") == "channels_first":
             return (shape[0], shape[1], *(1,) * self.rank)
@@ -118,7 +128,7 @@ class SpatialDropout2D(_SpatialDropout):
 
     def __init__(
         self, rate: float, data_format: str | None = None, seed: int | None = None,
-        name: str | None = None, dtype: Any = None, **kwargs: Any,
+        name: str | None = None, dtype: PolicyLike | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
         self.data_format = config.standardize_data_format(data_format)
@@ -151,7 +161,7 @@ class GaussianNoise(Layer):
         if stddev > 0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Add noise in training."""
         if not training or self.stddev == 0:
             return inputs
@@ -179,7 +189,7 @@ class GaussianDropout(Layer):
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Multiply by noise in training."""
         if not training or self.rate == 0:
             return inputs
@@ -218,7 +228,7 @@ class AlphaDropout(Layer):
         if rate > 0:
             self.seed_generator = SeedGenerator(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Drop elements in training."""
         if not training or self.rate == 0:
             return inputs
@@ -249,7 +259,7 @@ class ActivityRegularization(Layer):
         self.l1, self.l2 = l1, l2
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Return the input."""
         return inputs
 

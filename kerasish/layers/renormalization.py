@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 LIMITS = ("rmin", "rmax", "dmax")
 
 
-def check_clipping(clipping: Any, who: str) -> dict[str, float]:
+def check_clipping(clipping: dict[str, Any] | None, who: str) -> dict[str, float]:
     """Return the limits of the corrections by name, checked.
 
     Raises:
@@ -29,7 +32,7 @@ def check_clipping(clipping: Any, who: str) -> dict[str, float]:
 
 
 def corrections(
-    mean: Any, stddev: Any, running: tuple[Any, Any], epsilon: float, limits: dict[str, float]
+    mean: Tensor, stddev: Tensor, running: tuple[Any, Any], epsilon: float, limits: dict[str, float]
 ) -> tuple[Any, Any]:
     """Return r = stddev / s and d = (mean - m) / s for the running moments (m, s), clipped.
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.convolutional import as_sizes
+from kerasish.typing import IntOrTuple
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def pairs(value: Any, count: int, who: str) -> tuple[tuple[int, int], ...]:
+def pairs(value: object, count: int, who: str) -> tuple[tuple[int, int], ...]:
     """Return (before, after) for each of `count` axes from a number, one or two numbers an axis."""
     wrong = ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
     if isinstance(value, int):
@@ -26,7 +31,7 @@ def pairs(value: Any, count: int, who: str) -> tuple[tuple[int, int], ...]:
     return tuple((before, after) for before, after in found)
 
 
-def _is_pair(value: Any) -> bool:
+def _is_pair(value: Sequence[int]) -> bool:
     return (
         isinstance(value, (list, tuple))
         and len(value) == 2
@@ -48,12 +53,14 @@ class _Spatial(Layer):
 
 
 class _Pad(_Spatial):
-    def __init__(self, padding: Any, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, padding: int | Sequence[Any], data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(data_format, **kwargs)
         found = pairs(padding, self.rank, self.display_name())
         self.padding: Any = found[0] if self.rank == 1 else found
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Pad with zeros."""
         own = (self.padding,) if self.rank == 1 else self.padding
         width = [(0, 0)] * (self.rank + 2)
@@ -67,7 +74,9 @@ class ZeroPadding1D(_Pad):
     example = {"args": {"padding": (1, 2)}, "shape": (2, 3, 4)}
     rank = 1
 
-    def __init__(self, padding: Any = 1, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, padding: int | Sequence[int] = 1, data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
 
@@ -78,7 +87,7 @@ class ZeroPadding2D(_Pad):
     rank = 2
 
     def __init__(
-        self, padding: Any = (1, 1), data_format: str | None = None, **kwargs: Any
+        self, padding: Sequence[Any] = (1, 1), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -90,18 +99,23 @@ class ZeroPadding3D(_Pad):
     rank = 3
 
     def __init__(
-        self, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None, **kwargs: Any
+        self,
+        padding: int | Sequence[Any] = ((1, 1), (1, 1), (1, 1)),
+        data_format: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
 
 class _Crop(_Spatial):
-    def __init__(self, cropping: Any, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, cropping: str | int | Sequence[Any], data_format: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(data_format, **kwargs)
         found = pairs(cropping, self.rank, self.display_name())
         self.cropping: Any = found[0] if self.rank == 1 else found
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Cut off."""
         own = (self.cropping,) if self.rank == 1 else self.cropping
         key = [slice(None)] * (self.rank + 2)
@@ -122,7 +136,7 @@ class Cropping1D(_Crop):
     example = {"args": {"cropping": (1, 1)}, "shape": (2, 4, 3)}
     rank = 1
 
-    def __init__(self, cropping: Any = (1, 1), **kwargs: Any) -> None:
+    def __init__(self, cropping: str | Sequence[int] = (1, 1), **kwargs: Any) -> None:
         super().__init__(cropping, None, **kwargs)
 
 
@@ -133,7 +147,10 @@ class Cropping2D(_Crop):
     rank = 2
 
     def __init__(
-        self, cropping: Any = ((0, 0), (0, 0)), data_format: str | None = None, **kwargs: Any
+        self,
+        cropping: int | Sequence[Any] = ((0, 0), (0, 0)),
+        data_format: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(cropping, data_format, **kwargs)
 
@@ -145,7 +162,8 @@ class Cropping3D(_Crop):
     rank = 3
 
     def __init__(
-        self, cropping: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None,
+        self, cropping: int | Sequence[Any] = ((1, 1), (1, 1), (1, 1)),
+        data_format: str | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(cropping, data_format, **kwargs)
@@ -165,7 +183,7 @@ class UpSampling1D(Layer):
         self.size = size
         self.input_spec = InputSpec(ndim=3)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Repeat."""
         return ops.repeat(inputs, self.size, axis=1)
 
@@ -182,7 +200,8 @@ class UpSampling2D(_Spatial):
     rank = 2
 
     def __init__(
-        self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest",
+        self, size: IntOrTuple = (2, 2), data_format: str | None = None,
+        interpolation: str = "nearest",
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(data_format, **kwargs)
@@ -193,7 +212,7 @@ class UpSampling2D(_Spatial):
             raise ValueError(f"{self.display_name()}: interpolation is one of {known}, got "
                              f"{interpolation!r}.")  # fmt: skip
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Enlarge."""
         first = self._first
         if self.interpolation == "nearest":
@@ -212,12 +231,12 @@ class UpSampling3D(_Spatial):
     rank = 3
 
     def __init__(
-        self, size: Any = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+        self, size: IntOrTuple = (2, 2, 2), data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
         self.size = as_sizes(size, 3, "size", self.display_name())
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Repeat."""
         for i in range(3):
             inputs = ops.repeat(inputs, self.size[i], axis=self._first + i)

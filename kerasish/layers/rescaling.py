@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from kerasish import config, ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
+from kerasish.typing import Array, Axis, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Rescaling(Layer):
@@ -23,18 +28,20 @@ class Rescaling(Layer):
 
     example = {"args": {"scale": 0.5, "offset": 1.0}, "shape": (2, 3)}
 
-    def __init__(self, scale: Any, offset: Any = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, scale: float | Sequence[float], offset: float | Sequence[float] = 0.0, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
         self.supports_masking = True
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Scale."""
         x = ops.cast(inputs, self.compute_dtype)
         return ops.add(ops.multiply(x, _along(self.scale, x)), _along(self.offset, x))
 
 
-def _along(value: Any, x: Any) -> Any:
+def _along(value: float | Sequence[float], x: Tensor) -> Tensor:
     """Return a number, or one for each feature or channel, so that it broadcasts to x."""
     found = ops.cast(ops.convert_to_tensor(value), x.dtype)
     before = config.image_data_format() == "channels_first" and len(x.shape) > 2
@@ -55,7 +62,8 @@ class Normalization(Layer):
     example = {"args": {"mean": 1.0, "variance": 4.0}, "shape": (2, 3)}
 
     def __init__(
-        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False,
+        self, axis: Axis | None = -1, mean: float | Sequence[float] | None = None,
+        variance: float | Sequence[float] | None = None, invert: bool = False,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
@@ -67,7 +75,7 @@ class Normalization(Layer):
         self.mean: Any = None
         self.variance: Any = None
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make the moments' variables, or take those given."""
         rank = len(input_shape)
         self._kept = tuple(sorted(a % rank for a in self.axis))
@@ -101,7 +109,7 @@ class Normalization(Layer):
         self.mean = to_numpy(self.adapt_mean).reshape(self._shape)
         self.variance = to_numpy(self.adapt_variance).reshape(self._shape)
 
-    def adapt(self, data: Any) -> None:
+    def adapt(self, data: Array) -> None:
         """Learn the moments from an array, or from an iterable of batches.
 
         Source: Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing
@@ -141,7 +149,7 @@ class Normalization(Layer):
         if self.input_mean is None:
             self._finish()
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Normalise."""
         x = ops.cast(inputs, self.compute_dtype)
         mean, variance = self._moments()

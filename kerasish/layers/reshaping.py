@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, to_specs
 from kerasish.errors import ShapeError
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Flatten(Layer):
@@ -28,7 +32,7 @@ class Flatten(Layer):
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Reshape."""
         shape = inputs.shape
         if self.data_format == "channels_first" and len(shape) > 2:
@@ -48,7 +52,7 @@ class Reshape(Layer):
 
     _mixes_steps = True
 
-    def __init__(self, target_shape: Any, **kwargs: Any) -> None:
+    def __init__(self, target_shape: Sequence[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         many = target_shape if isinstance(target_shape, (tuple, list)) else (target_shape,)
         self.target_shape = tuple(int(s) for s in many)
@@ -58,14 +62,14 @@ class Reshape(Layer):
                 f"-1; got {self.target_shape}."
             )
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         """Return a symbolic tensor of the result's shape."""
         if -1 in self.target_shape or None not in inputs.shape[1:]:
             return super().compute_output_spec(inputs)
         spec = self._cast_specs(to_specs(inputs))  # sizes that are not known yet will fit
         return KerasTensor((spec.shape[0], *self.target_shape), spec.dtype)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Reshape."""
         size = math.prod(inputs.shape[1:])
         rest = math.prod(s for s in self.target_shape if s != -1)
@@ -90,14 +94,14 @@ class Permute(Layer):
 
     _mixes_steps = True
 
-    def __init__(self, dims: Any, **kwargs: Any) -> None:
+    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
             raise ValueError(f"{self.display_name()}: dims must be an order of 1..n, got {dims}.")
         self.input_spec = InputSpec(ndim=len(self.dims) + 1)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Transpose."""
         return ops.transpose(inputs, (0, *self.dims))
 
@@ -122,6 +126,6 @@ class RepeatVector(Layer):
         self.n = n
         self.input_spec = InputSpec(ndim=2)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Repeat."""
         return ops.repeat(ops.expand_dims(inputs, 1), self.n, axis=1)

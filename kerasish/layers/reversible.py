@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.core import Embedding
+from kerasish.typing import AnyTensor, ConstraintLike, InitializerLike, RegularizerLike, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class ReversibleEmbedding(Embedding):
@@ -37,9 +41,9 @@ class ReversibleEmbedding(Embedding):
         input_dim: int,
         output_dim: int,
         tie_weights: bool = True,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        embeddings_constraint: Any = None,
+        embeddings_initializer: InitializerLike = "uniform",
+        embeddings_regularizer: RegularizerLike | None = None,
+        embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
         reverse_dtype: Any = None,
         logit_soft_cap: float | None = None,
@@ -52,7 +56,7 @@ class ReversibleEmbedding(Embedding):
         self.tie_weights, self.reverse_dtype = tie_weights, reverse_dtype
         self.logit_soft_cap = logit_soft_cap
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         """Make the table (input_dim, output_dim), and if it is not tied the other one."""
         super().build(input_shape)
         if not self.tie_weights:
@@ -61,7 +65,7 @@ class ReversibleEmbedding(Embedding):
                 initializer=self.embeddings_initializer,
             )  # fmt: skip
 
-    def call(self, inputs: Any, reverse: bool = False) -> Any:
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         """Pick the rows; or score all of them."""
         if not reverse:
             rows = super().call(inputs)
@@ -76,6 +80,6 @@ class ReversibleEmbedding(Embedding):
             return scores
         return ops.tanh(scores / self.logit_soft_cap) * self.logit_soft_cap
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
         """Return None: the rows carry their mask already."""
         return None

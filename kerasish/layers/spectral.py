@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.layers.wrappers import Wrapper
+from kerasish.typing import Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class SpectralNormalization(Wrapper):
@@ -31,7 +35,7 @@ class SpectralNormalization(Wrapper):
             )
         self.power_iterations = power_iterations
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Build the layer, and make u."""
         super().build(input_shape)
         self.input_spec = InputSpec(min_ndim=1, axes={-1: input_shape[-1]})
@@ -46,7 +50,7 @@ class SpectralNormalization(Wrapper):
             initializer=initializers.TruncatedNormal(stddev=0.02), trainable=False,
         )  # fmt: skip
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Normalise the kernel in training, then apply the layer."""
         if training:
             vector, kernel = self.normalized_weights()
@@ -72,5 +76,5 @@ class SpectralNormalization(Wrapper):
         return u, ops.reshape(kernel / sigma, kernel.shape)
 
 
-def _unit(x: Any) -> Any:
+def _unit(x: Tensor) -> Tensor:
     return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x)), 1e-12))

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import constraints, initializers, ops, regularizers
 from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
 from kerasish.ops.basic.conv import transpose_geometry
+from kerasish.typing import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    IntOrTuple,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class BaseConvTranspose(ConvolutionLayer):
@@ -21,21 +32,21 @@ class BaseConvTranspose(ConvolutionLayer):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
-        output_padding: Any = None,
+        output_padding: IntOrTuple | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -44,7 +55,7 @@ class BaseConvTranspose(ConvolutionLayer):
         )  # fmt: skip
         who = self.display_name()
         self.filters = as_sizes(filters, 1, "filters", who)[0]
-        self.output_padding = output_padding
+        self.output_padding: tuple[int, ...] | None = None
         if output_padding is not None:
             self.output_padding = as_sizes(output_padding, rank, "output_padding", who, 0)
             if any(p >= s for p, s in zip(self.output_padding, self.strides)):
@@ -56,13 +67,13 @@ class BaseConvTranspose(ConvolutionLayer):
         self.kernel_regularizer = regularizers.get(kernel_regularizer)
         self.kernel_constraint = constraints.get(kernel_constraint)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, filters, channels) and bias (filters,)."""
         channels = self._channels(input_shape)
         self.kernel = self._add("kernel", (*self.kernel_size, self.filters, channels))
         self._add_bias(self.filters)
 
-    def _convolve(self, x: Any) -> Any:
+    def _convolve(self, x: Tensor) -> Tensor:
         return ops.conv_transpose(
             x, self.kernel, self.strides, self.padding, self.output_padding, "channels_last",
             self.dilation_rate,
@@ -99,21 +110,21 @@ class Conv1DTranspose(BaseConvTranspose):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
-        output_padding: Any = None,
+        output_padding: IntOrTuple | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = None,
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -144,21 +155,21 @@ class Conv2DTranspose(BaseConvTranspose):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1),
         padding: str = "valid",
-        output_padding: Any = None,
+        output_padding: IntOrTuple | None = None,
         data_format: str | None = None,
-        dilation_rate: Any = (1, 1),
-        activation: Any = None,
+        dilation_rate: IntOrTuple = (1, 1),
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -185,21 +196,21 @@ class Conv3DTranspose(BaseConvTranspose):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1, 1),
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = (1, 1, 1),
         padding: str = "valid",
         data_format: str | None = None,
-        output_padding: Any = None,
-        dilation_rate: Any = (1, 1, 1),
-        activation: Any = None,
+        output_padding: IntOrTuple | None = None,
+        dilation_rate: IntOrTuple = (1, 1, 1),
+        activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(

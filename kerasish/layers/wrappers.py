@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.engine.layer.dropped_masks import LostMask
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.typing import AnyTensor, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class Wrapper(Layer):
@@ -23,7 +27,7 @@ class Wrapper(Layer):
             raise ValueError(f"{self.display_name()}: expected a layer, got {layer!r}.")
         self.layer = layer
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         """Build the layer held."""
         if not self.layer.built:
             self.layer.build(input_shape)
@@ -42,14 +46,16 @@ class TimeDistributed(Wrapper):
         super().__init__(layer, **kwargs)
         self.supports_masking = True
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Build the layer for one time step."""
         super().build((input_shape[0], *input_shape[2:]))
 
     def _reads(self, loss: LostMask) -> bool:
         return loss.ndim > 2 and self.layer._reads(loss)  # the mask's steps are inside a step
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def call(
+        self, inputs: Tensor, training: bool | None = None, mask: AnyTensor | None = None
+    ) -> Tensor:
         """Apply the layer to all steps at once, as one larger batch."""
         n, steps = inputs.shape[:2]
         if mask is not None and tuple(mask.shape[:2]) != (n, steps):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish import registry
@@ -66,6 +66,7 @@ from kerasish.losses.regression import (
 )
 from kerasish.losses.sampled import candidates as candidates
 from kerasish.losses.sampled import sampled_softmax as sampled_softmax
+from kerasish.typing import Config, LossLike
 
 _CLASSES = (
     Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
@@ -103,12 +104,14 @@ registry.add_builtins(
 )
 
 
-def serialize(loss: Any) -> Any:
+def serialize(loss: LossLike) -> dict[str, Any]:
     """Return a loss as what JSON can hold."""
     return registry.serialize_keras_object(loss)
 
 
-def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(
+    name: Config | str, custom_objects: Mapping[str, Any] | None = None
+) -> Loss | Callable[..., Any]:
     """Return the loss for a name or for what `serialize` returned."""
     return registry.deserialize_keras_object(
         name,
@@ -118,7 +121,7 @@ def deserialize(name: Any, custom_objects: Mapping[str, Any] | None = None) -> A
     )
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: LossLike | None) -> Any:
     """Return the loss for a name, config, class or function; None for None.
 
     Raises:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import as_float
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _NEVER = -1e30  # stands for the logarithm of 0 and keeps gradients finite
 
 
-def ctc(y_true: Any, y_pred: Any) -> Any:
+def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return -log of the probability of the labels, summed over all their alignments in time.
 
     Args:
@@ -38,7 +42,7 @@ def ctc(y_true: Any, y_pred: Any) -> Any:
     return -_forward(ops.log_softmax(y_pred, -1), labels, lengths)
 
 
-def _forward(log_p: Any, labels: Any, lengths: Any) -> Any:
+def _forward(log_p: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
     """Return the log-probability of each row of labels (formulas 6 to 8 of the paper)."""
     rows, steps, _ = log_p.shape
     states = 2 * labels.shape[1] + 1
@@ -52,7 +56,7 @@ def _forward(log_p: Any, labels: Any, lengths: Any) -> Any:
     begins = ops.less(ops.expand_dims(ops.arange(states), 0), 2)
     never = ops.full((rows, 2), _NEVER, log_p.dtype)
 
-    def advance(reached: Any, now: Any) -> tuple[Any, Any]:
+    def advance(reached: Tensor, now: Tensor) -> tuple[Any, Any]:
         one = ops.concatenate([never[:, :1], reached[:, :-1]], 1)
         two = ops.concatenate([never, reached[:, :-2]], 1)
         two = ops.where(may_skip, two, _NEVER)
@@ -67,7 +71,7 @@ def _forward(log_p: Any, labels: Any, lengths: Any) -> Any:
     return ops.logsumexp(ops.where(last, reached, _NEVER), 1)
 
 
-def _with_blanks(labels: Any) -> Any:
+def _with_blanks(labels: Tensor) -> Tensor:
     """Return (n, 2 * labels + 1): a blank before, between and after the labels."""
     rows, count = labels.shape
     spaced = ops.stack([ops.zeros_like(labels), labels], 2)
@@ -89,7 +93,7 @@ class CTC(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "ctc",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(ctc, reduction, name, dtype)
 

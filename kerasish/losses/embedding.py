@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import as_float
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _NEVER = -1e30  # stands for the logarithm of 0 and keeps gradients finite
 
 
 def circle(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     ref_labels: Any = None,
     ref_embeddings: Any = None,
     remove_diagonal: bool = True,
     gamma: float = 80,
     margin: float = 0.4,
-) -> Any:
+) -> Tensor:
     """Return log(1 + sum_n exp(gamma a_n (s_n - m)) * sum_p exp(-gamma a_p (s_p - 1 + m))).
 
     s_p and s_n are the similarities to references of the same class and of others, held at most
@@ -70,12 +74,12 @@ def circle(
     return values
 
 
-def _labels(y: Any) -> Any:
+def _labels(y: TensorLike) -> Tensor:
     y = ops.cast(ops.convert_to_tensor(y), "int32")
     return ops.squeeze(y, -1) if len(y.shape) == 2 and y.shape[-1] == 1 else y
 
 
-def _logsumexp(x: Any, counts: Any) -> Any:
+def _logsumexp(x: Tensor, counts: Tensor) -> Tensor:
     return ops.logsumexp(ops.where(counts, x, _NEVER), 1)
 
 
@@ -101,7 +105,7 @@ class Circle(LossFunction):
         remove_diagonal: bool = True,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "circle",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             circle, reduction, name, dtype,

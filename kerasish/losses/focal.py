@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair, same_shape
 from kerasish.losses.probabilistic import check_share, smooth
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def binary_focal_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     apply_class_balancing: bool = False,
     alpha: float = 0.25,
     gamma: float = 2.0,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Return mean((1 - q)^gamma * cross-entropy) over `axis`, q = t * p + (1 - t) * (1 - p).
 
     Args:
@@ -55,14 +59,14 @@ def binary_focal_crossentropy(
 
 
 def categorical_focal_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     alpha: float | Sequence[float] = 0.25,
     gamma: float = 2.0,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Return -sum(alpha * (1 - p)^gamma * t * log(p)) over `axis`.
 
     Args:
@@ -95,7 +99,7 @@ def categorical_focal_crossentropy(
     return ops.sum(ops.multiply(factor, entropy), axis)
 
 
-def _weights(alpha: Any, like: Any) -> Any:
+def _weights(alpha: float | Sequence[float], like: Tensor) -> TensorLike:
     return alpha if isinstance(alpha, (int, float)) else ops.convert_to_tensor(alpha, like.dtype)
 
 
@@ -123,7 +127,7 @@ class BinaryFocalCrossentropy(LossFunction):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_focal_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_share(label_smoothing, "BinaryFocalCrossentropy")
         super().__init__(
@@ -156,7 +160,7 @@ class CategoricalFocalCrossentropy(LossFunction):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_focal_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_share(label_smoothing, "CategoricalFocalCrossentropy")
         super().__init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, registry, tree
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
@@ -11,7 +11,13 @@ from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor
 from kerasish.tree import is_namedtuple
+from kerasish.typing import DTypeLike, Structure, TensorLike
 from kerasish.watched import Watched, note_use
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.engine.training.interface import TrainedModel
 
 
 class Loss(Watched):
@@ -35,7 +41,7 @@ class Loss(Watched):
         self,
         name: str | None = None,
         reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         self.name = name_for(self, name)
         self.reduction = check_reduction(reduction)
@@ -46,11 +52,13 @@ class Loss(Watched):
         """The dtype that it computes in."""
         return self._dtype
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         """Return the loss of each sample."""
         raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred).")
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> Tensor:
         """Return the loss, weighted and reduced.
 
         Args:
@@ -70,7 +78,7 @@ class Loss(Watched):
         values = ops.convert_to_tensor(values, self._dtype)
         return reduce_losses(values, sample_weight, mask, self.reduction)
 
-    def _target(self, y_true: Any) -> Any:
+    def _target(self, y_true: TensorLike) -> dict[str, Any] | Tensor:
         return _as_dtype(y_true, self._dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -78,18 +86,18 @@ class Loss(Watched):
         return {"name": self.name, "reduction": self.reduction}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the loss that `get_config` describes."""
         return cls(**config)
 
-    def bind(self, model: Any) -> None:
+    def bind(self, model: TrainedModel) -> None:
         """Take from a model that was read from a file what the config gives by name alone."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name} reduction={self.reduction}>"
 
 
-def _as_dtype(structure: Any, dtype: str) -> Any:
+def _as_dtype(structure: Structure, dtype: str) -> Structure:
     if type(structure) is Tensor and structure.dtype == dtype:
         return structure
     if isinstance(structure, dict):
@@ -100,7 +108,7 @@ def _as_dtype(structure: Any, dtype: str) -> Any:
     return ops.convert_to_tensor(structure, dtype)
 
 
-def _holds_arrays(structure: Any) -> bool:
+def _holds_arrays(structure: Structure) -> bool:
     """Return whether a list is one of several outputs' parts; one of numbers is a tensor itself."""
     return any(hasattr(x, "shape") for x in tree.flatten(structure))
 
@@ -123,19 +131,19 @@ class LossFunction(Loss):
         fn: Callable[..., Any],
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.fn, self.fn_kwargs = fn, kwargs
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         """Return the loss of each sample."""
         if type(y_true) is Tensor and type(y_pred) is Tensor:
             y_true, y_pred = align(y_true, y_pred)
         return self.fn(y_true, y_pred, **self.fn_kwargs)
 
-    def _target(self, y_true: Any) -> Any:
+    def _target(self, y_true: TensorLike) -> Structure:
         if getattr(self.fn, "takes_classes", False):
             # Numbers of classes stay whole: a float32 holds no whole number above 2**24.
             return ops.convert_to_tensor(y_true)
@@ -149,7 +157,7 @@ class LossFunction(Loss):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the loss that `get_config` describes."""
         if "fn" in config:
             config = {**config, "fn": _function_of(config["fn"])}
@@ -159,7 +167,7 @@ class LossFunction(Loss):
         return f"<{type(self).__name__} name={self.name} {self.fn_kwargs}>"
 
 
-def _function_of(fn: Any) -> Any:
+def _function_of(fn: str) -> Callable[..., Any]:
     if callable(fn):
         return fn
     names = registry.BUILTINS.get("keras.losses", {})

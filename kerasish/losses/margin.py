@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _signs(y_true: Any) -> Any:
+def _signs(y_true: TensorLike) -> Tensor:
     """Return targets that are all 0 or 1 as -1 or 1, others as they are."""
     binary = ops.all(ops.logical_or(ops.equal(y_true, 0.0), ops.equal(y_true, 1.0)))
     return ops.where(binary, ops.subtract(ops.multiply(y_true, 2.0), 1.0), y_true)
 
 
-def _shortfall(y_true: Any, y_pred: Any, what: str) -> Any:
+def _shortfall(y_true: TensorLike, y_pred: TensorLike, what: str) -> Tensor:
     y_true, y_pred = pair(y_true, y_pred, what)
     return ops.maximum(ops.subtract(1.0, ops.multiply(_signs(y_true), y_pred)), 0.0)
 
 
-def hinge(y_true: Any, y_pred: Any) -> Any:
+def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(max(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
@@ -35,7 +39,7 @@ def hinge(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(_shortfall(y_true, y_pred, "hinge"), -1)
 
 
-def squared_hinge(y_true: Any, y_pred: Any) -> Any:
+def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(max(1 - y_true * y_pred, 0)²) over the last axis.
 
     Args:
@@ -50,7 +54,7 @@ def squared_hinge(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.square(_shortfall(y_true, y_pred, "squared_hinge")), -1)
 
 
-def categorical_hinge(y_true: Any, y_pred: Any) -> Any:
+def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return max(1 + best wrong prediction - the right one, 0) over the last axis.
 
     Args:
@@ -80,7 +84,7 @@ class Hinge(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(hinge, reduction, name, dtype)
 
@@ -97,7 +101,7 @@ class SquaredHinge(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "squared_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(squared_hinge, reduction, name, dtype)
 
@@ -114,6 +118,6 @@ class CategoricalHinge(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(categorical_hinge, reduction, name, dtype)

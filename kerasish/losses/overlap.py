@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
+from kerasish.typing import Axis, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def dice(y_true: Any, y_pred: Any, axis: int | Sequence[int] | None = None) -> Any:
+def dice(y_true: TensorLike, y_pred: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return 1 - 2 * sum(t * p) / (sum(t) + sum(p)).
 
     Args:
@@ -32,12 +36,12 @@ def dice(y_true: Any, y_pred: Any, axis: int | Sequence[int] | None = None) -> A
 
 
 def tversky(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     alpha: float = 0.5,
     beta: float = 0.5,
     axis: int | Sequence[int] | None = None,
-) -> Any:
+) -> Tensor:
     """Return 1 - c / (c + alpha * false negatives + beta * false positives), c = sum(t * p).
 
     Alpha and beta stand where Keras's numbers have them, the other way round than in the paper.
@@ -65,7 +69,7 @@ def tversky(
     return ops.subtract(1.0, ops.divide(common, whole))
 
 
-def _axes(axis: Any) -> Any:
+def _axes(axis: Axis | None) -> Any:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
@@ -87,7 +91,7 @@ class Dice(LossFunction):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "dice",
         axis: int | Sequence[int] | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(dice, reduction, name, dtype, axis=axis)
 
@@ -113,6 +117,6 @@ class Tversky(LossFunction):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "tversky",
         axis: int | Sequence[int] | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(tversky, reduction, name, dtype, alpha=alpha, beta=beta, axis=axis)

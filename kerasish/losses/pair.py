@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.reduction import align, broadcasts
 from kerasish.ops import dtypes
+from kerasish.typing import TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def as_float(x: Any) -> Any:
+def as_float(x: TensorLike) -> Tensor:
     """Return `x` as a tensor of a floating dtype (its own, or `floatx()`)."""
     x = ops.convert_to_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else ops.cast(x, dtypes.to_inexact(x.dtype))
 
 
-def pair(y_true: Any, y_pred: Any, what: str) -> tuple[Any, Any]:
+def pair(y_true: TensorLike, y_pred: TensorLike, what: str) -> tuple[Any, Any]:
     """Return targets and predictions as tensors of the predictions' dtype, ranks aligned.
 
     Args:
@@ -38,7 +42,7 @@ def pair(y_true: Any, y_pred: Any, what: str) -> tuple[Any, Any]:
     return y_true, y_pred
 
 
-def same_shape(y_true: Any, y_pred: Any, what: str) -> tuple[Any, Any]:
+def same_shape(y_true: TensorLike, y_pred: TensorLike, what: str) -> tuple[Any, Any]:
     """Return what `pair` does, where the two need no broadcasting (an unknown size fits any).
 
     Args:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import as_float, pair, same_shape
+from kerasish.typing import AnyTensor, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def smooth(y_true: Any, label_smoothing: float, classes: int) -> Any:
+def smooth(y_true: TensorLike, label_smoothing: float, classes: int) -> AnyTensor:
     """Return the targets with the share `label_smoothing` spread evenly over `classes`."""
     if not label_smoothing:
         return y_true
@@ -24,12 +28,12 @@ def check_share(label_smoothing: float, what: str) -> float:
 
 
 def binary_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Return -mean(t * log(p) + (1 - t) * log(1 - p)) over `axis`.
 
     Args:
@@ -51,12 +55,12 @@ def binary_crossentropy(
 
 
 def categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     label_smoothing: float = 0.0,
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Return -sum(t * log(p)) over `axis`.
 
     Args:
@@ -80,12 +84,12 @@ def categorical_crossentropy(
 
 
 def sparse_categorical_crossentropy(
-    y_true: Any,
-    y_pred: Any,
+    y_true: TensorLike,
+    y_pred: TensorLike,
     from_logits: bool = False,
     ignore_class: int | None = None,
     axis: int = -1,
-) -> Any:
+) -> Tensor:
     """Return -log(p[t]), t being the number of the class.
 
     Args:
@@ -120,7 +124,7 @@ def sparse_categorical_crossentropy(
 sparse_categorical_crossentropy.takes_classes = True  # type: ignore[attr-defined]
 
 
-def kl_divergence(y_true: Any, y_pred: Any) -> Any:
+def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return sum(t * log(t / p)) over the last axis.
 
     Shape: (..., d), (..., d) -> (...)
@@ -137,7 +141,7 @@ def kl_divergence(y_true: Any, y_pred: Any) -> Any:
     return ops.sum(ops.multiply(t, ops.log(ops.divide(t, p))), -1)
 
 
-def poisson(y_true: Any, y_pred: Any) -> Any:
+def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(p - t * log(p)) over the last axis: p is the rate, t the count.
 
     Shape: (..., d), (..., d) -> (...)
@@ -151,7 +155,9 @@ def poisson(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.subtract(y_pred, ops.multiply(y_true, log_p)), -1)
 
 
-def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> Any:
+def categorical_generalized_cross_entropy(
+    y_true: TensorLike, y_pred: TensorLike, q: float
+) -> Tensor:
     """Return (1 - p[t]^q) / q: between cross-entropy (q -> 0) and absolute error (q = 1).
 
     Args:
@@ -198,7 +204,7 @@ class BinaryCrossentropy(LossFunction):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "binary_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_share(label_smoothing, "BinaryCrossentropy")
         super().__init__(
@@ -225,7 +231,7 @@ class CategoricalCrossentropy(LossFunction):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_share(label_smoothing, "CategoricalCrossentropy")
         super().__init__(
@@ -252,7 +258,7 @@ class SparseCategoricalCrossentropy(LossFunction):
         reduction: str | None = "sum_over_batch_size",
         axis: int = -1,
         name: str | None = "sparse_categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             sparse_categorical_crossentropy, reduction, name, dtype,
@@ -272,7 +278,7 @@ class KLDivergence(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "kl_divergence",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(kl_divergence, reduction, name, dtype)
 
@@ -289,7 +295,7 @@ class Poisson(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "poisson",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(poisson, reduction, name, dtype)
 
@@ -312,7 +318,7 @@ class CategoricalGeneralizedCrossEntropy(LossFunction):
         q: float = 0.5,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "categorical_generalized_cross_entropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         if not 0 < q < 1:
             raise ValueError(f"CategoricalGeneralizedCrossEntropy: q lies in (0, 1), got {q}.")

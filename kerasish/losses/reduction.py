@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.typing import AnyTensor, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 REDUCTIONS = ("sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none", None)
 _MEANS = ("sum_over_batch_size", "mean")
 
 
-def check_reduction(reduction: Any) -> Any:
+def check_reduction(reduction: Any) -> str:
     """Return `reduction` if it is one of `REDUCTIONS`.
 
     Raises:
@@ -22,7 +27,7 @@ def check_reduction(reduction: Any) -> Any:
     return reduction
 
 
-def align(x1: Any, x2: Any) -> tuple[Any, Any]:
+def align(x1: Tensor, x2: AnyTensor) -> tuple[Any, Any]:
     """Return two tensors whose ranks agree where a last axis of size 1 is all they differ by.
 
     A vector gains that axis, so that (n,) meets (n, 1) row by row; a longer one loses it.
@@ -40,12 +45,12 @@ def align(x1: Any, x2: Any) -> tuple[Any, Any]:
     return x1, x2
 
 
-def broadcasts(left: Any, right: Any) -> bool:
+def broadcasts(left: Sequence[int], right: Sequence[int]) -> bool:
     """Return whether two shapes broadcast (an unknown size fits any)."""
     return all(a == b or 1 in (a, b) or None in (a, b) for a, b in zip(left[::-1], right[::-1]))
 
 
-def spread(weights: Any, values: Any) -> Any:
+def spread(weights: AnyTensor, values: AnyTensor) -> Any:
     """Return `weights` with axes of size 1 added behind, so that one weight a row fits `values`.
 
     Raises:
@@ -64,7 +69,9 @@ def spread(weights: Any, values: Any) -> Any:
     return weights
 
 
-def masked_weights(sample_weight: Any, mask: Any, dtype: str, reduction: Any) -> Any:
+def masked_weights(
+    sample_weight: AnyTensor | None, mask: Tensor | None, dtype: str, reduction: str
+) -> Any:
     """Return the weights with 0 where the mask is False; None for neither.
 
     Where the reduction is a mean over all values, the rest is scaled up, so that it becomes the
@@ -86,8 +93,11 @@ def masked_weights(sample_weight: Any, mask: Any, dtype: str, reduction: Any) ->
 
 
 def reduce_losses(
-    values: Any, sample_weight: Any = None, mask: Any = None, reduction: Any = "sum_over_batch_size"
-) -> Any:
+    values: Tensor,
+    sample_weight: TensorLike | None = None,
+    mask: Tensor | None = None,
+    reduction: str = "sum_over_batch_size",
+) -> Tensor:
     """Return the values of a loss weighted, masked and reduced.
 
     Args:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
+def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((y_true - y_pred)²) over the last axis.
 
     Shape: (..., d), (..., d) -> (...)
@@ -23,7 +27,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.square(ops.subtract(y_true, y_pred)), -1)
 
 
-def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
+def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(|y_true - y_pred|) over the last axis.
 
     Shape: (..., d), (..., d) -> (...)
@@ -36,7 +40,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.absolute(ops.subtract(y_true, y_pred)), -1)
 
 
-def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Any:
+def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 100 * mean(|y_true - y_pred| / max(|y_true|, epsilon())) over the last axis.
 
     Shape: (..., d), (..., d) -> (...)
@@ -51,7 +55,7 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> Any:
     return ops.multiply(ops.mean(shares, -1), 100.0)
 
 
-def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Any:
+def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((log(1 + y_true) - log(1 + y_pred))²) over the last axis; no number below 0.
 
     Shape: (..., d), (..., d) -> (...)
@@ -67,7 +71,7 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.square(ops.subtract(first, second)), -1)
 
 
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
+def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     """Return the mean over the last axis of e²/2 where |e| <= delta, else delta (|e| - delta/2).
 
     Args:
@@ -88,7 +92,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     return ops.mean(ops.where(ops.less_equal(error, delta), square, linear), -1)
 
 
-def log_cosh(y_true: Any, y_pred: Any) -> Any:
+def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
     Shape: (..., d), (..., d) -> (...)
@@ -104,7 +108,7 @@ def log_cosh(y_true: Any, y_pred: Any) -> Any:
     return ops.mean(ops.subtract(grown, math.log(2.0)), -1)
 
 
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
+def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return -cos of the angle between targets and predictions: -1 where they point one way.
 
     Args:
@@ -131,7 +135,7 @@ class MeanSquaredError(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_squared_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_error, reduction, name, dtype)
 
@@ -148,7 +152,7 @@ class MeanAbsoluteError(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_absolute_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_error, reduction, name, dtype)
 
@@ -165,7 +169,7 @@ class MeanAbsolutePercentageError(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_absolute_percentage_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_percentage_error, reduction, name, dtype)
 
@@ -182,7 +186,7 @@ class MeanSquaredLogarithmicError(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "mean_squared_logarithmic_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_logarithmic_error, reduction, name, dtype)
 
@@ -205,7 +209,7 @@ class Huber(LossFunction):
         delta: float = 1.0,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "huber_loss",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(huber, reduction, name, dtype, delta=delta)
 
@@ -222,7 +226,7 @@ class LogCosh(LossFunction):
         self,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "log_cosh",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(log_cosh, reduction, name, dtype)
 
@@ -243,6 +247,6 @@ class CosineSimilarity(LossFunction):
         axis: int = -1,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "cosine_similarity",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(cosine_similarity, reduction, name, dtype, axis=axis)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.networks.sampling import Candidates, sample_candidates
 from kerasish.random import draw_seed
+from kerasish.typing import SeedLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def candidates(
-    true_classes: Any,
+    true_classes: TensorLike,
     num_sampled: int,
     num_classes: int,
     sampler: Any = "log_uniform",
     unique: bool = True,
-    seed: Any = None,
+    seed: SeedLike | None = None,
 ) -> Candidates:
     """Return classes drawn for a batch, and how often the true and the drawn are to be expected.
 
@@ -39,16 +43,16 @@ def candidates(
 
 
 def sampled_softmax(
-    weights: Any,
-    biases: Any,
-    labels: Any,
-    inputs: Any,
+    weights: TensorLike,
+    biases: TensorLike | None,
+    labels: TensorLike,
+    inputs: TensorLike,
     num_sampled: int,
-    sampler: Any = "log_uniform",
+    sampler: str = "log_uniform",
     unique: bool = True,
     remove_accidental_hits: bool = True,
-    seed: Any = None,
-) -> Any:
+    seed: SeedLike | None = None,
+) -> Tensor:
     """Return -log softmax of the true class among it and a few drawn ones: for training alone.
 
     The logits x · w_c + b_c are made smaller by log(expected count of c), so that with more and

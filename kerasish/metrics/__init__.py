@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
@@ -87,6 +87,10 @@ from kerasish.metrics.regression import MeanSquaredLogarithmicError as MeanSquar
 from kerasish.metrics.regression import RootMeanSquaredError as RootMeanSquaredError
 from kerasish.metrics.scorer import SklearnScorer as SklearnScorer
 from kerasish.naming import to_snake_case
+from kerasish.typing import Config, MetricLike
+
+if TYPE_CHECKING:
+    from kerasish.losses.loss import Loss
 
 _CLASSES = (
     Accuracy, BinaryAccuracy, CategoricalAccuracy, SparseCategoricalAccuracy,
@@ -127,12 +131,12 @@ registry.add_builtins(
 )
 
 
-def serialize(metric: Any) -> Any:
+def serialize(metric: MetricLike) -> dict[str, Any]:
     """Return a metric as what JSON can hold."""
     return registry.serialize_keras_object(metric)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Loss | Metric:
     """Return the metric for a name or for what `serialize` returned."""
     return registry.deserialize_keras_object(
         config,
@@ -142,7 +146,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     )
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: MetricLike | None) -> Loss | Metric | Callable[..., Any]:
     """Return the metric for a name, config, class or function; None for None.
 
     Raises:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.errors import ShapeError
 from kerasish.losses.pair import as_float, pair
 from kerasish.losses.reduction import align
 from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.typing import AnyTensor, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def accuracy(y_true: Any, y_pred: Any) -> Any:
+def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where the prediction equals the target, else 0.
 
     Example:
@@ -24,7 +28,7 @@ def accuracy(y_true: Any, y_pred: Any) -> Any:
     return ops.cast(ops.equal(y_true, y_pred), config.floatx())
 
 
-def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
+def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0.5) -> Tensor:
     """Return 1 where the prediction lies on the target's side of the threshold, else 0.
 
     Args:
@@ -43,7 +47,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> Any:
     return ops.cast(ops.equal(y_true, positive), config.floatx())
 
 
-def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where the largest prediction stands where the largest target does, else 0.
 
     Shape: (..., classes), (..., classes) -> (...)
@@ -59,7 +63,7 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     return ops.cast(same, config.floatx())
 
 
-def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
+def sparse_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where the largest prediction is that of the target class, else 0.
 
     Args:
@@ -78,7 +82,7 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> Any:
     return ops.cast(same, config.floatx())
 
 
-def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
+def top_k_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike, k: int = 5) -> Tensor:
     """Return 1 where the target class (the largest target) is among the k largest predictions.
 
     Args:
@@ -97,8 +101,8 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> Any:
 
 
 def sparse_top_k_categorical_accuracy(
-    y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
-) -> Any:
+    y_true: TensorLike, y_pred: TensorLike, k: int = 5, from_sorted_ids: bool = False
+) -> Tensor:
     """Return 1 where the target class is among the k largest predictions, else 0.
 
     Args:
@@ -122,14 +126,14 @@ def sparse_top_k_categorical_accuracy(
     return _among_largest(y_true, as_float(y_pred), k)
 
 
-def _among_largest(classes: Any, y_pred: Any, k: int) -> Any:
+def _among_largest(classes: Tensor, y_pred: AnyTensor, k: int) -> Tensor:
     rows = y_pred if len(y_pred.shape) == 2 else ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     flat = classes if len(classes.shape) == 1 else ops.reshape(classes, (-1,))
     found = ops.cast(ops.in_top_k(flat, rows, k), config.floatx())
     return found if len(classes.shape) == 1 else ops.reshape(found, classes.shape)
 
 
-def _class_numbers(y_true: Any, y_pred: Any, what: str) -> Any:
+def _class_numbers(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> Tensor:
     """Return the targets as int32 in the shape of the predictions without their last axis."""
     y_true = ops.cast(ops.convert_to_tensor(y_true), "int32")
     shape = y_true.shape
@@ -143,7 +147,7 @@ def _class_numbers(y_true: Any, y_pred: Any, what: str) -> Any:
     return y_true
 
 
-def _check_classes(y_true: Any, y_pred: Any, what: str) -> None:
+def _check_classes(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> None:
     if y_true.shape != y_pred.shape:
         raise ShapeError(
             f"{what}: targets of shape {y_true.shape} do not fit predictions of shape "
@@ -161,7 +165,7 @@ class Accuracy(MeanMetricWrapper):
 
     direction = "up"
 
-    def __init__(self, name: str | None = "accuracy", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "accuracy", dtype: DTypeLike | None = None) -> None:
         super().__init__(accuracy, name, dtype)
 
 
@@ -181,7 +185,7 @@ class BinaryAccuracy(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "binary_accuracy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         threshold: float = 0.5,
     ) -> None:
         super().__init__(binary_accuracy, name, dtype, threshold=threshold)
@@ -197,7 +201,9 @@ class CategoricalAccuracy(MeanMetricWrapper):
 
     direction = "up"
 
-    def __init__(self, name: str | None = "categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(
+        self, name: str | None = "categorical_accuracy", dtype: DTypeLike | None = None
+    ) -> None:
         super().__init__(categorical_accuracy, name, dtype)
 
 
@@ -211,7 +217,9 @@ class SparseCategoricalAccuracy(MeanMetricWrapper):
 
     direction = "up"
 
-    def __init__(self, name: str | None = "sparse_categorical_accuracy", dtype: Any = None) -> None:
+    def __init__(
+        self, name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike | None = None
+    ) -> None:
         super().__init__(sparse_categorical_accuracy, name, dtype)
 
 
@@ -229,7 +237,10 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
     direction = "up"
 
     def __init__(
-        self, k: int = 5, name: str | None = "top_k_categorical_accuracy", dtype: Any = None
+        self,
+        k: int = 5,
+        name: str | None = "top_k_categorical_accuracy",
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(top_k_categorical_accuracy, name, dtype, k=k)
 
@@ -252,7 +263,7 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
         self,
         k: int = 5,
         name: str | None = "sparse_top_k_categorical_accuracy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         from_sorted_ids: bool = False,
     ) -> None:
         super().__init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.reduction import align, spread
 from kerasish.metrics.metric import Metric
+from kerasish.typing import AnyTensor, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _BELOW_ALL = -1e10  # what predictions become that are not among the k largest
 
@@ -40,9 +44,9 @@ def check_thresholds(thresholds: Any, default: float) -> list[float]:
 
 
 def prepare(
-    y_true: Any,
-    y_pred: Any,
-    sample_weight: Any = None,
+    y_true: TensorLike,
+    y_pred: TensorLike,
+    sample_weight: TensorLike | None = None,
     top_k: int | None = None,
     class_id: int | None = None,
     dtype: str = "float32",
@@ -85,7 +89,11 @@ def prepare(
 
 
 def count(
-    y_true: Any, y_pred: Any, weights: Any, thresholds: Sequence[float], by_label: bool = False
+    y_true: TensorLike,
+    y_pred: AnyTensor,
+    weights: Tensor | None,
+    thresholds: Sequence[float],
+    by_label: bool = False,
 ) -> Counts:
     """Return the counts at ascending thresholds: a prediction above one is positive there.
 
@@ -117,7 +125,7 @@ def count(
     return Counts(*(ops.transpose(p) if by_label else p[0] for p in parts))
 
 
-def _shares(y_true: Any, weights: Any) -> tuple[Any, Any]:
+def _shares(y_true: TensorLike, weights: Tensor | None) -> tuple[Any, Any]:
     """Return the weights of targets as positives, and as negatives."""
     other = ops.subtract(1.0, y_true)
     if weights is None:
@@ -125,7 +133,9 @@ def _shares(y_true: Any, weights: Any) -> tuple[Any, Any]:
     return ops.multiply(y_true, weights), ops.multiply(other, weights)
 
 
-def _count_at_one(y_true: Any, y_pred: Any, weights: Any, threshold: float) -> Counts:
+def _count_at_one(
+    y_true: AnyTensor, y_pred: AnyTensor, weights: Tensor | None, threshold: float
+) -> Counts:
     positive = ops.cast(ops.greater(y_pred, threshold), y_true.dtype)
     negative = ops.subtract(1.0, positive)
     hit, miss = _shares(y_true, weights)
@@ -141,7 +151,7 @@ class _Counting(Metric):
 
     _counted: tuple[str, ...] = ()
 
-    def _start(self, thresholds: Any, default: float = 0.5) -> None:
+    def _start(self, thresholds: float | Sequence[Any] | None, default: float = 0.5) -> None:
         self.init_thresholds = thresholds
         self.thresholds = check_thresholds(thresholds, default)
         order = np.argsort(self.thresholds, kind="stable")
@@ -152,7 +162,13 @@ class _Counting(Metric):
         for name in names:
             setattr(self, name, self.add_variable((len(self.thresholds),), name=name))
 
-    def _count(self, y_true: Any, y_pred: Any, weights: Any, variables: dict[str, Any]) -> None:
+    def _count(
+        self,
+        y_true: AnyTensor,
+        y_pred: AnyTensor,
+        weights: Tensor | None,
+        variables: dict[str, Any],
+    ) -> None:
         y_true = ops.cast(ops.not_equal(y_true, 0.0), y_pred.dtype)
         counts = count(y_true, y_pred, weights, self._ascending)
         for name, variable in variables.items():
@@ -161,24 +177,31 @@ class _Counting(Metric):
                 added = ops.take(added, self._places)
             variable.assign_add(added)
 
-    def _one_or_all(self, x: Any) -> Any:
+    def _one_or_all(self, x: Tensor) -> Tensor:
         return x[0] if len(self.thresholds) == 1 else x
 
 
 class _Confusion(_Counting):
     """One of the four counts."""
 
-    def __init__(self, thresholds: Any = None, name: str | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self,
+        thresholds: float | Sequence[float] | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(thresholds)
         self.accumulator = self.add_variable((len(self.thresholds),), name="accumulator")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1])."""
         y_true, y_pred, weights = prepare(y_true, y_pred, sample_weight, dtype=self._dtype)
         self._count(y_true, y_pred, weights, {self._counted[0]: self.accumulator})
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the count; one a threshold if there are several."""
         return self._one_or_all(self.accumulator.value)
 
@@ -250,25 +273,27 @@ class _Ratio(_Counting):
 
     def __init__(
         self,
-        thresholds: Any = None,
+        thresholds: float | Sequence[Any] | None = None,
         top_k: int | None = None,
         class_id: int | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(thresholds, 0.5 if top_k is None else _BELOW_ALL)
         self.top_k, self.class_id = top_k, class_id
         self._keep(self._counted)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1])."""
         y_true, y_pred, weights = prepare(
             y_true, y_pred, sample_weight, self.top_k, self.class_id, self._dtype
         )
         self._count(y_true, y_pred, weights, {n: getattr(self, n) for n in self._counted})
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the ratio, 0 where nothing was counted; one a threshold if there are several."""
         hits, others = (getattr(self, n).value for n in self._counted)
         return self._one_or_all(ops.divide_no_nan(hits, ops.add(hits, others)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.losses.pair import pair
 from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def pearson_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
+def pearson_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return cov(t, p) / (std(t) * std(p)) along `axis`, in [-1, 1]; nan for constants.
 
     Example:
@@ -21,7 +25,7 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
     return ops.divide(ops.sum(ops.multiply(t, p), axis), ops.sqrt(lengths))
 
 
-def concordance_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
+def concordance_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²) along `axis`.
 
     Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.
@@ -36,7 +40,7 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: Any = -1) -> Any:
     return ops.divide(common, ops.add(ops.add(spread, ops.square(apart)), config.epsilon()))
 
 
-def _centred(y_true: Any, y_pred: Any, axis: Any, what: str) -> tuple[Any, Any, Any]:
+def _centred(y_true: TensorLike, y_pred: TensorLike, axis: int, what: str) -> tuple[Any, Any, Any]:
     """Return both less their means, and the difference of the means."""
     y_true, y_pred = pair(y_true, y_pred, what)
     true, pred = ops.mean(y_true, axis, True), ops.mean(y_pred, axis, True)
@@ -58,7 +62,10 @@ class PearsonCorrelation(MeanMetricWrapper):
     direction = "up"
 
     def __init__(
-        self, name: str | None = "pearson_correlation", dtype: Any = None, axis: Any = -1
+        self,
+        name: str | None = "pearson_correlation",
+        dtype: DTypeLike | None = None,
+        axis: int = -1,
     ) -> None:
         super().__init__(pearson_correlation, name, dtype, axis=axis)
 
@@ -79,6 +86,9 @@ class ConcordanceCorrelation(MeanMetricWrapper):
     direction = "up"
 
     def __init__(
-        self, name: str | None = "concordance_correlation", dtype: Any = None, axis: Any = -1
+        self,
+        name: str | None = "concordance_correlation",
+        dtype: DTypeLike | None = None,
+        axis: int = -1,
     ) -> None:
         super().__init__(concordance_correlation, name, dtype, axis=axis)

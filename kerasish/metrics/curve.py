@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.confusion import Counts, check_thresholds, count, prepare
 from kerasish.metrics.metric import Metric
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _CURVES = ("ROC", "PR", "PRGAIN")
 _METHODS = ("interpolation", "majoring", "minoring")
@@ -70,11 +75,11 @@ class AUC(_Curve):
         curve: str = "ROC",
         summation_method: str = "interpolation",
         name: str | None = None,
-        dtype: Any = None,
-        thresholds: Any = None,
+        dtype: DTypeLike | None = None,
+        thresholds: Sequence[float] | None = None,
         multi_label: bool = False,
         num_labels: int | None = None,
-        label_weights: Any = None,
+        label_weights: Sequence[float] | None = None,
         from_logits: bool = False,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -111,7 +116,9 @@ class AUC(_Curve):
         self._keep((size,) if labels is None else (size, labels))
         self._built = True
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1], or logits)."""
         y_true, y_pred, weights = prepare(y_true, y_pred, sample_weight, dtype=self._dtype)
         if self._from_logits:
@@ -127,7 +134,7 @@ class AUC(_Curve):
             weights = ops.multiply(own, ops.ones_like(y_pred) if weights is None else weights)
         self._add(count(y_true, y_pred, weights, self._thresholds, self.multi_label))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the area, in [0, 1]; 0 before the first batch."""
         if not self._built:
             return ops.zeros((), self._dtype)
@@ -139,7 +146,7 @@ class AUC(_Curve):
         weights = ops.convert_to_tensor(self.label_weights, self._dtype)
         return ops.divide_no_nan(ops.sum(ops.multiply(areas, weights)), ops.sum(weights))
 
-    def _areas(self, counts: Counts) -> Any:
+    def _areas(self, counts: Counts) -> Tensor:
         if self.curve == "PR" and self.summation_method == "interpolation":
             return _precision_recall_area(counts)
         tp, fp, tn, fn = counts
@@ -175,14 +182,14 @@ class AUC(_Curve):
         return made if self._given is None else {**made, "thresholds": self._given}
 
 
-def _gain(hits: Any, errors: Any, odds: Any, of_nothing: float) -> Any:
+def _gain(hits: Tensor, errors: Tensor, odds: Tensor, of_nothing: float) -> Tensor:
     """Return 1 - odds * errors / hits, at least 0; `of_nothing` where neither was counted."""
     gain = ops.relu(ops.subtract(1.0, ops.multiply(odds, ops.divide_no_nan(errors, hits))))
     none = ops.where(ops.greater(errors, 0.0), ops.zeros_like(gain), of_nothing)
     return ops.where(ops.greater(hits, 0.0), gain, none)
 
 
-def _precision_recall_area(counts: Counts) -> Any:
+def _precision_recall_area(counts: Counts) -> Tensor:
     """Return the area of steps along which true positives grow linearly with the predicted ones.
 
     With tp = slope * p + rest, precision is slope + rest / p, whose integral over tp has a
@@ -215,7 +222,9 @@ class _BestPoint(_Curve):
         self.thresholds = [0.5] if not last else [i / last for i in range(num_thresholds)]
         self._keep((num_thresholds,))
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1])."""
         y_true, y_pred, weights = prepare(
             y_true, y_pred, sample_weight, class_id=self.class_id, dtype=self._dtype
@@ -226,7 +235,7 @@ class _BestPoint(_Curve):
         """Return (what must be large enough, what is to be largest) at each threshold."""
         raise NotImplementedError(f"{type(self).__name__} defines no _rates().")
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the largest rate; 0 where no threshold will do."""
         constrained, wanted = self._rates(self._counts())
         allowed = ops.greater_equal(constrained, self._value)
@@ -241,7 +250,7 @@ class _BestPoint(_Curve):
         }
 
 
-def _rate(x: Any, other: Any) -> Any:
+def _rate(x: Tensor, other: Tensor) -> Tensor:
     return ops.divide_no_nan(x, ops.add(x, other))
 
 
@@ -264,7 +273,7 @@ class SensitivityAtSpecificity(_BestPoint):
         num_thresholds: int = 200,
         class_id: int | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(specificity, "specificity", num_thresholds, class_id)
@@ -297,7 +306,7 @@ class SpecificityAtSensitivity(_BestPoint):
         num_thresholds: int = 200,
         class_id: int | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(sensitivity, "sensitivity", num_thresholds, class_id)
@@ -330,7 +339,7 @@ class PrecisionAtRecall(_BestPoint):
         num_thresholds: int = 200,
         class_id: int | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(recall, "recall", num_thresholds, class_id)
@@ -363,7 +372,7 @@ class RecallAtPrecision(_BestPoint):
         num_thresholds: int = 200,
         class_id: int | None = None,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self._start(precision, "precision", num_thresholds, class_id)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.metric import Metric
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _AVERAGES = ("micro", "macro", "weighted")
 
@@ -38,7 +42,7 @@ class FBetaScore(Metric):
         beta: float = 1.0,
         threshold: float | None = None,
         name: str | None = "fbeta_score",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         if average is not None and average not in _AVERAGES:
@@ -59,7 +63,9 @@ class FBetaScore(Metric):
         self.false_negatives = self.add_variable(shape, name="false_negatives")
         self._built = True
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions."""
         y_true = ops.convert_to_tensor(y_true, self._dtype)
         y_pred = ops.convert_to_tensor(y_pred, self._dtype)
@@ -71,7 +77,7 @@ class FBetaScore(Metric):
         if not self._built:
             self._build(y_pred.shape[-1])
         chosen = ops.cast(self._choose(y_pred), self._dtype)
-        weights = 1.0
+        weights: TensorLike = 1.0
         if sample_weight is not None:
             weights = ops.convert_to_tensor(sample_weight, self._dtype)
             weights = ops.reshape(weights, (-1, 1)) if len(weights.shape) == 1 else weights
@@ -84,14 +90,14 @@ class FBetaScore(Metric):
         ):
             variable.assign_add(ops.sum(ops.multiply(marks, weights), axis))
 
-    def _choose(self, y_pred: Any) -> Any:
+    def _choose(self, y_pred: TensorLike) -> Tensor:
         if self.threshold is not None:
             return ops.greater(y_pred, self.threshold)
         largest = ops.greater_equal(y_pred, ops.max(y_pred, -1, True))
         # A row of zeros chooses nothing.
         return ops.logical_and(largest, ops.greater(ops.absolute(y_pred), 1e-9))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the score of each class, or their average."""
         if not self._built:
             return ops.zeros((), self._dtype)
@@ -136,7 +142,7 @@ class F1Score(FBetaScore):
         average: str | None = None,
         threshold: float | None = None,
         name: str | None = "f1_score",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(average=average, beta=1.0, threshold=threshold, name=name, dtype=dtype)
 

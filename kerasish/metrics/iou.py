@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.metrics.metric import Metric
 from kerasish.ops import dtypes
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class _Overlap(Metric):
@@ -21,7 +25,7 @@ class _Overlap(Metric):
         self,
         num_classes: int,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
         sparse_y_true: bool = True,
         sparse_y_pred: bool = True,
@@ -32,7 +36,9 @@ class _Overlap(Metric):
         self.sparse_y_true, self.sparse_y_pred = sparse_y_true, sparse_y_pred
         self.total_cm = self.add_variable((num_classes, num_classes), name="total_confusion_matrix")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in true and predicted classes.
 
         Args:
@@ -57,12 +63,14 @@ class _Overlap(Metric):
         added = ops.segment_sum(weights, place, classes * classes)
         self.total_cm.assign_add(ops.reshape(added, (classes, classes)))
 
-    def _classes(self, y: Any, sparse: bool) -> Any:
+    def _classes(self, y: TensorLike, sparse: bool) -> Tensor:
         y = ops.convert_to_tensor(y)
         y = y if sparse else ops.argmax(y, self.axis)
         return ops.reshape(ops.cast(y, "int32"), (-1,))
 
-    def _weights(self, sample_weight: Any, y_true: Any, true: Any) -> Any:
+    def _weights(
+        self, sample_weight: TensorLike | None, y_true: TensorLike, true: Tensor
+    ) -> Tensor:
         if sample_weight is None:
             return ops.ones(true.shape, self._dtype)
         weights = ops.convert_to_tensor(sample_weight)
@@ -97,7 +105,7 @@ class _Overlap(Metric):
         }
 
 
-def _within(classes: Any, count: int) -> Any:
+def _within(classes: Tensor, count: int) -> Tensor:
     return ops.logical_and(ops.greater_equal(classes, 0), ops.less(classes, count))
 
 
@@ -129,7 +137,7 @@ class IoU(_Overlap):
         num_classes: int,
         target_class_ids: Sequence[int],
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
         sparse_y_true: bool = True,
         sparse_y_pred: bool = True,
@@ -143,7 +151,7 @@ class IoU(_Overlap):
             )
         self.target_class_ids = list(target_class_ids)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the mean ratio of the chosen classes that occurred."""
         ratios, occurred = self._by_class()
         if self.target_class_ids != list(range(self.num_classes)):
@@ -173,12 +181,14 @@ class BinaryIoU(IoU):
         target_class_ids: Sequence[int] = (0, 1),
         threshold: float = 0.5,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(2, target_class_ids, name, dtype)
         self.threshold = threshold
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets (0 or 1) and predictions."""
         y_pred = ops.greater_equal(ops.convert_to_tensor(y_pred), self.threshold)
         super().update_state(y_true, ops.cast(y_pred, "int32"), sample_weight)
@@ -207,7 +217,7 @@ class MeanIoU(IoU):
         self,
         num_classes: int,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
         sparse_y_true: bool = True,
         sparse_y_pred: bool = True,
@@ -239,7 +249,7 @@ class OneHotIoU(IoU):
         num_classes: int,
         target_class_ids: Sequence[int],
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
         sparse_y_pred: bool = False,
         axis: int = -1,
@@ -268,7 +278,7 @@ class OneHotMeanIoU(MeanIoU):
         self,
         num_classes: int,
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
         sparse_y_pred: bool = False,
         axis: int = -1,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kerasish.losses.margin import categorical_hinge, hinge, squared_hinge
 from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.typing import DTypeLike
 
 
 class Hinge(MeanMetricWrapper):
@@ -21,7 +20,7 @@ class Hinge(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(hinge, name, dtype)
 
@@ -39,7 +38,7 @@ class SquaredHinge(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "squared_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(squared_hinge, name, dtype)
 
@@ -57,6 +56,6 @@ class CategoricalHinge(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "categorical_hinge",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(categorical_hinge, name, dtype)

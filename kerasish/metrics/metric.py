@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,13 @@ from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, name_scope
+from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class Metric(Watched):
@@ -29,7 +35,7 @@ class Metric(Watched):
     _arguments: dict[str, Any]
     on_host = False  # whether it gathers rows outside of the steps, and is computed at the end
 
-    def __init__(self, dtype: Any = None, name: str | None = None) -> None:
+    def __init__(self, dtype: DTypeLike | None = None, name: str | None = None) -> None:
         self.name = name or name_for(self, None)
         self._dtype = dtypes.name_of(getattr(dtype, "compute_dtype", dtype))
         self._variables: list[Variable] = []
@@ -63,7 +69,11 @@ class Metric(Watched):
         return made
 
     def add_weight(
-        self, shape: Any = (), initializer: Any = None, dtype: Any = None, name: str | None = None
+        self,
+        shape: ShapeLike = (),
+        initializer: InitializerLike | None = None,
+        dtype: DTypeLike | None = None,
+        name: str | None = None,
     ) -> Variable:
         """Return a new variable; see `add_variable`."""
         return self.add_variable(shape, initializer or "zeros", dtype, name=name)
@@ -101,24 +111,32 @@ class Metric(Watched):
             elif id(part) not in own:
                 part.assign(ops.zeros(part.shape, part.dtype))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         self.update_state(*args, **kwargs)
         return self.result()
 
-    def stateless_update_state(self, metric_variables: Any, *args: Any, **kwargs: Any) -> Any:
+    def stateless_update_state(
+        self, metric_variables: Sequence[Tensor], *args: Any, **kwargs: Any
+    ) -> list[Tensor]:
         """Return the new values of the variables after a batch; the metric does not change."""
         return self._statelessly(metric_variables, self.update_state, args, kwargs)[1]
 
-    def stateless_result(self, metric_variables: Any) -> Any:
+    def stateless_result(self, metric_variables: Sequence[Tensor]) -> Tensor:
         """Return the number for given values of the variables."""
         return self._statelessly(metric_variables, self.result, (), {})[0]
 
-    def stateless_reset_state(self) -> Any:
+    def stateless_reset_state(self) -> list[Tensor]:
         """Return the values of the variables after a reset; the metric does not change."""
         values = [v.value for v in self.variables]
         return self._statelessly(values, self.reset_state, (), {})[1]
 
-    def _statelessly(self, values: Any, method: Any, args: Any, kwargs: Any) -> Any:
+    def _statelessly(
+        self,
+        values: Sequence[Tensor],
+        method: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, ...]:
         own = self.variables
         if len(values) != len(own):
             raise ValueError(f"{self.name}: has {len(own)} variables, got {len(values)} values.")
@@ -137,7 +155,7 @@ class Metric(Watched):
         return {"name": self.name, "dtype": self._dtype}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the metric that `get_config` describes."""
         return cls(**config)
 
@@ -145,7 +163,7 @@ class Metric(Watched):
         return f"<{type(self).__name__} name={self.name}>"
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     """Return what stands in lists, tuples and dicts inside one another."""
     if isinstance(value, (list, tuple, dict)):
         for part in value.values() if isinstance(value, dict) else value:
@@ -154,11 +172,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _is_zeros(initializer: Any) -> bool:
+def _is_zeros(initializer: InitializerLike) -> bool:
     return isinstance(initializer, str) and initializer in ("zeros", "zero")
 
 
-def _first(initializer: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def _first(initializer: Any, shape: tuple[int, ...], dtype: str) -> Array:
     if _is_zeros(initializer):
         return np.zeros(shape, dtypes.array_dtype(dtype))
     if initializer in ("ones", "one") if isinstance(initializer, str) else False:

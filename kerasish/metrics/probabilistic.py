@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kerasish.losses.probabilistic import (
     binary_crossentropy,
     categorical_crossentropy,
@@ -12,6 +10,7 @@ from kerasish.losses.probabilistic import (
     sparse_categorical_crossentropy,
 )
 from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.typing import DTypeLike
 
 
 class KLDivergence(MeanMetricWrapper):
@@ -27,7 +26,7 @@ class KLDivergence(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "kl_divergence",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(kl_divergence, name, dtype)
 
@@ -45,7 +44,7 @@ class Poisson(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "poisson",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(poisson, name, dtype)
 
@@ -66,7 +65,7 @@ class BinaryCrossentropy(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "binary_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         from_logits: bool = False,
         label_smoothing: float = 0,
     ) -> None:
@@ -95,7 +94,7 @@ class CategoricalCrossentropy(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         from_logits: bool = False,
         label_smoothing: float = 0,
         axis: int = -1,
@@ -127,7 +126,7 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "sparse_categorical_crossentropy",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         from_logits: bool = False,
         ignore_class: int | None = None,
         axis: int = -1,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.reduction import align
 from kerasish.metrics.metric import Metric
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _AGGREGATIONS = ("uniform_average", "variance_weighted_average")
 
@@ -39,7 +43,7 @@ class R2Score(Metric):
         class_aggregation: str | None = "uniform_average",
         num_regressors: int = 0,
         name: str | None = "r2_score",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         if class_aggregation is not None and class_aggregation not in _AGGREGATIONS:
@@ -57,7 +61,9 @@ class R2Score(Metric):
         self.error = self.add_variable((outputs,), name="error")
         self._built = True
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Take in targets and predictions of a batch."""
         y_true = ops.convert_to_tensor(y_true, self._dtype)
         y_pred = ops.convert_to_tensor(y_pred, self._dtype)
@@ -79,7 +85,7 @@ class R2Score(Metric):
         self.error.assign_add(ops.sum(missed, 0))
         self.num_samples.assign_add(float(y_true.size))
 
-    def _merge(self, y_true: Any, weights: Any) -> None:
+    def _merge(self, y_true: TensorLike, weights: Tensor) -> None:
         new = ops.sum(weights, 0)
         mean = ops.divide_no_nan(ops.sum(ops.multiply(y_true, weights), 0), new)
         spread = ops.sum(ops.multiply(ops.square(ops.subtract(y_true, mean)), weights), 0)
@@ -90,7 +96,7 @@ class R2Score(Metric):
         self.mean.assign_add(ops.multiply(apart, share))
         self.count.assign_add(new)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return R², at most 1; 0 for an output whose targets are constant."""
         if not self._built:
             return ops.zeros((), self._dtype)
@@ -103,7 +109,7 @@ class R2Score(Metric):
             raw = ops.divide_no_nan(ops.sum(ops.multiply(raw, spread)), ops.sum(spread))
         return raw if not self.num_regressors else self._adjust(raw)
 
-    def _adjust(self, raw: Any) -> Any:
+    def _adjust(self, raw: Tensor) -> Tensor:
         """Return 1 - (1 - R²) * (n - 1) / (n - k - 1); R² itself while n is too small for it.
 
         n counts targets, over all outputs, as Keras does.

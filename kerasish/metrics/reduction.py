@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, registry
 from kerasish.losses.reduction import align, masked_weights, spread
 from kerasish.metrics.metric import Metric
+from kerasish.typing import AnyTensor, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 def by_sample(
-    values: Any, sample_weight: Any, dtype: str, reduce: Callable[..., Any]
+    values: TensorLike, sample_weight: TensorLike | None, dtype: str, reduce: Callable[..., Any]
 ) -> tuple[Any, Any]:
     """Return (values, weights), one entry a sample, values multiplied by weights already.
 
@@ -37,7 +43,7 @@ def by_sample(
     return _flat(ops.multiply(values, weights), reduce), _flat(weights, reduce)
 
 
-def _flat(x: Any, reduce: Callable[..., Any]) -> Any:
+def _flat(x: Tensor, reduce: Callable[..., Any]) -> Tensor:
     return x if len(x.shape) < 2 else reduce(x, tuple(range(1, len(x.shape))))
 
 
@@ -49,16 +55,16 @@ class Sum(Metric):
         4.0
     """
 
-    def __init__(self, name: str | None = "sum", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "sum", dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable((), name="total")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+    def update_state(self, values: TensorLike, sample_weight: TensorLike | None = None) -> None:
         """Add the values of a batch."""
         values, _ = by_sample(values, sample_weight, self._dtype, ops.sum)
         self.total.assign_add(ops.sum(values))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the sum."""
         return ops.cast(self.total.value, self._dtype)
 
@@ -74,7 +80,7 @@ class Mean(Metric):
         5.0
     """
 
-    def __init__(self, name: str | None = "mean", dtype: Any = None) -> None:
+    def __init__(self, name: str | None = "mean", dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
         self.total = self.add_variable((), name="total")
         self.count = self.add_variable((), name="count")
@@ -89,7 +95,7 @@ class Mean(Metric):
         self.total.assign_add(ops.sum(values) if values.shape else values)
         self.count.assign_add(float(values.size) if weights is None else ops.sum(weights))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the mean; 0 before the first batch."""
         return ops.divide_no_nan(self.total.value, self.count.value)
 
@@ -113,7 +119,7 @@ class MeanMetricWrapper(Mean):
         self,
         fn: Callable[..., Any],
         name: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
@@ -124,7 +130,7 @@ class MeanMetricWrapper(Mean):
                 vars(self).setdefault(key, value)
 
     def update_state(  # type: ignore[override]
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: AnyTensor | None = None
     ) -> None:
         """Take in targets and predictions of a batch."""
         mask = getattr(y_pred, "_keras_mask", None)
@@ -141,7 +147,7 @@ class MeanMetricWrapper(Mean):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the metric that `get_config` describes."""
         fn = config.get("fn")
         if fn is not None and not callable(fn):

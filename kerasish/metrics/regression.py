@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.losses.pair import pair
@@ -15,9 +15,13 @@ from kerasish.losses.regression import (
     mean_squared_logarithmic_error,
 )
 from kerasish.metrics.reduction import Mean, MeanMetricWrapper
+from kerasish.typing import AnyTensor, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> Any:
+def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return the cosine of the angle between targets and predictions: 1 where they point one way.
 
     Args:
@@ -43,7 +47,7 @@ class MeanSquaredError(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "mean_squared_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_error, name, dtype)
 
@@ -61,7 +65,7 @@ class MeanAbsoluteError(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "mean_absolute_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_error, name, dtype)
 
@@ -79,7 +83,7 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "mean_absolute_percentage_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_absolute_percentage_error, name, dtype)
 
@@ -97,7 +101,7 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "mean_squared_logarithmic_error",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(mean_squared_logarithmic_error, name, dtype)
 
@@ -115,7 +119,7 @@ class LogCoshError(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "logcosh",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(log_cosh, name, dtype)
 
@@ -136,7 +140,7 @@ class CosineSimilarity(MeanMetricWrapper):
     def __init__(
         self,
         name: str | None = "cosine_similarity",
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         axis: int = -1,
     ) -> None:
         super().__init__(cosine_similarity, name, dtype, axis=axis)
@@ -152,16 +156,18 @@ class RootMeanSquaredError(Mean):
 
     direction = "down"
 
-    def __init__(self, name: str | None = "root_mean_squared_error", dtype: Any = None) -> None:
+    def __init__(
+        self, name: str | None = "root_mean_squared_error", dtype: DTypeLike | None = None
+    ) -> None:
         super().__init__(name=name, dtype=dtype)
 
     def update_state(  # type: ignore[override]
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+        self, y_true: AnyTensor, y_pred: AnyTensor, sample_weight: AnyTensor | None = None
     ) -> None:
         """Take in targets and predictions of a batch."""
         y_true, y_pred = pair(y_true, y_pred, "root_mean_squared_error")
         super().update_state(ops.square(ops.subtract(y_true, y_pred)), sample_weight)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """Return the root of the mean."""
         return ops.sqrt(super().result())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from kerasish import registry
 from kerasish.errors import UnknownNameError
 from kerasish.metrics.metric import Metric
 from kerasish.tensor import to_numpy
+from kerasish.typing import Array, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def is_scorer(x: Any) -> bool:
+def is_scorer(x: object) -> bool:
     """Return whether x is a scorer or a metric function of scikit-learn."""
     own = getattr(x, "__module__", None) if callable(x) and not isinstance(x, type) else None
     return str(own or "").startswith("sklearn.") or type(x).__module__.startswith("sklearn.")
@@ -49,7 +53,11 @@ class SklearnScorer(Metric):
     on_host = True
 
     def __init__(
-        self, scorer: Any, from_logits: bool = False, name: str | None = None, dtype: Any = None
+        self,
+        scorer: Any,
+        from_logits: bool = False,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(name=name or _name_of(scorer), dtype=dtype)
         self.scorer, self.from_logits = scorer, from_logits
@@ -58,14 +66,16 @@ class SklearnScorer(Metric):
         lower = any(word in self.name for word in ("error", "loss", "deviance", "distance"))
         self.direction = "down" if lower and not self.name.startswith("neg_") else "up"
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike | None = None
+    ) -> None:
         """Keep the rows of a batch."""
         parts = (y_true, y_pred, sample_weight)
         self._rows.append(
             tuple(None if part is None else np.array(to_numpy(part)) for part in parts)  # type: ignore[arg-type]
         )
 
-    def result(self) -> Any:
+    def result(self) -> float:
         """Return the score of all rows since the reset; NaN before the first."""
         if not self._rows:
             return float("nan")
@@ -88,7 +98,7 @@ class SklearnScorer(Metric):
         return {**super().get_config(), "scorer": scorer, "from_logits": self.from_logits}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the scorer that `get_config` describes."""
         if isinstance(config["scorer"], dict):
             scorer = registry.deserialize_keras_object(config["scorer"])
@@ -99,14 +109,14 @@ class SklearnScorer(Metric):
         return {**self.__dict__, "_rows": [], "_score": None}
 
 
-def _name_of(scorer: Any) -> str:
+def _name_of(scorer: Callable[..., Any] | str) -> str:
     if isinstance(scorer, str):
         return scorer
     function = vars(scorer).get("_score_func", scorer)
     return getattr(function, "__name__", type(scorer).__name__)
 
 
-def _public_name(scorer: Any) -> str | None:
+def _public_name(scorer: Callable[..., Any]) -> str | None:
     """Return the name of a function of `sklearn.metrics`, else None."""
     from sklearn import metrics
 
@@ -132,7 +142,7 @@ def _find(scorer: Any) -> Callable[..., float]:
 
 
 def _own_function(function: Callable[..., Any]) -> Callable[..., float]:
-    def score(y: Any, predictions: Any, weights: Any, from_logits: bool) -> float:
+    def score(y: Array, predictions: Array, weights: Array, from_logits: bool) -> float:
         options = {} if weights is None else {"sample_weight": weights}
         return float(function(y, predictions, **options))
 
@@ -143,7 +153,7 @@ def _sklearn_scorer(scorer: Any) -> Callable[..., float]:
     home = getattr(vars(scorer).get("_score_func"), "__module__", "") or ""
     measures = home.endswith("_regression")
 
-    def score(y: Any, predictions: Any, weights: Any, from_logits: bool) -> float:
+    def score(y: Array, predictions: Array, weights: Array, from_logits: bool) -> float:
         rows = np.arange(len(y)).reshape(-1, 1)
         options = {} if weights is None else {"sample_weight": weights}
         if measures:
@@ -155,18 +165,18 @@ def _sklearn_scorer(scorer: Any) -> Callable[..., float]:
     return score
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: Array) -> Array:
     return x[:, 0] if x.ndim == 2 and x.shape[1] == 1 else x
 
 
-def _classes(y: Any, shares: Any) -> Any:
+def _classes(y: Array, shares: Array) -> Array:
     """Return the class number of each row (several labels a row stay as they are)."""
     if y.ndim == 2 and y.shape[1] == shares.shape[1] and (y.sum(1) == 1).all():
         return y.argmax(1)
     return _flat(y).astype(int)
 
 
-def _shares(predictions: Any, from_logits: bool) -> Any:
+def _shares(predictions: Array, from_logits: bool) -> Array:
     """Return the probabilities (n, classes) for predictions of one unit or of several."""
     p = predictions.reshape(len(predictions), -1).astype("float64")
     if from_logits and p.shape[1] == 1:
@@ -182,7 +192,7 @@ def _shares(predictions: Any, from_logits: bool) -> Any:
 class _Fixed:
     """What scikit-learn takes for a fitted estimator: it answers with numbers made before."""
 
-    def fit(self, x: Any, y: Any = None) -> Any:
+    def fit(self, x: Any, y: Any = None) -> Self:
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -190,28 +200,28 @@ class _Fixed:
 
 
 class _Regression(_Fixed):
-    def __init__(self, predictions: Any) -> None:
+    def __init__(self, predictions: Array) -> None:
         self._predictions = predictions
 
     def __sklearn_tags__(self) -> Any:
         return _tags("regressor")
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Array) -> Array:
         return self._predictions[x[:, 0]]
 
 
 class _Classification(_Fixed):
-    def __init__(self, shares: Any) -> None:
+    def __init__(self, shares: Array) -> None:
         self._shares = shares
         self.classes_ = np.arange(shares.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         return _tags("classifier")
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Array) -> Array:
         return self._shares[x[:, 0]].argmax(1)
 
-    def predict_proba(self, x: Any) -> Any:
+    def predict_proba(self, x: Array) -> Array:
         return self._shares[x[:, 0]]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from kerasish import config
 from kerasish.errors import DTypeError, UnknownNameError
+from kerasish.typing import DTypeLike
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
@@ -45,7 +46,7 @@ _ABOVE = {
 _NAMES: dict[Any, str] = {}
 
 
-def name_of(dtype: Any) -> str:
+def name_of(dtype: DTypeLike | None) -> str:
     """Return the name of a dtype given as a name, a NumPy dtype, a Python type or an alike object.
 
     Example:
@@ -59,7 +60,7 @@ def name_of(dtype: Any) -> str:
         return _learn(dtype)
 
 
-def _learn(dtype: Any) -> str:
+def _learn(dtype: DTypeLike | None) -> str:
     name = _find(dtype)
     if dtype is None or dtype is float or (isinstance(dtype, str) and dtype == "float"):
         return name  # the default float, which may change
@@ -70,7 +71,7 @@ def _learn(dtype: Any) -> str:
     return name
 
 
-def _find(dtype: Any) -> str:
+def _find(dtype: DTypeLike | None) -> str:
     if dtype is None:
         return config.floatx()
     if isinstance(dtype, str):
@@ -168,7 +169,7 @@ def result_type(*dtypes: Any) -> str:
     return join_kinds([_kind(d) for d in dtypes])
 
 
-def _kind(dtype: Any) -> str:
+def _kind(dtype: DTypeLike) -> str:
     if dtype is int:
         return WEAK_INT
     if dtype is float:

@@ -11,9 +11,13 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from kerasish.ops.shapes import Unknown
+from kerasish.typing import AnyTensor, Structure
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class UpdateFormula(Protocol):
@@ -53,11 +57,13 @@ class Engine:
     fuses_calls = False
     fuses_updates = False
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Return the tensor, or the tuple of tensors, that `op` gives."""
         raise NotImplementedError(f"{type(self).__name__} applies no ops.")
 
-    def fused_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def fused_call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Structure:
         """Return what a function composed of ops gives, by a kernel for all of it.
 
         None: there is no such kernel for these arguments; the ops are applied one by one.
@@ -82,7 +88,7 @@ class Engine:
         """
         return None
 
-    def control(self, kind: str, **parts: Any) -> Any:
+    def control(self, kind: str, **parts: Any) -> Structure:
         """Return what control flow gives; NotImplemented leaves it to Python (`ops.control`).
 
         Args:
@@ -118,7 +124,7 @@ def has_chosen_engine() -> bool:
     return _slot.engine is not None
 
 
-def is_inferring(x: Any) -> bool:
+def is_inferring(x: AnyTensor) -> bool:
     """Return whether x has no numbers since shapes and dtypes alone are asked for, not a trace."""
     return _slot.inferring or any(type(s) is Unknown for s in x.shape)
 
@@ -279,8 +285,12 @@ class Op(Traits):
         public = [p.replace(kind=plain, annotation=p.empty) for p in (*inputs, *attrs)]
         self.__signature__ = inspect.Signature(public)
 
-    def __call__(self, *args: Any, **attrs: Any) -> Any:
-        """Hand the op to the engine in charge."""
+    def __call__(self, *args: Any, **attrs: Any) -> Tensor:
+        """Hand the op to the engine in charge.
+
+        Symbolic arguments give a symbolic tensor; an op of several results gives a tuple (`TupleOp`
+        for type checkers).
+        """
         if attrs or self.attr_names or len(args) != self.arity:
             args, attrs = self.bind(args, attrs)
         try:
@@ -340,6 +350,41 @@ def _find_op(name: str) -> Op:
     return REGISTRY[name]
 
 
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
+
+    class TupleOp(Op):
+        """An op of several results."""
+
+        def __call__(  # type: ignore[override]
+            self, *args: Any, **attrs: Any
+        ) -> tuple[Tensor, ...]:
+            raise NotImplementedError
+
+
+@overload
+def op(
+    kind: str,
+    shape: Callable[..., Any],
+    grad: Callable[..., Any] | tuple[Callable[..., Any], ...] | None = None,
+    promote: str | None = None,
+    promoted: int = 0,
+    *,
+    outputs: Literal[1] = 1,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], Op]: ...
+@overload
+def op(
+    kind: str,
+    shape: Callable[..., Any],
+    grad: Callable[..., Any] | tuple[Callable[..., Any], ...] | None = None,
+    promote: str | None = None,
+    *,
+    outputs: int,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], TupleOp]: ...
+
+
 def op(
     kind: str,
     shape: Callable[..., Any],
@@ -352,7 +397,7 @@ def op(
     outputs: int = 1,
     name: str | None = None,
     **traits: Any,
-) -> Callable[[Callable[..., Any]], Op]:
+) -> Callable[[Callable[..., Any]], Any]:
     """Make an op of its reference kernel `kernel(xp, *inputs, *, **attrs)` and register it.
 
     The kernel's keyword-only parameters are the op's attributes; callers may give them by
@@ -377,7 +422,7 @@ def op(
 _plain: set[type] = {int, float, bool, str, type(None)}
 
 
-def _symbolic_among(values: Any) -> Any:
+def _symbolic_among(values: Structure) -> Any:
     for value in values:
         kind = type(value)
         if kind in _plain:
@@ -396,11 +441,11 @@ def _symbolic_among(values: Any) -> Any:
     return None
 
 
-def function(f: Callable[..., Any]) -> Callable[..., Any]:
+def function(f: Callable[P, R]) -> Callable[P, R]:
     """Make a function composed of ops one step of a functional model when its input is symbolic."""
 
     @functools.wraps(f)
-    def composed(*args: Any, **kwargs: Any) -> Any:
+    def composed(*args: P.args, **kwargs: P.kwargs) -> R:
         symbolic = _symbolic_among(args)
         if symbolic is None and kwargs:
             symbolic = _symbolic_among(kwargs.values())

@@ -7,7 +7,8 @@ in every engine and on every device, bit for bit, and a graph may compute them a
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
@@ -37,6 +38,10 @@ from kerasish.ops.basic.statistics import clip
 from kerasish.ops.basic.trigonometry import cos, sin
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
+from kerasish.typing import AnyTensor, Array, ArrayModule, DTypeLike, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 # --- bits -----------------------------------------------------------------------------------------
 
@@ -46,7 +51,7 @@ ROUNDS = 10
 MASK = 0xFFFFFFFF
 
 
-def philox(xp: Any, counter: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+def philox(xp: ArrayModule, counter: Array, key: Array) -> tuple[Any, Any, Any, Any]:
     """Return the four words of Philox4x32-10 at `counter` (four words) under `key` (two words).
 
     Words are uint64 arrays (or scalars of NumPy) with values below 2**32; they broadcast.
@@ -89,7 +94,7 @@ def _bits_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
         ((integers(0, 99, 2, dtype="uint32"),), {"shape": (2, 0)}),
     ],
 )
-def random_bits(xp, state, *, shape):
+def random_bits(xp: ArrayModule, state: Array, *, shape: Shape) -> Array:
     """Uniform 32-bit words: element e, in C order, is word e % 4 of block e // 4, where block i is
     Philox4x32-10 of the counter (i % 2**32, i // 2**32, draw, 0) under the key (seed, 0).
 
@@ -107,7 +112,7 @@ def random_bits(xp, state, *, shape):
     return xp.stack(words, -1).astype(xp.uint32).reshape(-1)[:count].reshape(shape)
 
 
-def split(state: Any, count: int) -> list[Any]:
+def split(state: TensorLike, count: int) -> list[Any]:
     """Return `count` states that have nothing to do with each other, drawn from `state`."""
     words = random_bits(state, (count, 2))
     return [get_item(words, i) for i in range(count)]
@@ -118,7 +123,7 @@ def split(state: Any, count: int) -> list[Any]:
 _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}  # the bits that a dtype holds exactly
 
 
-def unit(state: Any, shape: Any, dtype: Any = None) -> Any:
+def unit(state: TensorLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return numbers uniform in [0, 1): the top bits of a word (float64: 53 bits of two words).
 
     float32: (bits >> 8) * 2**-24; float16: (bits >> 21) * 2**-11; bfloat16: (bits >> 24) * 2**-8;
@@ -137,14 +142,20 @@ def unit(state: Any, shape: Any, dtype: Any = None) -> Any:
     return multiply(cast(bits, dtype), 2.0**-kept)
 
 
-def _float(dtype: Any) -> str:
+def _float(dtype: DTypeLike | None) -> str:
     name = dtypes.name_of(dtype)
     if not dtypes.is_float(name):
         raise DTypeError(f"Random numbers of this distribution are floating, not {name}.")
     return name
 
 
-def uniform(state: Any, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None) -> Any:
+def uniform(
+    state: TensorLike,
+    shape: ShapeLike,
+    minval: float = 0.0,
+    maxval: float = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return minval + (maxval - minval) * u with u uniform in [0, 1).
 
     Example:
@@ -160,7 +171,7 @@ def uniform(state: Any, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype:
     return add(multiply(u, subtract(cast(maxval, u.dtype), low)), low)
 
 
-def bernoulli(state: Any, shape: Any, p: float) -> Any:
+def bernoulli(state: TensorLike, shape: ShapeLike, p: float) -> Tensor:
     """Return True with probability p: where a word is below round(p * 2**32)."""
     threshold = round(p * 2.0**32)
     bits = random_bits(state, shape)
@@ -172,7 +183,13 @@ def bernoulli(state: Any, shape: Any, p: float) -> Any:
 # --- normal ---------------------------------------------------------------------------------------
 
 
-def normal(state: Any, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None) -> Any:
+def normal(
+    state: TensorLike,
+    shape: ShapeLike,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return mean + stddev * z with z standard normal.
 
     Box and Muller: with n elements, h = ceil(n / 2) and (u, v) = unit(state, (2, h)), element
@@ -190,7 +207,7 @@ def normal(state: Any, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: An
     return add(multiply(z, cast(stddev, dtype)), cast(mean, dtype))
 
 
-def _standard_normal(state: Any, shape: Shape, dtype: str) -> Any:
+def _standard_normal(state: AnyTensor, shape: Shape, dtype: str) -> Tensor:
     if None in shape:
         # Sizes not known: only shape and dtype are asked for, no number is ever drawn.
         return unit(state, shape, dtype)
@@ -205,8 +222,12 @@ def _standard_normal(state: Any, shape: Shape, dtype: str) -> Any:
 
 
 def truncated_normal(
-    state: Any, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None
-) -> Any:
+    state: TensorLike,
+    shape: ShapeLike,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return mean + stddev * z with z normal inside [-2, 2]: sqrt(2) erfinv(u), u uniform."""
     dtype = _float(dtype)
     wide = dtype if dtype == "float64" else "float32"
@@ -219,7 +240,9 @@ def truncated_normal(
 # --- whole numbers --------------------------------------------------------------------------------
 
 
-def randint(state: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int32") -> Any:
+def randint(
+    state: TensorLike, shape: ShapeLike, minval: int, maxval: int, dtype: DTypeLike = "int32"
+) -> Tensor:
     """Return whole numbers uniform in [minval, maxval): minval + (bits * (maxval - minval) >> 32).
 
     Ranges beyond 2**32 take 64 bits modulo the range.
@@ -243,7 +266,7 @@ def randint(state: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = "int3
 
 
 @function
-def categorical(state: Any, logits: Any, num_samples: int, dtype: Any = "int32") -> Any:
+def categorical(state: Any, logits: Any, num_samples: int, dtype: DTypeLike = "int32") -> Tensor:
     """Return, for each row of logits (n, classes), `num_samples` classes drawn by softmax(logits).
 
     The largest logit + Gumbel noise. Source: Gumbel, 1954.
@@ -263,7 +286,7 @@ def categorical(state: Any, logits: Any, num_samples: int, dtype: Any = "int32")
 
 
 @function
-def shuffle(state: Any, x: Any, axis: int = 0) -> Any:
+def shuffle(state: TensorLike, x: TensorLike, axis: int = 0) -> Tensor:
     """Return x's slices along `axis` in random order: the order that sorts random words."""
     x = as_tensor(x)
     if not x.shape:
@@ -272,7 +295,9 @@ def shuffle(state: Any, x: Any, axis: int = 0) -> Any:
 
 
 @function
-def dropout(state: Any, inputs: Any, rate: float, noise_shape: Any = None) -> Any:
+def dropout(
+    state: TensorLike, inputs: TensorLike, rate: float, noise_shape: Sequence[int] | None = None
+) -> Tensor:
     """Return inputs / (1 - rate), zero where a random word is below round(rate * 2**32).
 
     Args:
@@ -304,7 +329,9 @@ GAMMA_TRIES = 6
 
 
 @function
-def gamma(state: Any, shape: Any, alpha: Any, dtype: Any = None) -> Any:
+def gamma(
+    state: TensorLike, shape: ShapeLike, alpha: TensorLike, dtype: DTypeLike | None = None
+) -> Tensor:
     """Return gamma numbers of shape `alpha` > 0 and scale 1; no gradient flows to alpha.
 
     Below 1, alpha + 1 is drawn and multiplied by uniform ** (1 / alpha).
@@ -336,7 +363,13 @@ def gamma(state: Any, shape: Any, alpha: Any, dtype: Any = None) -> Any:
 
 
 @function
-def beta(state: Any, shape: Any, alpha: Any, beta: Any, dtype: Any = None) -> Any:
+def beta(
+    state: TensorLike,
+    shape: ShapeLike,
+    alpha: TensorLike,
+    beta: TensorLike,
+    dtype: DTypeLike | None = None,
+) -> Tensor:
     """Return beta numbers a / (a + b) with a, b gamma of shapes `alpha` and `beta`."""
     dtype = _float(dtype)
     wide = dtype if dtype == "float64" else "float32"
@@ -352,7 +385,9 @@ MOST_TRIALS = 2**24
 
 
 @function
-def binomial(state: Any, shape: Any, counts: Any, probabilities: Any, dtype: Any = None) -> Any:
+def binomial(
+    state: Any, shape: ShapeLike, counts: Any, probabilities: Any, dtype: DTypeLike | None = None
+) -> Tensor:
     """Return how many of `counts` trials succeed, each with its probability.
 
     The middle one of n uniform numbers is drawn (it is beta distributed): if it lies below p, so

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.errors import ShapeError
+from kerasish.typing import Axis
 
 Shape = tuple[Any, ...]  # sizes; None where a size is not known yet
 
@@ -38,10 +39,10 @@ class Unknown(int):
         return hash((Unknown, int(self)))
 
 
-def _computed(name: str) -> Any:
+def _computed(name: str) -> Callable[..., Any]:
     method = getattr(int, name)
 
-    def compute(self: Unknown, *other: Any) -> Any:
+    def compute(self: Unknown, *other: Any) -> int:
         y = method(self, *other)
         return Unknown(y) if type(y) is int else y
 
@@ -53,7 +54,7 @@ for _name in "add radd sub rsub mul rmul floordiv rfloordiv neg".split():
     setattr(Unknown, f"__{_name}__", _computed(f"__{_name}__"))
 
 
-def is_unknown(size: Any) -> bool:
+def is_unknown(size: int | None) -> bool:
     """Return whether a size is not known yet."""
     return size is None or type(size) is Unknown
 
@@ -63,7 +64,7 @@ def least(sizes: Sequence[Any]) -> Any:
     return next(filter(is_unknown, sizes), None) if any(map(is_unknown, sizes)) else min(sizes)
 
 
-def agree(a: Any, b: Any) -> bool:
+def agree(a: int | None, b: int | None) -> bool:
     """Return whether two sizes are equal, or may be since one of them is unknown.
 
     Example:
@@ -124,7 +125,7 @@ def normalize_axis(axis: Any, ndim: int, what: str) -> int:
     return number % ndim
 
 
-def normalize_axes(axis: Any, ndim: int, what: str) -> tuple[int, ...]:
+def normalize_axes(axis: Axis | None, ndim: int, what: str) -> tuple[int, ...]:
     """Return `axis` (None: all, a number, or a sequence) as a sorted tuple in [0, ndim)."""
     if axis is None:
         return tuple(range(ndim))

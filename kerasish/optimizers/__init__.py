@@ -26,6 +26,7 @@ from kerasish.optimizers.rmsprop import RMSprop as RMSprop
 from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
 from kerasish.optimizers.sgd import SGD as SGD
 from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import Config
 
 _CLASSES = (
     Optimizer, SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
@@ -56,7 +57,7 @@ def get(identifier: Any) -> Any:
     return made
 
 
-def serialize(optimizer: Optimizer) -> Any:
+def serialize(optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimizer's config, as files hold it.
 
     Example:
@@ -66,6 +67,6 @@ def serialize(optimizer: Optimizer) -> Any:
     return serialize_keras_object(optimizer)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Optimizer:
     """Return the optimizer that `serialize` was given."""
     return get_by_name(config, "keras.optimizers", "optimizer", custom_objects)

@@ -8,9 +8,10 @@ from typing import Any
 from kerasish import ops
 from kerasish.ops.op import function
 from kerasish.tensor import Tensor
+from kerasish.typing import TensorLike
 
 
-def clip_by_norm(x: Any, limit: float) -> Any:
+def clip_by_norm(x: TensorLike, limit: float) -> Tensor:
     """Return x * limit / max(|x|, limit): the norm is at most `limit`.
 
     Example:
@@ -22,7 +23,7 @@ def clip_by_norm(x: Any, limit: float) -> Any:
 
 
 @function
-def norm_factor(gradients: Sequence[Any], limit: float) -> Any:
+def norm_factor(gradients: Sequence[Any], limit: float) -> Tensor:
     """Return limit / max(norm of all gradients together, limit), float32: at most 1.
 
     Example:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kerasish import ops
 from kerasish.ops.op import current_engine
@@ -98,6 +98,10 @@ def formula_of(optimizer: Updating) -> Formula | None:
     if not vars(owner).get("elementwise", False) or not same:
         return None
     return Formula(optimizer)
+
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def fused_update(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient
+from kerasish.typing import AnyTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _UNUSED: dict[str, Any] = {
     **dict.fromkeys(("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")),
@@ -44,7 +48,7 @@ class LossScaleOptimizer(Optimizer):
 
     def __init__(
         self,
-        inner_optimizer: Any,
+        inner_optimizer: Optimizer | str,
         initial_scale: float = 2.0**15,
         dynamic_growth_steps: int = 2000,
         name: str | None = None,
@@ -86,7 +90,7 @@ class LossScaleOptimizer(Optimizer):
         return [*self._variables, *self.inner_optimizer.variables]
 
     @property
-    def learning_rate(self) -> Any:
+    def learning_rate(self) -> AnyTensor:
         """The inner optimizer's learning rate."""
         return self.inner_optimizer.learning_rate
 
@@ -95,7 +99,7 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.learning_rate = value
 
     @property
-    def iterations(self) -> Any:
+    def iterations(self) -> AnyTensor:
         """How many good steps were made."""
         return self.inner_optimizer.iterations
 
@@ -113,7 +117,7 @@ class LossScaleOptimizer(Optimizer):
         super().build(variables)
 
     def updates(
-        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
+        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
     ) -> list[tuple[Variable, Any]]:
         with no_gradient(), autocast(None):
             scale = self.dynamic_scale.value
@@ -145,7 +149,7 @@ class LossScaleOptimizer(Optimizer):
             self.dynamic_scale: ops.where(finite, grown, ops.multiply(scale, 0.5)),
         }
 
-    def scale_loss(self, loss: Any) -> Any:
+    def scale_loss(self, loss: AnyTensor) -> AnyTensor:
         """Return the loss times the scale."""
         scale = self.dynamic_scale.value if self.built else convert(self.initial_scale, "float32")
         loss = convert(loss)
@@ -172,7 +176,7 @@ class LossScaleOptimizer(Optimizer):
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> Self:
         config = dict(config)
         config["inner_optimizer"] = deserialize_keras_object(
             config["inner_optimizer"], custom_objects

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Variable, autocast, no_gradient
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):
@@ -97,7 +102,7 @@ class MultiOptimizer(Optimizer):
 
     def __init__(
         self,
-        optimizer_map: Any,
+        optimizer_map: OptimizerMap | Callable[..., Any],
         loss_scale_factor: float | None = None,
         name: str | None = None,
     ) -> None:
@@ -135,7 +140,7 @@ class MultiOptimizer(Optimizer):
         raise AttributeError("A MultiOptimizer has no learning rate; set those in `.optimizers`.")
 
     @property
-    def loss_scale_factor(self) -> float | None:  # type: ignore[override]
+    def loss_scale_factor(self) -> float | None:
         """What the loss is multiplied by; the optimizers in use divide their gradients by it."""
         return self._loss_scale_factor
 
@@ -169,7 +174,7 @@ class MultiOptimizer(Optimizer):
         return len(self.optimizers) - 1
 
     def updates(
-        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
+        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
     ) -> list[tuple[Variable, Any]]:
         groups: list[list[tuple[Any, Variable]]] = [[] for _ in self.optimizers]
         for g, v in zip(gradients, variables):
@@ -206,13 +211,13 @@ class MultiOptimizer(Optimizer):
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> Self:
         config = dict(config)
         config["optimizer_map"] = deserialize_keras_object(config["optimizer_map"], custom_objects)
         return cls(**config)
 
 
-def _check_inner(optimizer: Any) -> None:
+def _check_inner(optimizer: Optimizer | str) -> None:
     if not isinstance(optimizer, Optimizer):
         raise ValueError(f"An optimizer was expected, got {optimizer!r}.")
     if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):

@@ -7,7 +7,7 @@ is one pure function, which an engine may run at once or compile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, tree
 from kerasish.ops.op import current_engine
@@ -22,6 +22,10 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
+from kerasish.typing import AnyTensor, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Optimizer(OptimizerState):
@@ -181,14 +185,14 @@ class Optimizer(OptimizerState):
         for variable, value in self.updates(grads, variables, **signals):
             variable.assign(value)
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Any:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""
         pairs = list(grads_and_vars)
         self.apply([g for g, _ in pairs], [v for _, v in pairs])
         return self._iterations
 
     def updates(
-        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Any = None
+        self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
     ) -> list[tuple[Variable, Any]]:
         """Return (variable, new value) pairs of one step; nothing is assigned."""
         with no_gradient(), autocast(None):
@@ -302,7 +306,7 @@ class Optimizer(OptimizerState):
         made = own, self.coefficients(own, wide, shared)
         if wide == dtype:
             return made
-        return tree.map_structure(lambda x: ops.cast(x, dtype), made)  # type: ignore[no-any-return]
+        return tree.map_structure(lambda x: ops.cast(x, dtype), made)
 
     def _fitting(
         self, grads: list[Any], variables: Sequence[Variable] | None
@@ -377,7 +381,7 @@ class Optimizer(OptimizerState):
             self.apply(list(grads), trained)
         return [scope.read(v) for v in trained], [scope.read(v) for v in own]
 
-    def scale_loss(self, loss: Any) -> Any:
+    def scale_loss(self, loss: TensorLike) -> Any:
         """Return the loss times `loss_scale_factor`, whose gradients `apply` scales back."""
         factor = self.loss_scale_factor
         return loss if factor is None else ops.multiply(loss, factor)
@@ -433,7 +437,7 @@ class Optimizer(OptimizerState):
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> Self:
         """Return the optimizer that `get_config` described."""
         config = dict(config)
         if isinstance(config.get("learning_rate"), Mapping):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from kerasish.saving.formats.archive import WEIGHTS, Archive
 from kerasish.saving.formats.weights import file_path, parts_of
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
+from kerasish.typing import PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 class KerasFileEditor:
@@ -39,7 +43,7 @@ class KerasFileEditor:
             1  (2,)  float32
     """
 
-    def __init__(self, filepath: Any) -> None:
+    def __init__(self, filepath: PathLike) -> None:
         path = file_path(filepath)
         self.filepath = path
         if path.endswith(".weights.h5"):
@@ -73,7 +77,7 @@ class KerasFileEditor:
             for key, array in sorted(weights.items(), key=lambda item: _order(item[0])):
                 print(f"    {key}  {array.shape}  {array.dtype.name}")
 
-    def compare(self, reference_model: Any) -> dict[str, Any]:
+    def compare(self, reference_model: Model) -> dict[str, Any]:
         """Print where the file and a model differ; return the numbers of matches and errors.
 
         Args:
@@ -176,7 +180,7 @@ class KerasFileEditor:
 
     # --- saving -------------------------------------------------------------------------------
 
-    def save(self, filepath: Any) -> None:
+    def save(self, filepath: PathLike) -> None:
         """Write the weights to a `.weights.h5` file."""
         path = file_path(filepath)
         if not path.endswith(".weights.h5"):
@@ -190,7 +194,7 @@ class KerasFileEditor:
         with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
             output.put_groups(parts)
 
-    def resave_weights(self, filepath: Any) -> None:
+    def resave_weights(self, filepath: PathLike) -> None:
         """Write the weights to a `.weights.h5` file; the same as `save`."""
         self.save(filepath)
 

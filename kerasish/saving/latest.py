@@ -9,11 +9,12 @@ from typing import Any
 from kerasish.saving.formats.archive import Archive
 from kerasish.saving.formats.weights import file_path
 from kerasish.saving.hdf5 import file as hdf5
+from kerasish.typing import PathLike
 
 _ENDINGS = (".keras", ".h5", ".hdf5")
 
 
-def latest(folder: Any) -> str | None:
+def latest(folder: PathLike) -> str | None:
     """Return the path of the newest model or weight file in a folder that is whole, or None.
 
     Every array is read and compared with its checksum; a damaged file is passed over with a

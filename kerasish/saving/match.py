@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.engine.layer.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.source import Entry, Group, Groups, as_dtype
 from kerasish.saving.paths import SEEDS, Place, seed_places
 from kerasish.tensor import wrap
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _LONGEST_TABLE = 60
 
@@ -34,7 +38,7 @@ class Plan:
         self.misfits: list[Misfit] = []
         self.notes: list[str] = []
 
-    def pair(self, variable: Any, entry: Entry, where: str) -> None:
+    def pair(self, variable: Tensor, entry: Entry, where: str) -> None:
         """Plan to put an array into a variable, unless its shape or dtype forbids it."""
         if entry.shape != tuple(variable.shape):
             self.misfits.append(
@@ -68,7 +72,7 @@ class Plan:
                 variable.assign(old)
             raise
 
-    def _read(self, entry: Entry, dtype: str) -> Any:
+    def _read(self, entry: Entry, dtype: str) -> Array:
         try:
             return as_dtype(entry.read(), dtype)
         except ValueError as error:
@@ -76,7 +80,7 @@ class Plan:
                 raise
             raise ValueError(f"{self.where}: the array {entry.where!r} {error}") from error
 
-    def _load_custom(self, owner: Any, group: Group, skip_mismatch: bool) -> None:
+    def _load_custom(self, owner: Layer, group: Group, skip_mismatch: bool) -> None:
         try:
             owner.load_own_variables(group)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -104,17 +108,17 @@ def _named(owner: Any) -> str:
     return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
 
 
-def is_plain(owner: Any) -> bool:
+def is_plain(owner: Layer | Optimizer) -> bool:
     """Return whether a part loads its variables the usual way: by number, with equal shapes."""
     own = type(owner).load_own_variables
     return own in (Layer.load_own_variables, Optimizer.load_own_variables)
 
 
-def variables_of(owner: Any) -> list[Any]:
+def variables_of(owner: Layer | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
         return owner.variables
-    return owner.own_variables()  # type: ignore[no-any-return]
+    return owner.own_variables()
 
 
 def match(parts: list[Place], groups: Groups, where: str, by: str | None = None) -> Plan:

@@ -7,7 +7,7 @@ user play no role.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.engine.layer.layer import Layer
@@ -68,7 +68,7 @@ def _name_in_paths(kind: type) -> str:
     return to_snake_case(INNER_NAMES.get(kind.__name__, kind.__name__))
 
 
-def places(model: Any) -> list[Place]:
+def places(model: Layer) -> list[Place]:
     """Return all parts of `model`, itself first, each at the first path that leads to it."""
     found: list[Place] = []
     _visit("", model, found, _Seen())
@@ -81,7 +81,7 @@ class _Seen:
     def __init__(self) -> None:
         self._held: dict[int, Any] = {}
 
-    def add(self, value: Any) -> bool:
+    def add(self, value: object) -> bool:
         """Note an object; return whether it is new."""
         if id(value) in self._held:
             return False
@@ -89,7 +89,7 @@ class _Seen:
         return True
 
 
-def _visit(path: str, owner: Any, found: list[Place], seen: _Seen) -> None:
+def _visit(path: str, owner: Layer | Optimizer, found: list[Place], seen: _Seen) -> None:
     if not seen.add(owner):
         return
     found.append(Place(path, owner))
@@ -101,7 +101,9 @@ def _visit(path: str, owner: Any, found: list[Place], seen: _Seen) -> None:
             _visit_many(inner, value, found, seen)
 
 
-def _visit_many(path: str, many: Any, found: list[Place], seen: _Seen) -> None:
+def _visit_many(
+    path: str, many: dict[str, Any] | set[Any] | Sequence[Any], found: list[Place], seen: _Seen
+) -> None:
     if not seen.add(many):
         return
     counts: dict[str, int] = {}
@@ -118,7 +120,7 @@ def _visit_many(path: str, many: Any, found: list[Place], seen: _Seen) -> None:
             _visit_many(inner, value, found, seen)
 
 
-def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
+def _attributes(owner: Layer | Optimizer) -> Iterator[tuple[str, Any]]:
     """Yield the attributes that hold parts: public names first, in the alphabet's order."""
     held = {k: v for k, v in vars(owner).items() if k not in _SKIPPED and not k.startswith("__")}
     others = _OTHER_ATTRIBUTES.get(type(owner).__name__, {})
@@ -134,9 +136,9 @@ def _attributes(owner: Any) -> Iterator[tuple[str, Any]]:
             yield name, held[name]
 
 
-def _is_part(value: Any) -> bool:
+def _is_part(value: object) -> bool:
     return isinstance(value, (Layer, Optimizer))
 
 
-def _is_container(value: Any) -> bool:
+def _is_container(value: object) -> bool:
     return isinstance(value, (list, tuple, dict, set))

@@ -91,7 +91,7 @@ def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict
 _constant_tensors: dict[Any, Tensor] = {}
 
 
-def _constant(value: Any, like: Tensor) -> Tensor:
+def _constant(value: float, like: Tensor) -> Tensor:
     """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
     key = (value, like.value.dtype)
     found = _constant_tensors.get(key)
@@ -162,7 +162,9 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     return result
 
 
-def record(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any) -> None:
+def record(
+    op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Sequence[Tensor]
+) -> None:
     """Give the tensors `results` their maker, so that gradients can flow to `inputs`."""
     for t in inputs:
         if t.borrowed:

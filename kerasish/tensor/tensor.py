@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import SymbolicArgument
+from kerasish.typing import AnyTensor, Array, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _serials = itertools.count()
 
@@ -31,7 +35,9 @@ class Record:
 
     __slots__ = ("attrs", "inputs", "op", "results", "serial", "__weakref__")
 
-    def __init__(self, op: Any, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Any):
+    def __init__(
+        self, op: Any, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Sequence[Any]
+    ):
         self.op, self.inputs, self.attrs, self.results = op, inputs, attrs, results
         self.serial = next(_serials)
 
@@ -41,7 +47,7 @@ class Key:
 
     __slots__ = ("owner",)
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: AnyTensor) -> None:
         self.owner = weakref.ref(owner)
 
 
@@ -84,7 +90,9 @@ class Tensor(BitOperators):
         "dropped_mask", "__weakref__",
     )  # fmt: skip
 
-    def __init__(self, value: Any, dtype: str | None = None, requires_grad: bool = False) -> None:
+    def __init__(
+        self, value: object, dtype: str | None = None, requires_grad: bool = False
+    ) -> None:
         made = convert(value, dtype)
         self.value = made.value.copy() if made.borrowed else made.value
         if _devices.accelerated and not is_traced(made):
@@ -103,7 +111,7 @@ class Tensor(BitOperators):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
-        return self.value.shape  # type: ignore[no-any-return]
+        return self.value.shape
 
     @property
     def dtype(self) -> str:
@@ -134,7 +142,7 @@ class Tensor(BitOperators):
         """Whether a gradient may flow to this tensor."""
         return self.tracked
 
-    def require_grad(self) -> Tensor:
+    def require_grad(self) -> Self:
         """Let `backward()` leave the derivative by this tensor in its `.grad`; return it."""
         if not dtypes.is_inexact(self.dtype):
             raise DTypeError(f"Only floating tensors have gradients, this one is {self.dtype}.")
@@ -144,21 +152,21 @@ class Tensor(BitOperators):
 
     # --- out to NumPy -----------------------------------------------------------------------
 
-    def numpy(self) -> Any:
+    def numpy(self) -> Array:
         """Return the numbers as a NumPy array, read-only and without a copy where it can be."""
         return to_numpy(self)
 
-    def item(self) -> Any:
+    def item(self) -> float:
         """Return the single element as a Python number."""
         if self.size != 1:
             raise ScalarError(f"item() needs one element, the shape is {self.shape}.")
         return self.numpy().reshape(()).item()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> float | list[Any]:
         """Return the numbers as nested lists."""
         return self.numpy().tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: str | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
             if copy is False:
@@ -218,10 +226,10 @@ class Tensor(BitOperators):
     def __hash__(self) -> int:
         return id(self)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Tensor, (np.array(self.numpy()),)
 
-    def __deepcopy__(self, memo: Any) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return Tensor(np.array(self.numpy()))
 
     def to(self, device: str) -> Tensor:
@@ -236,7 +244,7 @@ class Tensor(BitOperators):
 
     # --- derivatives ------------------------------------------------------------------------
 
-    def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
+    def backward(self, gradient: TensorLike | None = None, create_graph: bool = False) -> None:
         """Add the derivatives of this tensor to the `.grad` of all it depends on.
 
         Args:
@@ -266,7 +274,7 @@ def is_traced(x: Tensor) -> bool:
     return type(x.value.dtype) is str
 
 
-def concrete(x: Tensor) -> Any:
+def concrete(x: Tensor) -> Array:
     """Return x's array.
 
     Raises:
@@ -282,7 +290,7 @@ def concrete(x: Tensor) -> Any:
     return value
 
 
-def to_numpy(x: Any) -> Any:
+def to_numpy(x: TensorLike) -> Array:
     """Return `x` (a tensor, a variable or what NumPy takes) as a NumPy array."""
     if isinstance(x, Holder):
         x = x.value
@@ -312,7 +320,7 @@ _FLOATS = {np.dtype(n) for n in ("float16", "float32", "float64")} | {*dtypes.FL
 _constants: dict[Any, Any] = {}
 
 
-def scalar(value: Any, dtype: str) -> Tensor:
+def scalar(value: complex, dtype: str) -> Tensor:
     """Return a tensor without axes; the array of a number met often is kept."""
     key = (value, type(value), dtype, str(value) if value == 0 else None)
     array = _constants.get(key)
@@ -328,7 +336,7 @@ def scalar(value: Any, dtype: str) -> Tensor:
     return wrap(array)
 
 
-def convert(x: Any, dtype: str | None = None) -> Tensor:
+def convert(x: Structure, dtype: str | None = None) -> Tensor:
     """Return `x` (tensor, variable, array, list, number) as a tensor, copied only if it must be.
 
     Where it shares memory with an array that others may write to, it is marked as `borrowed`: what
@@ -348,7 +356,7 @@ def convert(x: Any, dtype: str | None = None) -> Tensor:
     return _convert_array(x, name)
 
 
-def _scalar_dtype(x: Any) -> str:
+def _scalar_dtype(x: complex) -> str:
     if type(x) is bool:
         return "bool"
     if type(x) is int:
@@ -356,7 +364,7 @@ def _scalar_dtype(x: Any) -> str:
     return config.floatx() if type(x) is float else "complex64"
 
 
-def _convert_array(x: Any, name: str | None) -> Tensor:
+def _convert_array(x: Structure, name: str | None) -> Tensor:
     borrowed = False
     if isinstance(x, (list, tuple)):
         array, name = _convert_list(x, name)
@@ -391,7 +399,7 @@ def _convert_array(x: Any, name: str | None) -> Tensor:
     return made
 
 
-def _may_change(array: Any) -> bool:
+def _may_change(array: Array) -> bool:
     """Return whether somebody may write to the memory of `array`: by it, or by what it views."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
@@ -400,14 +408,14 @@ def _may_change(array: Any) -> bool:
     return array is not None
 
 
-def _on_current(array: Any) -> Any:
+def _on_current(array: Array) -> Array:
     """Return an array of NumPy's on the current device; one on a GPU stays there."""
     wanted = devices.current()
     lies_here = devices.place_of(array).kind != "cpu" or wanted.kind == "cpu"
     return array if lies_here else devices.place(array, wanted)
 
 
-def _convert_list(x: Any, name: str | None) -> tuple[Any, str | None]:
+def _convert_list(x: Sequence[Any], name: str | None) -> tuple[Any, str | None]:
     leaves = _leaves(x)
     for leaf in leaves:
         if hasattr(type(leaf), "__kerasish_function__"):
@@ -427,7 +435,7 @@ def _convert_list(x: Any, name: str | None) -> tuple[Any, str | None]:
     return array, name
 
 
-def _leaves(x: Any) -> list[Any]:
+def _leaves(x: str | Tensor | float | Sequence[Any]) -> list[Any]:
     if isinstance(x, (list, tuple)):
         return [leaf for part in x for leaf in _leaves(part)]
     return [x]

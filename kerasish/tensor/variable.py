@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from kerasish.tensor.tensor import (
     to_numpy,
     wrap,
 )
+from kerasish.typing import AnyTensor, Array, InitializerLike, Shape, Structure, TensorLike
 
 
 class Variable(Holder):
@@ -50,8 +52,8 @@ class Variable(Holder):
 
     def __init__(
         self,
-        initializer: Any,
-        shape: Any = None,
+        initializer: InitializerLike,
+        shape: Shape | None = None,
         dtype: str | None = None,
         trainable: bool = True,
         autocast: bool = True,
@@ -80,7 +82,7 @@ class Variable(Holder):
         with using_scope(None), no_gradient(), using_engine(None):
             self._set(_own(_first_value(initializer, shape, dtype), self.name))
 
-    def leaf_of(self, value: Any) -> Tensor:
+    def leaf_of(self, value: object) -> Tensor:
         """Return a tensor of `value`, an array or a value of a trace, for derivatives by this."""
         leaf = wrap(value)
         leaf.key = self.key
@@ -126,7 +128,7 @@ class Variable(Holder):
         self.in_buffer = True
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Tensor:
         """The present value, a tensor."""
         scope = _scopes.top
         value = self.latest if scope is None else scope.read(self)
@@ -173,7 +175,7 @@ class Variable(Holder):
     def grad(self, value: Tensor | None) -> None:
         self._grad = value
 
-    def assign(self, value: Any) -> Any:
+    def assign(self, value: object) -> Tensor:
         """Set the value; its shape must be the variable's. Return the new value."""
         own = self.latest
         if not isinstance(value, (Tensor, Variable)):
@@ -199,21 +201,21 @@ class Variable(Holder):
             self._set(new)
         return self.value
 
-    def assign_add(self, value: Any) -> Any:
+    def assign_add(self, value: TensorLike) -> Tensor:
         """Add `value`; return the new value."""
         with autocast(None):
             return self.assign(ops.add(self.value, value))
 
-    def assign_sub(self, value: Any) -> Any:
+    def assign_sub(self, value: Sequence[float]) -> Tensor:
         """Subtract `value`; return the new value."""
         with autocast(None):
             return self.assign(ops.subtract(self.value, value))
 
-    def numpy(self) -> Any:
+    def numpy(self) -> Array:
         """Return the value as a NumPy array (read-only)."""
         return to_numpy(self.value)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: str | None = None, copy: bool | None = None) -> Array:
         return self.value.__array__(dtype, copy)
 
     def __repr__(self) -> str:
@@ -225,10 +227,10 @@ class Variable(Holder):
     def __hash__(self) -> int:
         return id(self)
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: AnyTensor) -> Any:
         return ops.equal(self, other)
 
-    def __deepcopy__(self, memo: Any) -> Variable:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
         new = Variable.__new__(Variable)
         memo[id(self)] = new
         state = {k: v for k, v in self.__dict__.items() if k not in _OWN_STATE}
@@ -247,7 +249,7 @@ class Variable(Holder):
         self.key, self.buffer = Key(self), None
         self._set(wrap(array))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         # What a tensor does (reshape, sum, T, ...), a variable does by its value.
         if name.startswith("_") or name not in _TENSOR_METHODS:
             raise AttributeError(f"Variable has no attribute {name!r}.")
@@ -261,7 +263,7 @@ _TENSOR_METHODS = {
 }  # fmt: skip
 
 
-def _forward(name: str) -> Any:
+def _forward(name: str) -> Callable[..., Any]:
     method = getattr(Tensor, name)
 
     def operator(self: Variable, *args: Any) -> Any:
@@ -275,7 +277,9 @@ for _name in "float int index bool len iter dlpack dlpack_device format complex"
     setattr(Variable, f"__{_name}__", _forward(f"__{_name}__"))
 
 
-def _first_value(initializer: Any, shape: Any, dtype: str | None) -> Tensor:
+def _first_value(
+    initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None
+) -> Tensor:
     if callable(initializer) and not hasattr(initializer, "__array__"):
         if shape is None:
             raise ValueError("Variable: an initializer function needs a shape.")

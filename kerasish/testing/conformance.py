@@ -14,6 +14,7 @@ from kerasish.backends import Backend, CompiledStep
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op
 from kerasish.tensor import Tensor, Variable, prepare, to_numpy, wrap
+from kerasish.typing import AnyTensor, Array, SeedLike, Structure
 
 
 def check_backend(name: str, rtol: float = 1e-4, atol: float = 1e-5) -> list[str]:
@@ -88,14 +89,14 @@ def _checks(
 class _Case:
     """One example of an op, made into arrays."""
 
-    def __init__(self, op: Op, parts: Any, attrs: dict[str, Any]) -> None:
+    def __init__(self, op: Op, parts: Sequence[Any], attrs: dict[str, Any]) -> None:
         self.op, self.parts, self.attrs = op, parts, dict(attrs)
 
     def arrays(self) -> list[Any]:
         rng = np.random.default_rng(11)
         return [_made(part, rng) for part in self.parts]
 
-    def call(self, arrays: Any) -> Any:
+    def call(self, arrays: Sequence[Any]) -> Structure:
         return (
             self.op(list(arrays), **self.attrs)
             if self.op.variadic
@@ -109,14 +110,14 @@ class _Case:
         tensors, attrs = prepare(self.op, args[0] if self.op.variadic else args, attrs)
         return tensors, attrs
 
-    def reference(self) -> Any:
+    def reference(self) -> Structure:
         """Return what the op's own kernel gives on NumPy arrays."""
         tensors, attrs = self.bound()
         with np.errstate(all="ignore"):
             return self.op.kernel(np, *[to_numpy(t) for t in tensors], **attrs)
 
 
-def _made(part: Any, rng: Any) -> Any:
+def _made(part: Callable[..., Any] | tuple[int, ...], rng: Any) -> Array:
     if callable(part):
         part = part(rng)
     array = np.asarray(rng.normal(size=part) if isinstance(part, tuple) else part)
@@ -131,11 +132,11 @@ class _Suite:
 
     # --- comparing -------------------------------------------------------------------------------
 
-    def numpy(self, x: Any) -> Any:
+    def numpy(self, x: AnyTensor) -> Array:
         value = x.value if isinstance(x, Variable) else x
         return np.asarray(to_numpy(value if isinstance(value, Tensor) else wrap(value)))
 
-    def same(self, got: Any, expected: Any) -> None:
+    def same(self, got: dict[str, Any] | AnyTensor | Sequence[Any], expected: Structure) -> None:
         found, wanted = tree.flatten(got), tree.flatten(expected)
         assert len(found) == len(wanted), f"{len(found)} results, expected {len(wanted)}"
         for a, b in zip(found, wanted):
@@ -173,7 +174,7 @@ class _Suite:
     # --- steps -----------------------------------------------------------------------------------
 
     def passes_structures(self) -> None:
-        def step(x: Any, pair: Any) -> Any:
+        def step(x: Array, pair: dict[str, Any]) -> dict[str, Any]:
             return {"sum": ops.add(x, pair["a"]), "both": [pair["b"][0], ops.negative(x)]}
 
         a = np.arange(3, dtype="float32")
@@ -193,7 +194,7 @@ class _Suite:
     def reads_and_assigns(self) -> None:
         total = Variable(np.zeros(2, "float32"))
 
-        def step(x: Any) -> Any:
+        def step(x: Array) -> Tensor:
             total.assign(ops.add(total, x))
             total.assign(ops.multiply(total, 2.0))
             return ops.add(total, 0.0)
@@ -225,7 +226,7 @@ class _Suite:
         class Stop(BaseException):
             pass
 
-        def step(x: Any) -> Any:
+        def step(x: Array) -> Structure:
             v.assign(ops.add(v, 1.0))
             raise Stop
 
@@ -239,7 +240,7 @@ class _Suite:
     def starts_anew_after_an_error(self) -> None:
         v = Variable(np.zeros(2, "float32"))
 
-        def step(x: Any) -> Any:
+        def step(x: Array) -> Tensor:
             v.assign(ops.add(v, x))
             return ops.add(v, 1.0)
 
@@ -262,7 +263,7 @@ class _Suite:
         def loss() -> Any:
             return ops.mean(ops.square(ops.subtract(ops.add(ops.matmul(x, w), b), y)))
 
-        def step() -> Any:
+        def step() -> Tensor:
             value = loss()
             slopes = autodiff.gradients_of(value, [w, b])
             for v, slope in zip((w, b), slopes):
@@ -279,7 +280,7 @@ class _Suite:
         self.same([w, b], [expected_w.astype("float32"), expected_b.astype("float32")])
 
     def draws_the_same_numbers(self) -> None:
-        def draw(seed: Any) -> Any:
+        def draw(seed: SeedLike) -> dict[str, Any]:
             return {
                 "uniform": random.uniform((5, 3), seed=seed),
                 "normal": random.normal((7,), seed=seed),
@@ -301,7 +302,7 @@ class _Suite:
     def keeps_nan_and_infinity(self) -> None:
         x = np.array([-1.0, 0.0, np.nan, np.inf, -np.inf, 1.0], "float32")
 
-        def step(x: Any) -> Any:
+        def step(x: Array) -> list[Tensor]:
             return [ops.log(x), ops.divide(1.0, x), ops.maximum(x, 0.0), ops.exp(x), ops.isnan(x)]
 
         with np.errstate(all="ignore"):
@@ -353,7 +354,7 @@ class _Suite:
         if not chosen:
             return
 
-        def total(*xs: Any) -> Any:
+        def total(*xs: Any) -> Tensor:
             parts = [ops.sum(y) for y in tree.flatten(case.call(xs)) if y.dtype == "float32"]
             return sum(parts[1:], parts[0]) if parts else ops.zeros(())
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import autodiff, ops, tree
 from kerasish.ops import dtypes
 from kerasish.tensor import convert
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def gradient_check(
@@ -51,7 +54,7 @@ def gradient_check(
         raise ValueError("gradient_check: none of the inputs is floating.")
     weights: list[Any] = []
 
-    def total(*xs: Any) -> Any:
+    def total(*xs: Any) -> Tensor:
         leaves: list[Any] = list(flat)
         for place, x in zip(moving, xs):
             leaves[place] = x
@@ -65,14 +68,14 @@ def gradient_check(
         return
     others: list[Any] = []
 
-    def slope(*xs: Any) -> Any:
+    def slope(*xs: Any) -> Tensor:
         return _weighted(slopes(*xs), others, rng)
 
     bends = autodiff.grad(slope, argnums=tuple(range(len(points))))
     _compare(slope, bends, points, names, 2, (eps, rtol, atol))
 
 
-def _weighted(tensors: Sequence[Any], weights: list[Any], rng: np.random.Generator) -> Any:
+def _weighted(tensors: Sequence[Any], weights: list[Any], rng: np.random.Generator) -> Tensor:
     """Return the sum of all elements, each times its weight, drawn at the first call."""
     if not weights:
         weights.extend(rng.uniform(0.5, 1.5, t.shape) for t in tensors)

@@ -10,9 +10,10 @@ import numpy as np
 from kerasish import ops
 from kerasish.ops import dtypes
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import AnyTensor, Array, TensorLike
 
 
-def to_categorical(x: Any, num_classes: int | None = None) -> Any:
+def to_categorical(x: TensorLike, num_classes: int | None = None) -> AnyTensor:
     """Return one-hot rows: y[..., c] = 1 where x[...] = c, else 0.
 
     Args:
@@ -50,7 +51,7 @@ def _is_column(shape: Sequence[int]) -> bool:
     return len(shape) > 1 and shape[-1] == 1
 
 
-def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:
+def normalize(x: AnyTensor, axis: int = -1, order: int = 2) -> AnyTensor:
     """Return x / |x|, with the norm along `axis`; where it is 0, x is unchanged.
 
     Args:
@@ -76,8 +77,8 @@ def pad_sequences(
     dtype: str = "int32",
     padding: str = "pre",
     truncating: str = "pre",
-    value: Any = 0.0,
-) -> Any:
+    value: str | float = 0.0,
+) -> Array:
     """Return sequences as the rows of one array; shorter ones are padded, longer ones cut.
 
     Args:
@@ -126,7 +127,7 @@ def pad_sequences(
     return padded
 
 
-def _row(sequence: Any, index: int) -> Any:
+def _row(sequence: int | Sequence[Any], index: int) -> Any:
     if not hasattr(sequence, "__len__"):
         raise ValueError(
             f"pad_sequences: expected a list of sequences, got {sequence!r} at place {index}."

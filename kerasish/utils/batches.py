@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish import config, tree
 from kerasish.engine.data import PyDataset
+from kerasish.typing import Structure
 
 
 class Batches(PyDataset):
@@ -48,7 +49,7 @@ class Batches(PyDataset):
     def __len__(self) -> int:
         return self._count if self.batch_size is None else -(-self._count // self.batch_size)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Structure:
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of {len(self)}")
         size = self.batch_size or 1

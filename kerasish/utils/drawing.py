@@ -6,12 +6,13 @@ import importlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kerasish import tree
 from kerasish.diagrams import BOXES, Arrow, Box, Cluster, Part, cluster_dot, quoted, to_dot, to_svg
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
+from kerasish.typing import PathLike
 
 
 class Dot:
@@ -32,7 +33,7 @@ class Dot:
             return "\n".join(cluster_dot(Cluster(self.name, self.parts))) + "\n"
         return to_dot(self.name, self.parts, self.settings)
 
-    def write(self, path: Any, format: str | None = None) -> None:
+    def write(self, path: PathLike, format: str | None = None) -> None:
         """Write the text (.dot, .gv), or the picture that Graphviz's program `dot` makes of it.
 
         Without Graphviz an .svg file is laid out by kerasish.
@@ -71,7 +72,7 @@ class Dot:
 _TEXT = ("dot", "gv", "raw")
 
 
-def _ending(path: Any) -> str:
+def _ending(path: PathLike) -> str:
     return os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
 
 
@@ -109,7 +110,7 @@ def _cluster(pydot: Any, name: str) -> Any:
 
 
 def model_to_dot(
-    model: Any,
+    model: Model,
     show_shapes: bool = False,
     show_dtype: bool = False,
     show_layer_names: bool = True,
@@ -121,7 +122,7 @@ def model_to_dot(
     show_trainable: bool = False,
     splines: str = "ortho",
     **kwargs: Any,
-) -> Any:
+) -> Dot:
     """Return a model's layers and their connections as a graph: pydot's, where it is installed.
 
     Else one that has the same `to_string`, `write` and `create`.
@@ -151,7 +152,7 @@ def model_to_dot(
 
 
 def _dot(
-    model: Any, show_shapes: bool, show_dtype: bool, show_layer_names: bool, rankdir: str,
+    model: Model, show_shapes: bool, show_dtype: bool, show_layer_names: bool, rankdir: str,
     expand_nested: bool, dpi: int, subgraph: bool, show_layer_activations: bool,
     show_trainable: bool, splines: str, **kwargs: Any,
 ) -> Dot:  # fmt: skip
@@ -173,8 +174,8 @@ def _dot(
 
 
 def plot_model(
-    model: Any,
-    to_file: Any = "model.png",
+    model: Model,
+    to_file: PathLike = "model.png",
     show_shapes: bool = False,
     show_dtype: bool = False,
     show_layer_names: bool = False,
@@ -204,7 +205,7 @@ def plot_model(
     graph.write(os.fspath(to_file), format=_ending(to_file))
 
 
-def _chosen(model: Any, layer_range: Any) -> set[int]:
+def _chosen(model: Model, layer_range: Sequence[str] | None) -> set[int]:
     layers = list(_parts(model))
     if layer_range is None:
         return {id(layer) for layer in layers}
@@ -216,12 +217,12 @@ def _chosen(model: Any, layer_range: Any) -> set[int]:
     return {id(layer) for layer in layers[first : last + 1]}
 
 
-def _parts(model: Any) -> Iterator[Any]:
+def _parts(model: Model) -> Iterator[Any]:
     """Yield the layers of a model, and the ops of a functional one, in order."""
     yield from model.operations if _is_graph(model) else model.layers
 
 
-def _is_graph(model: Any) -> bool:
+def _is_graph(model: Model) -> bool:
     return isinstance(model, Functional) or (
         isinstance(model, Model) and not isinstance(model, Sequential) and bool(model.operations)
     )
@@ -240,7 +241,7 @@ def _parts_of(model: Any, options: dict[str, Any], chosen: set[int]) -> list[Par
     return [*found, *(Arrow(id(a), id(b)) for a, b in _ends(model, options, chosen))]
 
 
-def _ends(model: Any, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
+def _ends(model: Model, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
     """Return the layers at both ends of each arrow."""
     return [
         (_edge(source, options, -1), _edge(target, options, 0))
@@ -256,7 +257,7 @@ def _edge(part: Any, options: dict[str, Any], index: int) -> Any:
     return part
 
 
-def _arrows(model: Any) -> list[tuple[Any, Any]]:
+def _arrows(model: Model) -> list[tuple[Any, Any]]:
     if not _is_graph(model):
         layers = list(_parts(model)) if isinstance(model, Sequential) else []
         return list(zip(layers, layers[1:]))
@@ -291,7 +292,7 @@ def _texts(part: Any, options: dict[str, Any]) -> list[str]:
     return texts
 
 
-def _described(part: Any, side: str, what: str) -> str:
+def _described(part: Layer | Model, side: str, what: str) -> str:
     """Return the shapes or dtypes on one side of a layer, those of its first call."""
     if not part.inbound_nodes:
         return "?"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
+from kerasish.typing import PathLike
 from kerasish.utils.features import (
     Cross,
     Feature,
@@ -22,6 +23,11 @@ from kerasish.utils.features import (
     is_tensor,
     tables_of,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class FeatureSpace(HostLayer):
@@ -50,9 +56,9 @@ class FeatureSpace(HostLayer):
 
     def __init__(
         self,
-        features: Any,
+        features: dict[str, Any],
         output_mode: str = "concat",
-        crosses: Any = None,
+        crosses: Sequence[Any] | None = None,
         crossing_dim: int = 32,
         hashing_dim: int = 32,
         num_discretization_bins: int = 32,
@@ -84,7 +90,9 @@ class FeatureSpace(HostLayer):
     # --- kinds of features ----------------------------------------------------------------------
 
     @classmethod
-    def cross(cls, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot") -> Cross:
+    def cross(
+        cls, feature_names: Sequence[str], crossing_dim: int, output_mode: str = "one_hot"
+    ) -> Cross:
         """Return a crossing of columns; see `Cross`."""
         return Cross(feature_names, crossing_dim, output_mode)
 
@@ -114,7 +122,7 @@ class FeatureSpace(HostLayer):
 
     @classmethod
     def float_discretized(
-        cls, num_bins: Any, bin_boundaries: Any = None, output_mode: str = "one_hot",
+        cls, num_bins: int, bin_boundaries: Any = None, output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:  # fmt: skip
         """Return a feature of numbers in bins; see `layers.Discretization`."""
@@ -164,11 +172,11 @@ class FeatureSpace(HostLayer):
         name = name or unique_name("string_hashed")
         return _made("string", layers.Hashing, output_mode, name, num_bins=num_bins)
 
-    def _feature(self, name: str, spec: Any) -> Feature:
+    def _feature(self, name: str, spec: Feature | dict[str, Any] | str) -> Feature:
         if isinstance(spec, Feature):
             return spec
         if isinstance(spec, dict):
-            return registry.deserialize_keras_object(spec)  # type: ignore[no-any-return]
+            return registry.deserialize_keras_object(spec)
         defaults: dict[str, dict[str, Any]] = {
             "float": {}, "float_normalized": {}, "float_rescaled": {},
             "float_discretized": {"num_bins": self.num_discretization_bins},
@@ -180,9 +188,9 @@ class FeatureSpace(HostLayer):
             raise UnknownNameError.of(
                 f"{self.display_name()}: kind of feature {name!r}", spec, defaults
             )
-        return getattr(self, spec)(name=name, **defaults[spec])  # type: ignore[no-any-return]
+        return getattr(self, spec)(name=name, **defaults[spec])
 
-    def _cross(self, spec: Any) -> Cross:
+    def _cross(self, spec: Cross | dict[str, Any] | Sequence[str]) -> Cross:
         if isinstance(spec, dict):
             spec = registry.deserialize_keras_object(spec)
         if not isinstance(spec, Cross):
@@ -211,7 +219,7 @@ class FeatureSpace(HostLayer):
         """Return the names of the features whose preprocessing `adapt` learns."""
         return self._adaptable()
 
-    def adapt(self, dataset: Any) -> None:
+    def adapt(self, dataset: object) -> None:
         """Learn vocabularies, means and boundaries from the columns.
 
         Args:
@@ -242,7 +250,7 @@ class FeatureSpace(HostLayer):
                 f"{self._adaptable()}."
             )
 
-    def _check_columns(self, data: Any, names: Iterable[str]) -> None:
+    def _check_columns(self, data: dict[str, Any] | Sequence[Any], names: Iterable[str]) -> None:
         if not isinstance(data, Mapping):
             raise ValueError(
                 f"{self.display_name()}: expected a dict of columns, got {type(data).__name__}."
@@ -265,20 +273,20 @@ class FeatureSpace(HostLayer):
             self.inputs = self.get_fresh_inputs()
         return self.inputs
 
-    def get_encoded_features(self) -> Any:
+    def get_encoded_features(self) -> Tensor:
         """Return the symbolic result for `get_inputs()`."""
         self._need_adapted()
         if self.encoded_features is None:
             self.encoded_features = self._encode(self.get_inputs())
         return self.encoded_features
 
-    def __call__(self, data: Any) -> Any:
+    def __call__(self, data: Any) -> Tensor:
         """Preprocess a dict of columns, or of single values."""
         self._need_adapted()
         self._check_columns(data, self.features)
         return super().__call__({n: as_array(data[n]) for n in self.features})
 
-    def call(self, data: Any) -> Any:
+    def call(self, data: dict[str, Any]) -> dict[Any, Any] | Tensor:
         """Preprocess columns."""
         single = all(not is_keras_tensor(v) and not np.ndim(v) for v in data.values())
         columns = (
@@ -287,11 +295,11 @@ class FeatureSpace(HostLayer):
         found = self._encode(columns)
         return tree.map_structure(lambda t: ops.squeeze(t, 0), found) if single else found
 
-    def compute_output_spec(self, data: Any) -> Any:
+    def compute_output_spec(self, data: dict[str, Any]) -> Tensor:
         """Return symbolic tensors of the results' shapes and dtypes."""
         return layers.Layer.compute_output_spec(self, data)
 
-    def _encode(self, columns: Any) -> Any:
+    def _encode(self, columns: dict[Any, Any]) -> dict[str, Any] | Tensor:
         values = {n: self.preprocessors[n](columns[n]) for n in sorted(self.features)}
         found = {n: self._one_hot(n, v, self.features[n].output_mode) for n, v in values.items()}
         for cross in sorted(self.crosses, key=lambda c: c.name):
@@ -309,7 +317,7 @@ class FeatureSpace(HostLayer):
         parts = list(found.values())
         return self.concat(parts) if len(parts) > 1 else parts[0]
 
-    def _one_hot(self, name: str, value: Any, mode: str) -> Any:
+    def _one_hot(self, name: str, value: Tensor, mode: str) -> Tensor:
         if mode != "one_hot":
             return value
         if not value.dtype.startswith(("int", "uint")):
@@ -330,7 +338,7 @@ class FeatureSpace(HostLayer):
         """Return the state for pickles and copies, without symbolic tensors."""
         return {**super().__getstate__(), "inputs": None, "encoded_features": None}
 
-    def save(self, filepath: Any) -> None:
+    def save(self, filepath: PathLike) -> None:
         """Write everything that was learned to a `.keras` file; `load_model` reads it."""
         saving("save_model")(self, filepath)
 
@@ -354,12 +362,12 @@ class FeatureSpace(HostLayer):
         }  # fmt: skip
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> FeatureSpace:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the feature space that `get_config` describes."""
         return cls(**config)
 
 
-def _made(dtype: str, layer: Any, output_mode: str, name: str, **args: Any) -> Feature:
+def _made(dtype: str, layer: type, output_mode: str, name: str, **args: Any) -> Feature:
     return Feature(dtype, layer(name=f"{name}_preprocessor", **args), output_mode)
 
 

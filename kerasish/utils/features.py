@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from kerasish import layers, registry
 from kerasish.engine import is_keras_tensor
 from kerasish.errors import UnknownNameError
 from kerasish.tensor import Tensor, to_numpy
+from kerasish.typing import AnyTensor, Array, Structure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.engine.layer.layer import Layer
 
 _ENCODINGS = ("int", "one_hot", "float")
 
@@ -24,13 +30,13 @@ class Feature:
         output_mode: "float" or "int" for the layer's results, or "one_hot" for these integers.
     """
 
-    def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
+    def __init__(self, dtype: str, preprocessor: Layer | dict[str, Any], output_mode: str) -> None:
         if output_mode not in _ENCODINGS:
             raise UnknownNameError.of("Feature: output_mode", output_mode, _ENCODINGS)
         self.dtype, self.output_mode = dtype, output_mode
         if isinstance(preprocessor, dict):
             preprocessor = registry.deserialize_keras_object(preprocessor)
-        self.preprocessor = preprocessor
+        self.preprocessor: Any = preprocessor
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -39,7 +45,7 @@ class Feature:
         }  # fmt: skip
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Feature:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the feature that `get_config` describes."""
         return cls(**config)
 
@@ -72,12 +78,12 @@ class Cross:
         }  # fmt: skip
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Cross:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the cross that `get_config` describes."""
         return cls(**config)
 
 
-def categories_of(layer: Any, name: str) -> int:
+def categories_of(layer: Layer, name: str) -> int:
     """Return the number of categories of a preprocessing layer."""
     if hasattr(layer, "vocabulary_size"):
         return int(layer.vocabulary_size())
@@ -109,19 +115,19 @@ def tables_of(dataset: Any, who: str) -> Iterator[Any]:
         yield batch[0] if isinstance(batch, tuple) and batch else batch
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: str | AnyTensor | float | Sequence[Any]) -> bool:
     """Return whether x is a tensor, symbolic or not."""
     return isinstance(x, Tensor) or is_keras_tensor(x)
 
 
-def as_array(x: Any) -> Any:
+def as_array(x: str | AnyTensor | float | Sequence[Any]) -> AnyTensor:
     """Return a column as an array or tensor."""
     if is_tensor(x):
         return x
     return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
 
 
-def as_column(x: Any) -> Any:
+def as_column(x: Structure) -> Array:
     """Return a column, or a single value, as an array of shape (rows, 1)."""
     array = to_numpy(x) if isinstance(x, Tensor) else np.asarray(as_array(x))
     if array.dtype == np.float64:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import config, ops
+from kerasish.typing import Array, PathLike, SeedLike, Structure
 from kerasish.utils.arrays import to_categorical
 from kerasish.utils.batches import Batches
 from kerasish.utils.images import img_to_array, load_img, smart_resize
+
+if TYPE_CHECKING:
+    from kerasish.engine.data.py_dataset import PyDataset
 
 _PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _LABEL_MODES = ("int", "binary", "categorical", None)
@@ -34,7 +38,7 @@ class Folder(Batches):
         self,
         load: Callable[[str], Any],
         paths: Sequence[str],
-        labels: Any,
+        labels: Array,
         class_names: list[str] | None,
         batch_size: int | None,
         shuffle: bool,
@@ -43,7 +47,7 @@ class Folder(Batches):
     ) -> None:
         self.file_paths, self.class_names = list(paths), class_names
 
-        def read(rows: Any) -> Any:
+        def read(rows: Array) -> Structure:
             x = stack([np.asarray(load(self.file_paths[i])) for i in rows])
             return x if labels is None else (x, labels[rows])
 
@@ -51,8 +55,8 @@ class Folder(Batches):
 
 
 def image_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: PathLike,
+    labels: str | Sequence[int] = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
     color_mode: str = "rgb",
@@ -69,7 +73,7 @@ def image_dataset_from_directory(
     data_format: str | None = None,
     format: str = "tf",
     verbose: bool = True,
-) -> Any:
+) -> PyDataset | tuple[PyDataset, ...]:
     """Return batches of the images (bmp, gif, jpeg, png) in a folder with a sub-folder per class.
 
     Args:
@@ -102,7 +106,7 @@ def image_dataset_from_directory(
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
         raise ValueError("Only one of crop_to_aspect_ratio and pad_to_aspect_ratio can be true.")
 
-    def load(path: str) -> Any:
+    def load(path: str) -> Array:
         picture = img_to_array(load_img(path, color_mode), "channels_last")
         if picture.shape[:2] != tuple(image_size):
             if crop_to_aspect_ratio:
@@ -123,8 +127,8 @@ def image_dataset_from_directory(
 
 
 def text_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: PathLike,
+    labels: str | None = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
     batch_size: int | None = 32,
@@ -154,7 +158,7 @@ def text_dataset_from_directory(
         ValueError: an argument is invalid, or there is no text in the folder.
     """
 
-    def load(path: str) -> Any:
+    def load(path: str) -> Array:
         with open(path, encoding="utf-8") as file:
             return np.array(file.read(max_length if max_length is not None else -1), dtype=object)
 
@@ -165,11 +169,13 @@ def text_dataset_from_directory(
 
 
 def make_folders(
-    load: Callable[[str], Any], directory: Any, endings: tuple[str, ...], labels: Any,
-    label_mode: str | None, class_names: Any, batch_size: int | None, shuffle: bool,
+    load: Callable[[str], Any], directory: PathLike, endings: tuple[str, ...],
+    labels: str | Sequence[int] | None,
+    label_mode: str | None, class_names: Sequence[str] | None, batch_size: int | None,
+    shuffle: bool,
     seed: int | None, validation_split: float | None, subset: str | None, follow_links: bool,
     verbose: bool, stack: Callable[[list[Any]], Any] = np.stack,
-) -> Any:  # fmt: skip
+) -> PyDataset | tuple[PyDataset, ...]:  # fmt: skip
     """Return the files of a folder as one `Folder`, or as two; see the functions above."""
     _check(labels, label_mode, class_names, shuffle, seed, validation_split, subset)
     root = os.fspath(directory)
@@ -197,7 +203,7 @@ def make_folders(
             seed = config.next_seed()
         np.random.RandomState(seed % 2**32).shuffle(order)  # noqa: NPY002 (Keras's split)
 
-    def part(rows: Any) -> Folder:
+    def part(rows: Array) -> Folder:
         chosen = None if encoded is None else encoded[rows]
         kept = names if label_mode else None
         return Folder(
@@ -219,13 +225,13 @@ def make_folders(
 
 
 def _check(
-    labels: Any,
-    label_mode: Any,
-    class_names: Any,
+    labels: str | Sequence[int] | None,
+    label_mode: str | None,
+    class_names: Sequence[str] | None,
     shuffle: bool,
-    seed: Any,
-    split: Any,
-    subset: Any,
+    seed: SeedLike | None,
+    split: float | None,
+    subset: str | None,
 ) -> None:
     if isinstance(labels, str) and labels != "inferred":
         raise ValueError(f"labels: expected 'inferred', None or a list, got {labels!r}.")
@@ -248,7 +254,11 @@ def _check(
 
 
 def _index(
-    root: str, endings: tuple[str, ...], by_class: bool, class_names: Any, follow_links: bool
+    root: str,
+    endings: tuple[str, ...],
+    by_class: bool,
+    class_names: Sequence[str] | None,
+    follow_links: bool,
 ) -> tuple[list[str], list[str], Any]:
     """Return the classes' names, the files' paths in order, and their classes' numbers."""
     if not os.path.isdir(root):
@@ -280,7 +290,7 @@ def _files(folder: str, endings: tuple[str, ...], follow_links: bool) -> list[st
     return found
 
 
-def _encode(numbers: Any, label_mode: str | None, classes: int) -> Any:
+def _encode(numbers: Array, label_mode: str | None, classes: int) -> Array:
     if label_mode is None:
         return None
     if label_mode == "int":

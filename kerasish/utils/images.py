@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.ops import dtypes
+from kerasish.typing import Array, DTypeLike, PathLike
 
 MODES = {"grayscale": "L", "rgb": "RGB", "rgba": "RGBA"}
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
@@ -25,7 +26,7 @@ def pillow() -> Any:
 
 
 def array_to_img(
-    x: Any, data_format: str | None = None, scale: bool = True, dtype: Any = None
+    x: Array, data_format: str | None = None, scale: bool = True, dtype: DTypeLike | None = None
 ) -> Any:
     """Return an array as a Pillow image.
 
@@ -58,7 +59,7 @@ def array_to_img(
     return pillow().fromarray(numbers.astype("uint8"))
 
 
-def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) -> Any:
+def img_to_array(img: Any, data_format: str | None = None, dtype: DTypeLike | None = None) -> Array:
     """Return the numbers of a Pillow image.
 
     Args:
@@ -78,7 +79,7 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: Any = None) ->
 
 
 def load_img(
-    path: Any,
+    path: PathLike,
     color_mode: str = "rgb",
     target_size: tuple[int, int] | None = None,
     interpolation: str = "nearest",
@@ -124,8 +125,8 @@ def _middle(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int, i
 
 
 def save_img(
-    path: Any,
-    x: Any,
+    path: PathLike,
+    x: Array,
     data_format: str | None = None,
     file_format: str | None = None,
     scale: bool = True,
@@ -149,12 +150,12 @@ def save_img(
 
 
 def smart_resize(
-    x: Any,
+    x: Array,
     size: tuple[int, int],
     interpolation: str = "bilinear",
     data_format: str = "channels_last",
     **kwargs: Any,
-) -> Any:
+) -> Array:
     """Return images resized without distortion, from the centered part with the target's ratio.
 
     Args:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import tree
 from kerasish.engine import KerasTensor
 from kerasish.ops import dtypes
+from kerasish.typing import DTypeLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _counts: Counter[str] = Counter()
 _guard = threading.Lock()
 
 
-def standardize_dtype(dtype: Any) -> str:
+def standardize_dtype(dtype: DTypeLike | None) -> str:
     """Return the name of a dtype given as a name, a NumPy dtype, a Python type or None.
 
     Example:
@@ -42,7 +46,7 @@ def reset_uids() -> None:
         _counts.clear()
 
 
-def get_source_inputs(tensor: Any) -> list[Any]:
+def get_source_inputs(tensor: Tensor) -> list[Any]:
     """Return the symbolic inputs that a symbolic tensor was computed from.
 
     Example:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import ItemsView, KeysView, ValuesView
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    pass
 
 
 class Config:
@@ -57,17 +60,17 @@ class Config:
             known = UnknownNameError.of("setting", name, self._settings)
             raise AttributeError(str(known)) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: float) -> None:
         self._need_thawed()
         self._settings[name] = value
 
     def __delattr__(self, name: str) -> None:
         self.pop(name)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> int:
         return self._settings[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: int) -> None:
         self._need_thawed()
         self._settings[name] = value
 
@@ -87,7 +90,7 @@ class Config:
         """Return a setting, or the default if there is none."""
         return self._settings.get(name, default_value)
 
-    def pop(self, *args: Any) -> Any:
+    def pop(self, *args: Any) -> float:
         """Remove a setting and return it, or the given default."""
         self._need_thawed()
         return self._settings.pop(*args)

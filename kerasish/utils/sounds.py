@@ -6,11 +6,15 @@ import math
 import os
 import wave
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kerasish.typing import Array, PathLike
 from kerasish.utils.folders import make_folders
+
+if TYPE_CHECKING:
+    from kerasish.engine.data.py_dataset import PyDataset
 
 
 def read_wave(path: str) -> tuple[Any, int]:
@@ -31,7 +35,7 @@ def read_wave(path: str) -> tuple[Any, int]:
     return _samples(raw[:whole], width).reshape(-1, channels), rate
 
 
-def _samples(raw: Any, width: int) -> Any:
+def _samples(raw: Array, width: int) -> Array:
     if width == 1:  # these alone have no sign
         return ((raw.astype("float32") - 128) / 128).astype("float32")
     # The bytes of each sample become the upper bytes of a 32-bit integer.
@@ -40,19 +44,19 @@ def _samples(raw: Any, width: int) -> Any:
     return (wide.view("<i4")[:, 0] / 2**31).astype("float32")
 
 
-def _resampled(samples: Any, rate: int, wanted: int) -> Any:
+def _resampled(samples: Array, rate: int, wanted: int) -> Array:
     from scipy.signal import resample_poly
 
     common = math.gcd(rate, wanted)
     return resample_poly(samples, wanted // common, rate // common, axis=0).astype("float32")
 
 
-def _fitted(samples: Any, length: int) -> Any:
+def _fitted(samples: Array, length: int) -> Array:
     samples = samples[:length]
     return np.pad(samples, ((0, length - len(samples)), (0, 0)))
 
 
-def _stack(sounds: Sequence[Any]) -> Any:
+def _stack(sounds: Sequence[Any]) -> Array:
     """Return sounds as one array, padded with silence to the longest."""
     channels = {s.shape[1] for s in sounds}
     if len(channels) > 1:
@@ -62,8 +66,8 @@ def _stack(sounds: Sequence[Any]) -> Any:
 
 
 def audio_dataset_from_directory(
-    directory: Any,
-    labels: Any = "inferred",
+    directory: PathLike,
+    labels: str | None = "inferred",
     label_mode: str | None = "int",
     class_names: Sequence[str] | None = None,
     batch_size: int | None = 32,
@@ -76,7 +80,7 @@ def audio_dataset_from_directory(
     subset: str | None = None,
     follow_links: bool = False,
     verbose: bool = True,
-) -> Any:
+) -> PyDataset | tuple[PyDataset, ...]:
     """Return batches of the sounds (WAV) in a folder with a sub-folder per class.
 
     Args:
@@ -108,7 +112,7 @@ def audio_dataset_from_directory(
         if value is not None and (not isinstance(value, int) or value <= 0):
             raise ValueError(f"{name}: expected an integer > 0 or None, got {value!r}.")
 
-    def load(path: str) -> Any:
+    def load(path: str) -> Array:
         samples, rate = read_wave(path)
         if sampling_rate is not None and rate != sampling_rate:
             samples = _resampled(samples, rate, sampling_rate)

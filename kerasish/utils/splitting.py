@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish import config, tree
+from kerasish.typing import Array, Structure, TensorLike
 from kerasish.utils.batches import Batches
 
 
@@ -19,13 +20,13 @@ class Samples:
         rows: the indices of the samples of the subset.
     """
 
-    def __init__(self, data: Any, rows: Any) -> None:
+    def __init__(self, data: Array | Sequence[Array], rows: Array) -> None:
         self._data, self._rows = data, np.asarray(rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Structure:
         return tree.map_structure(lambda a: a[self._rows[index]], self._data)
 
     def __iter__(self) -> Iterator[Any]:
@@ -34,7 +35,7 @@ class Samples:
     def batch(self, batch_size: int, shuffle: bool = False, seed: int | None = None) -> Batches:
         """Return the samples in batches."""
 
-        def read(rows: Any) -> Any:
+        def read(rows: Array) -> tuple[Any, ...]:
             return tree.map_structure(lambda a: a[self._rows[rows]], self._data)
 
         return Batches(read, len(self), batch_size, shuffle, seed)
@@ -48,7 +49,7 @@ def split_dataset(
     seed: int | None = None,
     preferred_backend: Any = None,
     *,
-    stratify: Any = None,
+    stratify: TensorLike | None = None,
 ) -> tuple[Samples, Samples]:
     """Return the first and the last samples of a data set as two data sets.
 
@@ -88,7 +89,7 @@ def split_dataset(
     return Samples(data, rows[:left]), Samples(data, rows[count - right :])
 
 
-def stratified(classes: Any, left: int, right: int, draw: Any = None) -> tuple[Any, Any]:
+def stratified(classes: Array, left: int, right: int, draw: Any = None) -> tuple[Any, Any]:
     """Return the rows of two parts, each with about the same share of each class.
 
     Args:
@@ -119,7 +120,7 @@ def stratified(classes: Any, left: int, right: int, draw: Any = None) -> tuple[A
     return order(found[0]), order(found[1])
 
 
-def _shares(sizes: Any, part: int, count: int) -> Any:
+def _shares(sizes: Array, part: int, count: int) -> Array:
     """Return the number of rows of each class in a part of `part` rows, by largest remainders."""
     exact = sizes * (part / count)
     whole = np.maximum(np.floor(exact).astype(int), 1)
@@ -131,7 +132,7 @@ def _shares(sizes: Any, part: int, count: int) -> Any:
     return whole
 
 
-def _arrays(dataset: Any) -> Any:
+def _arrays(dataset: Any) -> Structure:
     if hasattr(dataset, "shape"):
         return np.asarray(dataset)
     if isinstance(dataset, (tuple, list, dict)):
@@ -142,7 +143,7 @@ def _arrays(dataset: Any) -> Any:
     return tree.map_structure(lambda *parts: np.stack(parts), *samples)
 
 
-def _sizes(left: Any, right: Any, count: int) -> tuple[int, int]:
+def _sizes(left: float | None, right: float | None, count: int) -> tuple[int, int]:
     if left is None and right is None:
         raise ValueError("split_dataset: expected left_size or right_size, got neither.")
     first, last = _size("left", left, count), _size("right", right, count)
@@ -158,7 +159,7 @@ def _sizes(left: Any, right: Any, count: int) -> tuple[int, int]:
     return first, last
 
 
-def _size(name: str, size: Any, count: int) -> int | None:
+def _size(name: str, size: float | None, count: int) -> int | None:
     if size is None:
         return None
     if isinstance(size, bool) or not isinstance(size, (int, float, np.number)):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from kerasish.typing import Array, Structure
 from kerasish.utils.batches import Batches
 
 
 def timeseries_dataset_from_array(
-    data: Any,
-    targets: Any,
+    data: Array,
+    targets: Array,
     sequence_length: int,
     sequence_stride: int = 1,
     sampling_rate: int = 1,
@@ -69,7 +68,7 @@ def timeseries_dataset_from_array(
     starts = first + np.arange(0, count, sequence_stride)
     steps = np.arange(sequence_length) * sampling_rate
 
-    def read(rows: Any) -> Any:
+    def read(rows: Array) -> Structure:
         windows = series[starts[rows][:, None] + steps]
         return windows if aims is None else (windows, aims[starts[rows]])
 

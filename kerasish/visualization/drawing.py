@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 from kerasish import config
 from kerasish.errors import ShapeError
 from kerasish.ops.images.boxes import convert_format
+from kerasish.typing import Array
 from kerasish.utils.images import pillow
 
 _FONT_PIXELS = 12  # height of letters at font_scale 1
 
 
-def as_pictures(images: Any, data_format: str | None, what: str) -> Any:
+def as_pictures(images: Array, data_format: str | None, what: str) -> Array:
     """Return a batch of pictures as a NumPy array with channels last.
 
     Raises:
@@ -30,16 +32,16 @@ def as_pictures(images: Any, data_format: str | None, what: str) -> Any:
 
 
 def draw_bounding_boxes(
-    images: Any,
-    bounding_boxes: Any,
+    images: Array,
+    bounding_boxes: dict[str, Any] | Sequence[int],
     bounding_box_format: str,
-    class_mapping: Any = None,
-    color: Any = (128, 128, 128),
+    class_mapping: dict[Any, Any] | None = None,
+    color: Sequence[int] = (128, 128, 128),
     line_thickness: int = 2,
     text_thickness: int = 1,
     font_scale: float = 1.0,
     data_format: str | None = None,
-) -> Any:
+) -> Array:
     """Return pictures with boxes and the names of their classes drawn on them.
 
     Args:
@@ -86,7 +88,7 @@ def draw_bounding_boxes(
     return result
 
 
-def _draw_frame(picture: Any, box: Any, color: Any, thick: int) -> None:
+def _draw_frame(picture: Array, box: Array, color: Any, thick: int) -> None:
     height, width, channels = picture.shape
     x1, y1, x2, y2 = (round(float(v)) for v in box)
     half = thick // 2
@@ -103,7 +105,7 @@ def _draw_frame(picture: Any, box: Any, color: Any, thick: int) -> None:
         fill(y1 - half, y2 - half + thick, x - half, x - half + thick)
 
 
-def _write(picture: Any, text: str, box: Any, color: Any, scale: float, thick: int) -> None:
+def _write(picture: Array, text: str, box: Array, color: Any, scale: float, thick: int) -> None:
     from PIL import ImageDraw, ImageFont
 
     channels = picture.shape[-1]
@@ -119,15 +121,15 @@ def _write(picture: Any, text: str, box: Any, color: Any, scale: float, thick: i
 
 
 def draw_segmentation_masks(
-    images: Any,
-    segmentation_masks: Any,
+    images: Array,
+    segmentation_masks: Array,
     num_classes: int | None = None,
-    color_mapping: Any = None,
+    color_mapping: dict[Any, Any] | None = None,
     alpha: float = 0.8,
     blend: bool = True,
     ignore_index: int = -1,
     data_format: str | None = None,
-) -> Any:
+) -> Array:
     """Return pictures with each class of a mask painted in a colour of its own.
 
     Args:

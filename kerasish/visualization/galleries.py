@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array, PathLike
 from kerasish.visualization.drawing import (
     as_pictures,
     draw_bounding_boxes,
@@ -21,7 +23,9 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _bytes_of(images: Any, value_range: Any, data_format: str | None, what: str) -> Any:
+def _bytes_of(
+    images: Array, value_range: Sequence[float], data_format: str | None, what: str
+) -> Array:
     """Return pictures as uint8 from 0 to 255."""
     low, high = value_range
     pictures = as_pictures(images, data_format, what).astype("float32")
@@ -37,15 +41,15 @@ def _grid(count: int, rows: int | None, cols: int | None) -> tuple[int, int]:
 
 
 def plot_image_gallery(
-    images: Any,
-    y_true: Any = None,
+    images: Array,
+    y_true: Sequence[int] | None = None,
     y_pred: Any = None,
     label_map: Any = None,
     rows: int | None = None,
     cols: int | None = None,
-    value_range: Any = (0, 255),
+    value_range: Sequence[float] = (0, 255),
     scale: float = 2,
-    path: Any = None,
+    path: PathLike | None = None,
     show: bool | None = None,
     transparent: bool = True,
     dpi: int = 60,
@@ -106,13 +110,13 @@ def plot_image_gallery(
 
 
 def plot_bounding_box_gallery(
-    images: Any,
+    images: Array,
     bounding_box_format: str,
-    y_true: Any = None,
+    y_true: dict[str, Any] | None = None,
     y_pred: Any = None,
-    value_range: Any = (0, 255),
-    true_color: Any = (0, 188, 212),
-    pred_color: Any = (255, 235, 59),
+    value_range: Sequence[float] = (0, 255),
+    true_color: Sequence[int] = (0, 188, 212),
+    pred_color: Sequence[int] = (255, 235, 59),
     line_thickness: int = 2,
     font_scale: float = 1.0,
     text_thickness: int | None = None,
@@ -168,10 +172,10 @@ def _patches(colours: dict[str, Any]) -> list[Any]:
 
 
 def plot_segmentation_mask_gallery(
-    images: Any,
+    images: Array,
     num_classes: int,
-    value_range: Any = (0, 255),
-    y_true: Any = None,
+    value_range: Sequence[float] = (0, 255),
+    y_true: Array = None,
     y_pred: Any = None,
     color_mapping: Any = None,
     blend: bool = True,

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import config
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
-def float_of(model: Any) -> str:
+def float_of(model: Model) -> str:
     """Return the dtype of the numbers that a model takes."""
     graph = getattr(model, "layer_graph", None)
     dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
     return "float64" if dtype == "float64" else config.floatx()
 
 
-def finite(x: Any) -> Any:
+def finite(x: Array) -> Array:
     """Return x; raise if a float64 was too large for x's dtype."""
     if not np.isfinite(x).all():
         raise ValueError(f"Input X contains a value too large for dtype('{x.dtype}').")
     return x
 
 
-def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
+def drop_weightless(X: Array, y: Array, weights: Array) -> tuple[Any, Any, Any]:
     """Drop the rows with weight 0: their only effect would be on the division into batches."""
     if weights is None:
         return X, y, None
@@ -33,12 +37,12 @@ def drop_weightless(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
     return (X, y, weights) if kept.all() else (X[kept], y[kept], weights[kept])
 
 
-def output_width(model: Any, X: Any) -> Any:
+def output_width(model: Model, X: Structure) -> Any:
     """Return the size of the last axis of the model's output, a list where it has several."""
     if getattr(model, "layer_graph", None) is None:
         first = [x[:1] for x in X] if isinstance(X, (list, tuple)) else X[:1]
-        shape = model(first, training=False)
-        shapes = [tuple(t.shape) for t in shape] if isinstance(shape, (list, tuple)) else shape
+        y: Any = model(first, training=False)
+        shapes = [tuple(t.shape) for t in y] if isinstance(y, (list, tuple)) else y
     else:
         shapes = model.output_shape
     if isinstance(shapes, list):

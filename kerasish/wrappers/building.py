@@ -6,10 +6,12 @@ import copy
 import inspect
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from kerasish import losses, metrics, optimizers
 from kerasish.engine import Model
+from kerasish.typing import Structure
 from kerasish.wrappers.parameters import RoutedParameters
 from kerasish.wrappers.perceptron import build_perceptron
 from kerasish.wrappers.routing import (
@@ -36,7 +38,7 @@ class ModelBuilding(RoutedParameters, ABC):
 
     _keras_build_fn: Any = None  # a method of subclasses, as in SciKeras
 
-    def _builder(self) -> Any:
+    def _builder(self) -> Structure:
         if self.model is None and self.build_fn is None:
             return self._keras_build_fn
         return self.build_fn if self.model is None else self.model
@@ -49,7 +51,7 @@ class ModelBuilding(RoutedParameters, ABC):
         """Return the description of the data that model functions get as `meta`."""
         return {k: v for k, v in vars(self).items() if k.endswith("_") and k != "model_"}
 
-    def _make_model(self) -> Any:
+    def _make_model(self) -> Model:
         """Return a new compiled model."""
         if self.build_fn is not None and self.model is None:
             warnings.warn("build_fn is the old name of model.", DeprecationWarning, stacklevel=5)
@@ -77,7 +79,9 @@ class ModelBuilding(RoutedParameters, ABC):
             model.compile(**self._compile_arguments(model))
         return model
 
-    def _call_builder(self, builder: Any, wanted: dict[str, Any]) -> tuple[Any, set[str]]:
+    def _call_builder(
+        self, builder: type | Callable[..., Any], wanted: dict[str, Any]
+    ) -> tuple[Any, set[str]]:
         names, open_ended = named_parameters(builder), takes_any(builder)
         where = getattr(builder, "__name__", type(builder).__name__)
         if not open_ended:
@@ -91,7 +95,7 @@ class ModelBuilding(RoutedParameters, ABC):
                 and (value is not None or needed)
             ):
                 given[name] = value
-        special = {
+        special: dict[str, Callable[[], Any]] = {
             "meta": self._meta,
             "compile_kwargs": lambda: self._compile_arguments(None),
             "params": self.get_params,
@@ -117,7 +121,7 @@ class ModelBuilding(RoutedParameters, ABC):
                     stacklevel=6,
                 )
 
-    def _compile_arguments(self, model: Any) -> dict[str, Any]:
+    def _compile_arguments(self, model: Model | None) -> dict[str, Any]:
         routed = self._routed
         default = "adam" if self._own_model() else "rmsprop"
         found = {
@@ -134,7 +138,7 @@ class ModelBuilding(RoutedParameters, ABC):
         check_names(extra, list(named_parameters(Model.compile)), "compile", "Model.compile")
         return {**found, **extra}
 
-    def _make_loss(self, model: Any) -> Any:
+    def _make_loss(self, model: Model | None) -> Any:
         given = part(self._routed, "loss")
         if self.loss is None:
             found = self._default_loss(model)
@@ -145,7 +149,7 @@ class ModelBuilding(RoutedParameters, ABC):
             return make(self.loss, given, "loss", losses.get)
         return self.loss
 
-    def _make_metrics(self) -> Any:
+    def _make_metrics(self) -> list[Any] | None:
         given = part(self._routed, "metrics")
         if self.metrics is None:
             check_names(given, (), "metrics", "no metrics, which take none")
@@ -155,11 +159,11 @@ class ModelBuilding(RoutedParameters, ABC):
         return make_each(listed, given, "metrics", metrics.get)
 
     @abstractmethod
-    def _default_loss(self, model: Any) -> Any:
+    def _default_loss(self, model: Model | None) -> Any:
         """Return the default loss for the targets seen in `fit`."""
 
 
-def free_steps(model: Any) -> None:
+def free_steps(model: Model | None) -> None:
     """Free the compiled steps of a model that an estimator no longer needs.
 
     A model's layers and symbolic tensors refer to each other, so the model is freed only by the
@@ -171,6 +175,6 @@ def free_steps(model: Any) -> None:
         program.drop_steps()
 
 
-def _is_collection(value: Any) -> bool:
+def _is_collection(value: type | str) -> bool:
     """Return whether a dict maps outputs to values and is not the config of one object."""
     return isinstance(value, dict) and "class_name" not in value

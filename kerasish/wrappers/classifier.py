@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,8 +12,13 @@ from sklearn.utils.validation import column_or_1d
 
 from kerasish import losses
 from kerasish.errors import UnknownNameError
+from kerasish.typing import ActivationLike, Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.losses.loss import Loss
 
 _TARGETS = ("binary", "multiclass", "multiclass-multioutput", "multilabel-indicator")
 _SMALLEST = np.finfo(np.float64).tiny
@@ -65,27 +70,27 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     def __init__(
         self,
-        model: Any = None,
+        model: Model | None = None,
         *,
-        build_fn: Any = None,
+        build_fn: Structure = None,
         warm_start: bool = False,
         random_state: Any = None,
-        optimizer: Any = None,
-        loss: Any = None,
-        metrics: Any = None,
-        batch_size: Any = None,
+        optimizer: Structure = None,
+        loss: Structure = None,
+        metrics: Structure = None,
+        batch_size: Structure = None,
         validation_batch_size: int | None = None,
-        verbose: Any = 0,
-        callbacks: Any = None,
+        verbose: Structure = 0,
+        callbacks: Structure = None,
         validation_split: float = 0.0,
-        shuffle: Any = True,
+        shuffle: Structure = True,
         run_eagerly: bool = False,
         epochs: int | None = None,
-        hidden_layer_sizes: Any = None,
-        activation: Any = None,
+        hidden_layer_sizes: Structure = None,
+        activation: ActivationLike | None = None,
         alpha: float | None = None,
-        memory: Any = None,
-        class_weight: Any = None,
+        memory: Structure = None,
+        class_weight: Structure = None,
         **routed: Any,
     ) -> None:
         super().__init__(
@@ -100,19 +105,30 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
+    def fit(
+        self,
+        X: TensorLike,
+        y: TensorLike | None,
+        sample_weight: Structure = None,
+        **fit_arguments: Any,
+    ) -> KerasClassifier:
         """Train on rows X and labels y; further arguments are passed to this `Model.fit`."""
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, **fit_arguments: Any
-    ) -> Any:
+        self,
+        X: TensorLike,
+        y: TensorLike,
+        classes: Array = None,
+        sample_weight: Structure = None,
+        **fit_arguments: Any,
+    ) -> KerasClassifier:
         """Train for one more epoch; the first call tells all `classes` if its y lacks some."""
         epochs = fit_arguments.pop("epochs", 1)
         return self._fit(X, y, sample_weight, epochs, True, labels=classes, **fit_arguments)
 
-    def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
+    def _learn_targets(self, y: TensorLike, weights: Array, labels: Array, going_on: bool) -> None:
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -141,7 +157,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             self.target_type_ = "binary" if count <= 2 else "multiclass"
             self.n_outputs_, self.n_outputs_expected_ = 1, 1 if count <= 2 else count
 
-    def _known_labels(self, y: Any) -> None:
+    def _known_labels(self, y: Array) -> None:
         if getattr(self, "target_type_", None) == "multilabel-indicator":
             if y.ndim != 2 or y.shape[1] != self.n_outputs_:
                 raise ValueError(
@@ -161,30 +177,30 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
                     f"{labels.tolist()}; give partial_fit(classes=...) all of them at the start."
                 )
 
-    def _weigh(self, y: Any, weights: Any) -> Any:
+    def _weigh(self, y: TensorLike, weights: Array) -> Array:
         if self.class_weight is None:
             return weights
         own = compute_sample_weight(self.class_weight, y)
         return own if weights is None else own * weights
 
-    def _default_loss(self, model: Any) -> Any:
+    def _default_loss(self, model: Model | None) -> Loss | list[Loss]:
         widths = self.n_outputs_expected_ if model is None else self._widths(model)
         if isinstance(widths, list):
             return [self._loss_for(w, model) for w in widths]
         return self._loss_for(widths, model)
 
-    def _loss_for(self, width: int, model: Any) -> Any:
+    def _loss_for(self, width: int, model: Model | None) -> Loss:
         single = width == 1 or self.target_type_ == "multilabel-indicator"
         kind = losses.BinaryCrossentropy if single else losses.SparseCategoricalCrossentropy
         dtype = None if model is None else float_of(model)
         return kind(from_logits=self._own_model(), dtype=dtype)
 
-    def _widths(self, model: Any) -> Any:
+    def _widths(self, model: Model) -> int | list[int]:
         if getattr(model, "layer_graph", None) is not None:
             return output_width(model, None)
         return self.n_outputs_expected_
 
-    def _encode(self, y: Any, X: Any) -> Any:
+    def _encode(self, y: Array, X: Structure) -> Structure:
         """Return y in the form that the model's loss expects."""
         widths = output_width(self.model_, X)
         loss = self.model_.loss
@@ -202,7 +218,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     # --- predicting -----------------------------------------------------------------------------
 
-    def predict(self, X: Any, **predict_arguments: Any) -> Any:
+    def predict(self, X: TensorLike, **predict_arguments: Any) -> Array:
         """Return the most likely label of each row (each output of a row)."""
         raw = self._raw(X, **predict_arguments)
         if self.target_type_ == "multilabel-indicator":
@@ -212,7 +228,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             return np.stack(found, axis=1)
         return _chosen(self._scores(raw), self.classes_)
 
-    def predict_proba(self, X: Any, **predict_arguments: Any) -> Any:
+    def predict_proba(self, X: TensorLike, **predict_arguments: Any) -> Structure:
         """Return the probability of each class (label), columns in the order of `classes_`."""
         raw = self._raw(X, **predict_arguments)
         if self.target_type_ == "multilabel-indicator":
@@ -221,14 +237,14 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             return [_probabilities(s, len(c)) for s, c in zip(self._scores(raw), self.classes_)]
         return _probabilities(self._scores(raw), len(self.classes_))
 
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: TensorLike) -> Array:
         """Return the logarithms of `predict_proba`."""
         found = self.predict_proba(X)
         if isinstance(found, list):
             return [np.log(np.maximum(p, _SMALLEST)) for p in found]
         return np.log(np.maximum(found, _SMALLEST))
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: TensorLike) -> Array:
         """Return log odds: positive for `classes_[1]`; with several classes, a column per class."""
         scores = self._scores(self._raw(X))
         if isinstance(scores, list):
@@ -237,7 +253,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             return scores
         return _decisions(scores, len(self.classes_))
 
-    def _scores(self, raw: Any) -> Any:
+    def _scores(self, raw: Structure) -> Structure:
         """Return logits, float64: the model's output, or computed from its probabilities."""
         loss = self.model_.loss
         if isinstance(raw, (list, tuple)):
@@ -247,7 +263,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             return [self._logits(raw, loss)]
         return self._logits(raw, loss)
 
-    def _logits(self, raw: Any, loss: Any) -> Any:
+    def _logits(self, raw: Array, loss: Structure) -> Array:
         raw = np.asarray(raw, np.float64)
         raw = raw.reshape(len(raw), -1)
         if from_logits(loss):
@@ -256,7 +272,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         positive = np.log(np.maximum(raw, _SMALLEST))
         return positive - np.log(np.maximum(1 - raw, _SMALLEST)) if binary else positive
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TensorLike, y: TensorLike, sample_weight: Structure = None) -> float:
         """Return the share of rows whose labels are all correct."""
         y = np.asarray(y)
         if y.ndim == 2 and isinstance(getattr(self, "classes_", None), list):
@@ -270,7 +286,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return tags
 
 
-def _encode_column(y: Any, classes: Any, width: int, loss: Any) -> Any:
+def _encode_column(y: TensorLike, classes: Array, width: int, loss: Structure) -> Array:
     if width != 1 and width < len(classes):
         raise ValueError(
             f"The model gives {width} outputs for {len(classes)} classes; the model function finds "
@@ -289,7 +305,7 @@ def _encode_column(y: Any, classes: Any, width: int, loss: Any) -> Any:
     return np.eye(width, dtype="float32")[numbers]
 
 
-def name_of_loss(loss: Any) -> str:
+def name_of_loss(loss: Structure) -> str:
     """Return a loss's name in snake case.
 
     Example:
@@ -304,7 +320,7 @@ def name_of_loss(loss: Any) -> str:
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
-def from_logits(loss: Any) -> bool:
+def from_logits(loss: Structure) -> bool:
     """Return whether a loss takes logits.
 
     Example:
@@ -315,11 +331,11 @@ def from_logits(loss: Any) -> bool:
     return bool(config.get("from_logits"))
 
 
-def _sigmoid(x: Any) -> Any:
+def _sigmoid(x: Array) -> Array:
     return np.exp(-np.logaddexp(0, -x))
 
 
-def _probabilities(scores: Any, count: int) -> Any:
+def _probabilities(scores: Array, count: int) -> Array:
     if count == 1:
         return np.ones((len(scores), 1))
     if scores.shape[1] == 1:
@@ -328,13 +344,13 @@ def _probabilities(scores: Any, count: int) -> Any:
     return (shifted / shifted.sum(axis=1, keepdims=True))[:, :count]
 
 
-def _decisions(scores: Any, count: int) -> Any:
+def _decisions(scores: Array, count: int) -> Array:
     if scores.shape[1] == 1:
         return scores[:, 0]
     return scores[:, 1] - scores[:, 0] if count == 2 else scores[:, :count]
 
 
-def _chosen(scores: Any, classes: Any) -> Any:
+def _chosen(scores: Array, classes: Array) -> Array:
     if scores.shape[1] == 1:
         found = (scores[:, 0] > 0).astype(int)
     else:

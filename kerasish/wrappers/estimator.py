@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -13,11 +14,17 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
+from kerasish.typing import ActivationLike, Array, Structure, TensorLike
 from kerasish.wrappers.arrays import drop_weightless, finite, float_of
 from kerasish.wrappers.building import ModelBuilding, free_steps
 from kerasish.wrappers.memory import describe_fit, open_memory
 from kerasish.wrappers.parameters import check_settings
 from kerasish.wrappers.routing import check_names, make_callbacks, named_parameters, part
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.callbacks.callback import Callback
 
 # The built-in MLP has the limits of scikit-learn's MLP.
 EPOCHS, PATIENCE, TOLERANCE, BATCH_SIZE = 200, 10, 1e-4, 200
@@ -31,26 +38,26 @@ class KerasEstimator(ModelBuilding):
 
     def __init__(
         self,
-        model: Any = None,
+        model: Model | None = None,
         *,
-        build_fn: Any = None,
+        build_fn: Structure = None,
         warm_start: bool = False,
         random_state: Any = None,
-        optimizer: Any = None,
-        loss: Any = None,
-        metrics: Any = None,
-        batch_size: Any = None,
+        optimizer: Structure = None,
+        loss: Structure = None,
+        metrics: Structure = None,
+        batch_size: Structure = None,
         validation_batch_size: int | None = None,
-        verbose: Any = 0,
-        callbacks: Any = None,
+        verbose: Structure = 0,
+        callbacks: Structure = None,
         validation_split: float = 0.0,
-        shuffle: Any = True,
+        shuffle: Structure = True,
         run_eagerly: bool = False,
         epochs: int | None = None,
-        hidden_layer_sizes: Any = None,
-        activation: Any = None,
+        hidden_layer_sizes: Structure = None,
+        activation: ActivationLike | None = None,
         alpha: float | None = None,
-        memory: Any = None,
+        memory: Structure = None,
         **routed: Any,
     ) -> None:
         self.model = model
@@ -91,7 +98,7 @@ class KerasEstimator(ModelBuilding):
         """
         return None
 
-    def _inputs(self, X: Any) -> Any:
+    def _inputs(self, X: Array) -> Structure:
         """Return X in the form that the model expects."""
         encoder = getattr(self, "feature_encoder_", None)
         if encoder is not None:
@@ -102,13 +109,13 @@ class KerasEstimator(ModelBuilding):
             X = X.toarray()
         return self._as_model(X)
 
-    def _as_model(self, x: Any) -> Any:
+    def _as_model(self, x: Array) -> Array:
         """Return float64 arrays in the model's floating dtype, anything else unchanged."""
         if x is None or x.dtype != np.float64:
             return x
         return finite(x.astype(float_of(self.model_)))
 
-    def _choose_numbers(self, X: Any, weights: Any) -> None:
+    def _choose_numbers(self, X: Array, weights: Array) -> None:
         """Let one batch of float64 data be trained in float64: order and weights then matter to
         the last digits only. More rows are trained in the default float.
         """
@@ -118,7 +125,7 @@ class KerasEstimator(ModelBuilding):
         total = X.shape[0] if weights is None else float(weights.sum())
         self.batch_weight_ = total if batch >= X.shape[0] else batch
 
-    def _validation(self, data: Any) -> Any:
+    def _validation(self, data: Sequence[Array]) -> Any:
         """Return `validation_data` in the form the model expects; data without rows unchanged."""
         if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
             return data
@@ -131,7 +138,9 @@ class KerasEstimator(ModelBuilding):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def _take_data(self, X: Any, y: Any, sample_weight: Any, going_on: bool) -> Any:
+    def _take_data(
+        self, X: TensorLike, y: TensorLike | None, sample_weight: Structure, going_on: bool
+    ) -> tuple[Any, ...]:
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -152,9 +161,10 @@ class KerasEstimator(ModelBuilding):
     history_: dict[str, list[Any]]
 
     def _fit(
-        self, X: Any, y: Any, sample_weight: Any, epochs: int, going_on: bool,
-        labels: Any = None, **fit_arguments: Any,
-    ) -> Any:  # fmt: skip
+        self, X: TensorLike, y: TensorLike | None, sample_weight: Structure, epochs: int,
+        going_on: bool,
+        labels: Array = None, **fit_arguments: Any,
+    ) -> KerasEstimator:  # fmt: skip
         memory = open_memory(self.memory)
         going_on = going_on and hasattr(self, "model_")
         X, y, weights = self._prepare(X, y, sample_weight, going_on, labels)
@@ -170,7 +180,14 @@ class KerasEstimator(ModelBuilding):
             self.__dict__.update(kept)
         return self
 
-    def _prepare(self, X: Any, y: Any, sample_weight: Any, going_on: bool, labels: Any) -> Any:
+    def _prepare(
+        self,
+        X: TensorLike,
+        y: TensorLike | None,
+        sample_weight: Structure,
+        going_on: bool,
+        labels: Array,
+    ) -> tuple[Any, ...]:
         """Return (X, y, weights) ready for training; store their description and a seed."""
         check_settings(self)
         X, y, weights = self._take_data(X, y, sample_weight, going_on)
@@ -190,7 +207,7 @@ class KerasEstimator(ModelBuilding):
             self._fits = 0
         return X, y, weights
 
-    def initialize(self, X: Any, y: Any) -> Any:
+    def initialize(self, X: TensorLike, y: TensorLike) -> Self:
         """Build the untrained model for these data, to inspect it or to call `partial_fit`."""
         self._prepare(X, y, None, False, None)
         with config.seeded(self._seed << 20):
@@ -199,8 +216,14 @@ class KerasEstimator(ModelBuilding):
         return self
 
     def _train(
-        self, X: Any, y: Any, weights: Any, epochs: int, going_on: bool, fit_arguments: Any
-    ) -> Any:
+        self,
+        X: Array,
+        y: TensorLike,
+        weights: Array,
+        epochs: int,
+        going_on: bool,
+        fit_arguments: dict[Any, Any],
+    ) -> Self:
         with config.seeded((self._seed << 20) + self._fits), self._threads():
             if not going_on:
                 free_steps(getattr(self, "model_", None))
@@ -228,7 +251,13 @@ class KerasEstimator(ModelBuilding):
         return config.using_threads(1 if seeded else None)
 
     def _run(
-        self, X: Any, y: Any, weights: Any, rows: int, epochs: int, fit_arguments: Any
+        self,
+        X: TensorLike,
+        y: TensorLike,
+        weights: Array,
+        rows: int,
+        epochs: int,
+        fit_arguments: dict[str, Any],
     ) -> None:
         routed = part(self._routed, "fit")
         known = [n for n in named_parameters(Model.fit) if n not in ("x", "y", "sample_weight")]
@@ -252,14 +281,14 @@ class KerasEstimator(ModelBuilding):
         self.n_iter_ = len(self.history_["loss"]) if self.history_ else 0
         self._note_best(given["callbacks"], len(history.epoch))
 
-    def _stop_when_settled(self) -> Any:
+    def _stop_when_settled(self) -> Callback:
         watched = "val_loss" if self.validation_split else "loss"
         return EarlyStopping(
             watched, min_delta=TOLERANCE, patience=PATIENCE, mode="min",
             restore_best_weights=bool(self.validation_split),
         )  # fmt: skip
 
-    def _note_best(self, callbacks: Any, epochs_run: int) -> None:
+    def _note_best(self, callbacks: Sequence[Callback], epochs_run: int) -> None:
         """Store the best epoch (from 0, over all fits) by early stopping, or by the loss."""
         before = self.n_iter_ - epochs_run
         for callback in callbacks or ():
@@ -286,7 +315,7 @@ class KerasEstimator(ModelBuilding):
         check_is_fitted(self, "model_")
         return int(self.n_iter_)
 
-    def _raw(self, X: Any, **predict_arguments: Any) -> Any:
+    def _raw(self, X: TensorLike, **predict_arguments: Any) -> Structure:
         """Return the model's predictions for X."""
         check_is_fitted(self, "model_")
         X = validate_data(self, X, reset=False, **self._check_arguments())
@@ -296,15 +325,15 @@ class KerasEstimator(ModelBuilding):
         with self._threads():
             return self.model_.predict(self._inputs(X), **{**given, **extra})
 
-    def _weigh(self, y: Any, weights: Any) -> Any:
+    def _weigh(self, y: TensorLike, weights: Array) -> Array:
         return weights
 
     @abstractmethod
-    def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
+    def _learn_targets(self, y: TensorLike, weights: Any, labels: Any, going_on: bool) -> None:
         """Store the description of the targets; if a fit is continued, check that they match it."""
 
     @abstractmethod
-    def _encode(self, y: Any, X: Any) -> Any:
+    def _encode(self, y: TensorLike, X: TensorLike) -> Any:
         """Return y in the form that the model's loss expects."""
 
     def __del__(self) -> None:

@@ -18,7 +18,7 @@ from kerasish.optimizers import Optimizer
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """Return 40 hexadecimal digits that differ for different values.
 
     The hash of a function depends on its name, code, defaults and closure, and on the functions and
@@ -38,7 +38,7 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha1(repr(_describe(value, ())).encode()).hexdigest()
 
 
-def _describe(value: Any, seen: tuple[int, ...]) -> Any:
+def _describe(value: object, seen: tuple[int, ...]) -> tuple[Any, ...]:
     """Return nested tuples of strings and numbers; `seen` has the enclosing objects, for cycles."""
     if isinstance(value, _PLAIN):
         return type(value).__name__, value
@@ -79,7 +79,7 @@ def _digest(value: Any) -> str:
     return str(joblib.hash(value))
 
 
-def _describe_class(kind: type, seen: tuple[int, ...]) -> Any:
+def _describe_class(kind: type, seen: tuple[int, ...]) -> tuple[Any, ...]:
     name = f"{kind.__module__}.{kind.__qualname__}"
     if kind.__module__.startswith("kerasish.") or kind.__module__ == "builtins":
         return "class", name
@@ -87,13 +87,13 @@ def _describe_class(kind: type, seen: tuple[int, ...]) -> Any:
     return "class", name, _describe(methods, seen)
 
 
-def _describe_model(model: Any, seen: tuple[int, ...]) -> Any:
+def _describe_model(model: Model, seen: tuple[int, ...]) -> tuple[Any, ...]:
     settings = model.training_program.copy_arguments() if model.compiled else None
     config = model.get_config()
     return "model", _describe((config, settings, model.get_weights()), seen)
 
 
-def _describe_function(function: types.FunctionType, seen: tuple[int, ...]) -> Any:
+def _describe_function(function: types.FunctionType, seen: tuple[int, ...]) -> tuple[Any, ...]:
     name = f"{function.__module__}.{function.__qualname__}"
     closed = inspect.getclosurevars(function)
     own = {k: v for k, v in closed.globals.items() if _belongs_to(v, function)}
@@ -102,18 +102,18 @@ def _describe_function(function: types.FunctionType, seen: tuple[int, ...]) -> A
     return "function", name, _code(function.__code__), given, beside
 
 
-def _belongs_to(value: Any, function: types.FunctionType) -> bool:
+def _belongs_to(value: object, function: types.FunctionType) -> bool:
     if isinstance(value, (*_PLAIN, list, tuple, dict)):
         return True
     return getattr(value, "__module__", None) == function.__module__
 
 
-def _code(code: types.CodeType) -> Any:
+def _code(code: types.CodeType) -> tuple[Any, ...]:
     constants = [_constant(c) for c in code.co_consts]
     return code.co_code.hex(), constants, code.co_names, code.co_varnames
 
 
-def _constant(value: Any) -> Any:
+def _constant(value: int | None) -> str:
     if isinstance(value, frozenset):  # its order differs between processes
         return sorted(map(repr, value))
     return _code(value) if isinstance(value, types.CodeType) else repr(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
@@ -10,7 +10,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from kerasish.engine import Model, clone_model
+from kerasish.typing import Array, TensorLike
 from kerasish.wrappers.building import free_steps
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class SKLearnDialect(BaseEstimator):
@@ -30,7 +34,7 @@ class SKLearnDialect(BaseEstimator):
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         warm_start: bool = False,
         model_kwargs: dict[str, Any] | None = None,
         fit_kwargs: dict[str, Any] | None = None,
@@ -40,7 +44,7 @@ class SKLearnDialect(BaseEstimator):
         self.model_kwargs = model_kwargs
         self.fit_kwargs = fit_kwargs
 
-    def _get_model(self, X: Any, y: Any) -> Any:
+    def _get_model(self, X: TensorLike, y: TensorLike | None) -> Model:
         if self.warm_start and hasattr(self, "model_"):
             return self.model_
         if isinstance(self.model, Model):
@@ -52,7 +56,7 @@ class SKLearnDialect(BaseEstimator):
             )
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
-    def fit(self, X: Any, y: Any = None, **kwargs: Any) -> Any:
+    def fit(self, X: TensorLike, y: TensorLike | None = None, **kwargs: Any) -> Self:
         """Train on X and y; further arguments are passed to `Model.fit`."""
         X, y = self._check_data(X, y)
         target = self._process_target(y, reset=True)
@@ -75,7 +79,7 @@ class SKLearnDialect(BaseEstimator):
         if model is not self.__dict__.get("model"):
             free_steps(model)
 
-    def _check_data(self, X: Any, y: Any) -> Any:
+    def _check_data(self, X: TensorLike, y: TensorLike | None) -> tuple[Array, ...]:
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -86,21 +90,21 @@ class SKLearnDialect(BaseEstimator):
             y_numeric=isinstance(self, RegressorMixin),
         )  # fmt: skip
 
-    def _raw(self, X: Any) -> Any:
+    def _raw(self, X: TensorLike) -> Array:
         check_is_fitted(self, "model_")
         X = validate_data(
             self, X, reset=False, accept_sparse=("csr", "csc"), allow_nd=True
         )  # fmt: skip
         return np.asarray(self.model_.predict(_narrow(X), batch_size=1024, verbose=0))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: TensorLike) -> Array:
         """Return the model's results for X in the form of y."""
         return self._reverse_process_target(self._raw(X))
 
-    def _process_target(self, y: Any, reset: bool = False) -> Any:
+    def _process_target(self, y: TensorLike | None, reset: bool = False) -> Array:
         return y
 
-    def _reverse_process_target(self, y: Any) -> Any:
+    def _reverse_process_target(self, y: TensorLike) -> Any:
         return y
 
     @property
@@ -116,12 +120,12 @@ class SKLearnDialect(BaseEstimator):
         return tags
 
 
-def _renewed(model: Any) -> Any:
+def _renewed(model: Model) -> Any:
     """Return a copy of the model with new weights, compiled in the same way."""
     return clone_model(model)
 
 
-def _narrow(X: Any) -> Any:
+def _narrow(X: Array) -> Array:
     if hasattr(X, "toarray"):
         X = X.toarray()
     return X.astype("float32") if X.dtype == np.float64 else X
@@ -145,7 +149,7 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
         (4, 3)
     """
 
-    def _process_target(self, y: Any, reset: bool = False) -> Any:
+    def _process_target(self, y: TensorLike, reset: bool = False) -> Array:
         check_classification_targets(y)
         if np.ndim(y) == 2 and np.shape(y)[1] > 1:
             raise ValueError(
@@ -157,15 +161,15 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
         rows = np.searchsorted(self.classes_, y)
         return np.eye(max(len(self.classes_), 2), dtype="float32")[rows]
 
-    def _reverse_process_target(self, y: Any) -> Any:
+    def _reverse_process_target(self, y: Array) -> Array:
         chosen = np.minimum(y.argmax(axis=1), len(self.classes_) - 1)
         return self.classes_[chosen]
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: TensorLike) -> Array:
         """Return the model's output: one column per class."""
         return self._raw(X)[:, : len(self.classes_)]
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: TensorLike) -> Array:
         """Return the model's output; for two classes, the second column minus the first."""
         found = self._raw(X)
         return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
@@ -177,12 +181,12 @@ class SKLearnRegressor(RegressorMixin, SKLearnDialect):
     Args: see `SKLearnDialect`.
     """
 
-    def _process_target(self, y: Any, reset: bool = False) -> Any:
+    def _process_target(self, y: Array, reset: bool = False) -> Array:
         if reset:
             self._one_column = np.ndim(y) == 1
         return np.reshape(y, (len(y), -1)).astype("float32")
 
-    def _reverse_process_target(self, y: Any) -> Any:
+    def _reverse_process_target(self, y: TensorLike) -> Array:
         y = np.asarray(y, np.float64)
         return y.reshape(len(y)) if self._one_column and y.size == len(y) else y
 
@@ -198,17 +202,17 @@ class SKLearnTransformer(TransformerMixin, SKLearnDialect):
     Args: see `SKLearnDialect`.
     """
 
-    def _check_data(self, X: Any, y: Any) -> Any:
+    def _check_data(self, X: TensorLike, y: TensorLike | None) -> tuple[Any, ...]:
         given = {"accept_sparse": ("csr", "csc"), "allow_nd": True}
         if y is None:
             return validate_data(self, X, **given), None
         return validate_data(self, X, y, multi_output=True, **given)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: TensorLike) -> Array:
         """Return the model's results for X."""
         return self._raw(X)
 
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns of `transform`."""
         check_is_fitted(self, "model_")
         prefix = type(self).__name__.lower()

@@ -19,12 +19,16 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from kerasish import __version__, config
 from kerasish.wrappers.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from kerasish.wrappers.classifier import KerasClassifier
+    from kerasish.wrappers.regressor import KerasRegressor
 
 _ENDING = ".fit"
 _WITHOUT_EFFECT = ("memory", "verbose")  # parameters that change no number of a fit
@@ -124,7 +128,9 @@ def open_memory(memory: Any) -> SearchMemory | None:
     )  # fmt: skip
 
 
-def describe_fit(estimator: Any, seed: int | None, *arguments: Any) -> str:
+def describe_fit(
+    estimator: KerasClassifier | KerasRegressor, seed: int | None, *arguments: Any
+) -> str:
     """Return the key of a fit: equal for equal parameters, model function, data and arguments."""
     params = {k: v for k, v in estimator.get_params().items() if k not in _WITHOUT_EFFECT}
     params["random_state"] = seed

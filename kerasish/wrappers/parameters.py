@@ -5,13 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from kerasish.errors import UnknownNameError
 from kerasish.wrappers.routing import DESTINATIONS, goes_somewhere, named_parameters
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.engine.model.model import Model
+    from kerasish.wrappers.classifier import KerasClassifier
+    from kerasish.wrappers.regressor import KerasRegressor
 
 
 class RoutedParameters(BaseEstimator):
@@ -32,7 +40,7 @@ class RoutedParameters(BaseEstimator):
     def _own_params(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters; routed ones such as `model__units` may be new.
 
         Raises:
@@ -50,7 +58,7 @@ class RoutedParameters(BaseEstimator):
                 self._routed[name] = value
         return self
 
-    def _check_routed(self, builder: Any) -> None:
+    def _check_routed(self, builder: Model | type | Callable[..., Any] | int | None) -> None:
         for name in self._routed:
             if not goes_somewhere(name, builder):
                 raise self._unknown(name, builder, [])
@@ -78,18 +86,18 @@ def _parameter_names(cls: Any) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def is_whole(value: Any, least: int) -> bool:
+def is_whole(value: str | float, least: int) -> bool:
     """Return whether a value is an integer >= `least`."""
     whole = isinstance(value, numbers.Integral) and not _is_flag(value)
     return whole and int(value) >= least
 
 
-def is_number(value: Any, least: float) -> bool:
+def is_number(value: str | float, least: float) -> bool:
     """Return whether a value is a number >= `least`."""
     return isinstance(value, numbers.Real) and not _is_flag(value) and float(value) >= least
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, (bool, np.bool_))
 
 
@@ -117,7 +125,7 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-def check_settings(estimator: Any) -> None:
+def check_settings(estimator: KerasClassifier | KerasRegressor) -> None:
     """Raise for the first parameter with an invalid value, and name valid ones.
 
     Raises:

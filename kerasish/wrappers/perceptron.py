@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import engine, layers, regularizers
 from kerasish.wrappers.parameters import is_number, is_whole
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.regularizers import Regularizer
 
 HIDDEN_LAYER_SIZES = (100,)
 ACTIVATION = "relu"
@@ -19,7 +23,7 @@ def build_perceptron(
     hidden_layer_sizes: int | Sequence[int] | None = None,
     activation: str | None = None,
     alpha: float | None = None,
-) -> Any:
+) -> Model:
     """Return an uncompiled MLP from `meta["n_features_in_"]` features to the outputs of the data.
 
     The outputs are logits (classifier) or plain numbers (regressor), one head for each output of
@@ -45,7 +49,7 @@ def build_perceptron(
     name = _ACTIVATIONS.get(name, name) if isinstance(name, str) else name
     dtype = meta["compute_dtype_"]
 
-    def penalty() -> Any:
+    def penalty() -> Regularizer | None:
         return regularizers.L2(strength) if strength else None
 
     x = inputs = engine.Input((meta["n_features_in_"],), dtype=dtype, name="features")

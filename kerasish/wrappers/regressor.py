@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from kerasish import losses
+from kerasish.typing import Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.losses.loss import Loss
 
 
 class KerasRegressor(RegressorMixin, KerasEstimator):
@@ -29,17 +34,25 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
 
     _y_numeric = True
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
+    def fit(
+        self,
+        X: TensorLike,
+        y: TensorLike | None,
+        sample_weight: Structure = None,
+        **fit_arguments: Any,
+    ) -> KerasRegressor:
         """Train on rows X and numbers y; further arguments are passed to this `Model.fit`."""
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_arguments: Any) -> Any:
+    def partial_fit(
+        self, X: TensorLike, y: TensorLike, sample_weight: Structure = None, **fit_arguments: Any
+    ) -> KerasRegressor:
         """Train for one more epoch; targets are standardized as in the first call."""
         epochs = fit_arguments.pop("epochs", 1)
         return self._fit(X, y, sample_weight, epochs, True, **fit_arguments)
 
-    def predict(self, X: Any, **predict_arguments: Any) -> Any:
+    def predict(self, X: TensorLike, **predict_arguments: Any) -> Array:
         """Return the number(s) of each row, float64, in the shape of the y of `fit`."""
         raw = self._raw(X, **predict_arguments)
         if isinstance(raw, (list, tuple)):
@@ -48,7 +61,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         found = raw * self._y_scale + self._y_mean
         return found[:, 0] if self.y_ndim_ == 1 and found.shape[1] == 1 else found
 
-    def _learn_targets(self, y: Any, weights: Any, labels: Any, going_on: bool) -> None:
+    def _learn_targets(self, y: Array, weights: Array, labels: Any, going_on: bool) -> None:
         columns = y.reshape(len(y), -1)
         if going_on:
             if columns.shape[1] != self.n_outputs_:
@@ -64,11 +77,11 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
             spread = np.average((columns - self._y_mean) ** 2, axis=0, weights=weights) ** 0.5
             self._y_scale = np.where(spread > 1e-12 * np.abs(self._y_mean), spread, 1.0)
 
-    def _default_loss(self, model: Any) -> Any:
+    def _default_loss(self, model: Model) -> Loss:
         dtype = None if model is None else float_of(model)
         return losses.MeanSquaredError(dtype=dtype)
 
-    def _encode(self, y: Any, X: Any) -> Any:
+    def _encode(self, y: Array, X: TensorLike) -> Structure:
         columns = (y.reshape(len(y), -1) - self._y_mean) / self._y_scale
         columns = columns.astype(float_of(self.model_))
         widths = output_width(self.model_, X)

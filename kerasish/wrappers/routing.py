@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
+from kerasish.typing import AnyTensor, Structure
+
+if TYPE_CHECKING:
+    from kerasish.callbacks.callback import Callback
+    from kerasish.losses.loss import Loss
+    from kerasish.metrics.metric import Metric
+    from kerasish.optimizers.optimizer import Optimizer
 
 DESTINATIONS = (
     "model", "optimizer", "loss", "metrics", "callbacks", "compile", "fit", "predict"
@@ -62,7 +69,9 @@ def check_names(given: Iterable[str], known: Iterable[str], destination: str, wh
             )
 
 
-def make(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
+def make(
+    value: Any, given: dict[str, Any], destination: str, find: Callable[..., Any]
+) -> Loss | Metric | Optimizer:
     """Return the object given by `value` (name, class, config or object) and its parameters.
 
     Args:
@@ -95,15 +104,17 @@ def make(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
     return kind(**direct)
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: Metric | Optimizer | str) -> bool:
     return not isinstance(value, (str, dict)) and not inspect.isfunction(value)
 
 
-def _as_is(value: Any) -> Any:
+def _as_is(value: Any) -> AnyTensor:
     return value
 
 
-def make_each(values: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
+def make_each(
+    values: Sequence[Any], given: dict[str, Any], destination: str, find: Callable[..., Any]
+) -> Any:
     """Return the object given by each of `values`, in a list or dict of the same form.
 
     Args:
@@ -123,14 +134,16 @@ def make_each(values: Any, given: dict[str, Any], destination: str, find: Any) -
     return dict(zip(values, made.values())) if isinstance(values, dict) else list(made.values())
 
 
-def _make_entry(value: Any, given: dict[str, Any], destination: str, find: Any) -> Any:
+def _make_entry(
+    value: Metric | type | str, given: dict[str, Any], destination: str, find: Callable[..., Any]
+) -> Any:
     if isinstance(value, (list, tuple)):
         return make_each(value, given, destination, find)
     plain = isinstance(value, (str, dict)) or inspect.isfunction(value) or value is None
     return value if plain and not given else make(value, given, destination, find)
 
 
-def make_callbacks(callbacks: Any, given: dict[str, Any]) -> list[Any]:
+def make_callbacks(callbacks: Structure, given: dict[str, Any]) -> list[Any]:
     """Return the callbacks of one fit, new objects each time.
 
     Args:
@@ -150,14 +163,14 @@ def make_callbacks(callbacks: Any, given: dict[str, Any]) -> list[Any]:
     return [_make_callback(c, own[n]) for n, c in listed.items()]
 
 
-def _by_name(values: Any) -> dict[str, Any]:
+def _by_name(values: dict[str, Any] | Sequence[Any]) -> dict[str, Any]:
     if isinstance(values, dict):
         return {str(k): v for k, v in values.items()}
     return {str(i): v for i, v in enumerate(values)}
 
 
 def _share_out(
-    listed: dict[str, Any], given: dict[str, Any], destination: str, find: Any
+    listed: dict[str, Any], given: dict[str, Any], destination: str, find: Callable[..., Any]
 ) -> dict[str, dict[str, Any]]:
     """Return name -> its parameters; parameters for all do not override those for one."""
     own: dict[str, dict[str, Any]] = {name: {} for name in listed}
@@ -179,7 +192,7 @@ def _share_out(
     return own
 
 
-def _settings_of(value: Any, find: Any) -> set[str]:
+def _settings_of(value: Callback | type, find: Callable[..., Any]) -> set[str]:
     """Return the parameters of a class, object or name, or of any in a list of these."""
     if isinstance(value, (list, tuple)):
         return {name for v in value for name in _settings_of(v, find)}
@@ -190,7 +203,7 @@ def _settings_of(value: Any, find: Any) -> set[str]:
     return set(named_parameters(value if isinstance(value, type) else type(value)))
 
 
-def _make_callback(callback: Any, given: dict[str, Any]) -> Any:
+def _make_callback(callback: object, given: dict[str, Any]) -> Any:
     if isinstance(callback, type):
         check_names(given, list(named_parameters(callback)), "callbacks", callback.__name__)
         return callback(**given)

@@ -63,7 +63,7 @@ def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
         with _lock:
             outer = _shown.get(thread)
             if not _shown:
-                joblib.Parallel.__call__ = _call  # type: ignore[method-assign]
+                joblib.Parallel.__call__ = _call
                 joblib.Parallel.print_progress = _print_progress
             _shown[thread] = _Count(bar)
         try:
@@ -74,11 +74,11 @@ def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
                 if outer is not None:
                     _shown[thread] = outer
                 if not _shown:
-                    joblib.Parallel.__call__ = _plain_call  # type: ignore[method-assign]
+                    joblib.Parallel.__call__ = _plain_call
                     joblib.Parallel.print_progress = _plain_print
 
 
-def _call(self: Any, iterable: Any) -> Any:
+def _call(self: Any, iterable: Any) -> list[Any]:
     """Run joblib's method, and update the bar of this thread."""
     count = _shown.get(threading.get_ident())
     if count is None or count.call is not None:

@@ -13,7 +13,7 @@ from kerasish.ops.op import using_engine
 from kerasish.tensor import Tensor, VariableScope, is_traced, record, using_scope, wrap
 
 
-def run_branch(kind: str, **parts: Any) -> Any:
+def run_branch(kind: str, **parts: Any) -> Tensor:
     """Run the chosen branch of a `cond` or `switch`; NotImplemented if the choice has no value.
 
     The other branches run on shapes alone, and what they assign is dropped. Where a gradient
@@ -49,7 +49,7 @@ def _leaves(branches: Sequence[Callable[[], Any]]) -> list[Tensor]:
     return list(found.values())
 
 
-def _depending(result: Any, leaves: list[Tensor]) -> Any:
+def _depending(result: Tensor, leaves: list[Tensor]) -> Tensor:
     """Return the same numbers; a gradient that reaches them is zero for the leaves."""
     if not isinstance(result, Tensor) or result.value.dtype.kind not in "fV":
         return result

@@ -30,6 +30,7 @@ from kerasish.tensor import (
     using_scope,
     wrap,
 )
+from kerasish.typing import Array, ArrayModule, Structure
 
 # Before NumPy 2 the setting was the thread's, not the context's.
 _CONTEXTUAL = int(np.__version__.split(".")[0]) >= 2
@@ -50,7 +51,7 @@ class _Quiet(threading.local):
             self.run = context.run
 
 
-def _with_errstate(kernel: Any, *values: Any, **attrs: Any) -> Any:
+def _with_errstate(kernel: Array, *values: Any, **attrs: Any) -> Any:
     with np.errstate(all="ignore"):
         return kernel(*values, **attrs)
 
@@ -66,7 +67,7 @@ class Eager(Backend):
 
     def __init__(
         self,
-        xp: Any = np,
+        xp: ArrayModule = np,
         overrides: dict[str, Callable[..., Any]] | None = None,
         elsewhere: Callable[[Device], Eager] | None = None,
     ) -> None:
@@ -84,7 +85,7 @@ class Eager(Backend):
         self._kernels[op] = found
         return found
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Compute `op` now; record it if a gradient may be asked for."""
         tensors, attrs = prepare(op, args, attrs)
         if _State.accelerated and self.elsewhere is not None:
@@ -105,7 +106,7 @@ class Eager(Backend):
             raise
         return self._recorded(op, tensors, attrs, out)
 
-    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
+    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Structure:
         """Compute `op` of prepared inputs; the engine of a GPU has its own way."""
         return self.apply(op, tensors, attrs)
 
@@ -131,7 +132,9 @@ class Eager(Backend):
             return self
         return self.elsewhere(device)
 
-    def _recorded(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], out: Any) -> Any:
+    def _recorded(
+        self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], out: Array
+    ) -> Any:
         """Return the results as tensors, with a record if a gradient may be asked for."""
         for t in tensors:
             if t.borrowed:
@@ -219,7 +222,7 @@ class EagerStep(CompiledStep):
     def __init__(self, engine: Eager, function: Callable[..., Any]) -> None:
         self.engine, self.function = engine, function
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         # Inside a trace, or another engine's step, that engine stays in charge.
         chosen = nullcontext() if has_chosen_engine() else using_engine(self.engine)
         with chosen, self.engine.step_scope():

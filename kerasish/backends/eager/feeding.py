@@ -9,6 +9,7 @@ import numpy as np
 from kerasish import devices
 from kerasish.devices import Device, place_of
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Array, ArrayModule, Structure
 
 
 class _Lane:
@@ -20,7 +21,7 @@ class _Lane:
     runs beside this batch's own.
     """
 
-    def __init__(self, xp: Any, array: Any) -> None:
+    def __init__(self, xp: ArrayModule, array: Array) -> None:
         self.xp = xp
         self.shape, self.dtype = array.shape, array.dtype
         self.pinned = [self._pin(array) for _ in range(2)]
@@ -28,7 +29,7 @@ class _Lane:
         self.turn = 0
         self.next, self.ready = self._take()
 
-    def _pin(self, array: Any) -> Any:
+    def _pin(self, array: Array) -> Array:
         memory = self.xp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         return np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
 
@@ -36,7 +37,7 @@ class _Lane:
         """Return an array on the device, and when all work handed in until now is over."""
         return self.xp.empty(self.shape, self.dtype), self.xp.cuda.get_current_stream().record()
 
-    def send(self, array: Any, stream: Any) -> Any:
+    def send(self, array: Array, stream: Any) -> Any:
         """Return the array's numbers on the device; the copy goes on in `stream`."""
         turn, self.turn = self.turn, 1 - self.turn
         if self.copied[turn] is not None:
@@ -61,12 +62,12 @@ class Feeder:
 
     MOST_LANES = 16  # shapes and dtypes whose buffers are kept
 
-    def __init__(self, xp: Any, device: Device) -> None:
+    def __init__(self, xp: ArrayModule, device: Device) -> None:
         self.xp, self.device = xp, device
         self._lanes: dict[Any, _Lane] = {}
         self._stream: Any = None
 
-    def feed(self, x: Any) -> Any:
+    def feed(self, x: Array) -> Structure:
         """Return an array of numbers on the device; anything else as it is."""
         if not isinstance(x, np.ndarray) or x.dtype.kind in "OUSV" and "float" not in x.dtype.name:
             return self._moved(x)
@@ -77,13 +78,13 @@ class Feeder:
                 self._stream = self.xp.cuda.Stream(non_blocking=True)
             return self._lane(x).send(x, self._stream)
 
-    def _moved(self, x: Any) -> Any:
+    def _moved(self, x: Array) -> Tensor:
         if isinstance(x, (Tensor, Variable)) or not devices.lies_on_gpu(x):
             return x
         own = devices.adopt(x)
         return own if place_of(own) == self.device else devices.place(own, self.device)
 
-    def _lane(self, x: Any) -> _Lane:
+    def _lane(self, x: Array) -> _Lane:
         key = (x.shape, x.dtype)
         lane = self._lanes.pop(key, None)
         if lane is None:

@@ -19,6 +19,7 @@ from kerasish.devices import Device, place_of
 from kerasish.errors import DeviceMemoryError
 from kerasish.ops.op import Op, UpdateFormula
 from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
+from kerasish.typing import Array, Structure
 
 
 class _NoNeed:
@@ -48,12 +49,12 @@ class EagerOnGPU(Eager):
         self._quiet = _NoNeed()  # type: ignore[assignment]
         self._constants: dict[Any, Any] = {}
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Compute `op` here; record it if a gradient may be asked for."""
         tensors, attrs = prepare(op, args, attrs)
         return self.run(op, tensors, attrs)
 
-    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Any:
+    def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Structure:
         """Compute `op` of prepared inputs here, on this engine's device."""
         here = [self._brought(t) for t in tensors]
         kernel = self._kernels.get(op) or self.kernel(op)
@@ -77,7 +78,7 @@ class EagerOnGPU(Eager):
         moved.key, moved.tracked = tensor.key, tensor.tracked
         return moved
 
-    def _constant(self, value: Any) -> Any:
+    def _constant(self, value: Array) -> Any:
         """Return a small array on the device, kept: such constants come back every step."""
         if not isinstance(value, (np.ndarray, np.generic)):
             return self._placed(value)
@@ -91,7 +92,9 @@ class EagerOnGPU(Eager):
 
     fuses_calls = True
 
-    def fused_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def fused_call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Structure | None:
         """Return what a function composed of ops gives, or None if no kernel computes all of it."""
         fit = WHOLES.get(function)
         call = None if fit is None else fit(*args, **kwargs)
@@ -128,7 +131,7 @@ class EagerOnGPU(Eager):
             raise DeviceMemoryError(said) from error
         super()._explain(op, tensors, attrs, error)
 
-    def _placed(self, value: Any) -> Any:
+    def _placed(self, value: Array) -> Any:
         """Return the numbers as an array on this device."""
         return devices.place(value, self.device)
 
@@ -156,7 +159,7 @@ class StepOnGPU(CompiledStep):
         self._engine, self._step = engine, step
         self._feeder = Feeder(engine.xp, engine.device)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         device = self._engine.device
         with devices.device(device):
             with devices.telling_of_room(lambda: "a batch", device):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from kerasish.ops.op import REGISTRY
+from kerasish.typing import Array
 
 Shape = tuple[int, ...]
 
@@ -41,7 +42,14 @@ def _taps(window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Iter
         yield place, (slice(None), *cuts)
 
 
-def padded(x: Any, window: Shape, counts: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+def padded(
+    x: Array,
+    window: Shape,
+    counts: Shape,
+    strides: Sequence[int],
+    padding: Sequence[Any],
+    dilation: Sequence[int],
+) -> Array:
     """Return x with zeros round it, long enough for every window; x itself if it is already."""
     width = [(0, 0)]
     for size, w, count, s, (before, _), d in zip(
@@ -57,7 +65,7 @@ def padded(x: Any, window: Shape, counts: Shape, strides: Any, padding: Any, dil
     return whole
 
 
-def _rows(x: Any, window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Any:
+def _rows(x: Array, window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Array:
     """Return the windows of the padded x as a matrix: (n * windows, places * channels)."""
     n, channels = x.shape[0], x.shape[-1]
     shape = (n * math.prod(counts), math.prod(window) * channels)
@@ -82,24 +90,33 @@ def _rows(x: Any, window: Shape, counts: Shape, strides: Shape, dilation: Shape)
     return np.ascontiguousarray(view).reshape(shape)
 
 
-def _is_plain(window: Shape, padding: Any) -> bool:
+def _is_plain(window: Shape, padding: tuple[Any, ...]) -> bool:
     return max(window) == 1 and not any(map(any, padding))
 
 
-def _strided(x: Any, counts: Shape, strides: Shape) -> Any:
+def _strided(x: Array, counts: Shape, strides: Shape) -> Array:
     if max(strides) == 1:
         return x
     return x[(slice(None), *(slice(0, (c - 1) * s + 1, s) for c, s in zip(counts, strides)))]
 
 
-def _counts(x: Any, window: Shape, strides: Any, padding: Any, dilation: Any) -> Shape:
+def _counts(
+    x: Array, window: Shape, strides: Sequence[int], padding: Any, dilation: Sequence[int]
+) -> Shape:
     return tuple(
         (n + a + b - d * (w - 1) - 1) // s + 1
         for n, w, s, (a, b), d in zip(x.shape[1:-1], window, strides, padding, dilation)
     )
 
 
-def _dense(x: Any, kernel: Any, counts: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+def _dense(
+    x: Array,
+    kernel: Array,
+    counts: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+) -> Array:
     window, results = kernel.shape[:-2], kernel.shape[-1]
     matrix = kernel.reshape(-1, results)
     if _is_plain(window, padding):
@@ -114,7 +131,14 @@ def _dense(x: Any, kernel: Any, counts: Shape, strides: Any, padding: Any, dilat
     return y
 
 
-def _dense_data(g: Any, kernel: Any, size: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+def _dense_data(
+    g: Array,
+    kernel: Array,
+    size: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+) -> Array:
     window, counts, channels = kernel.shape[:-2], g.shape[1:-1], kernel.shape[-2]
     spans = [d * (w - 1) for w, d in zip(window, dilation)]
     if max(strides) == 1 and all(a <= span for (a, _), span in zip(padding, spans)):
@@ -138,7 +162,14 @@ def _dense_data(g: Any, kernel: Any, size: Shape, strides: Any, padding: Any, di
     return x[(slice(None), *(slice(a, a + n) for (a, _), n in zip(padding, size)))]
 
 
-def _dense_kernel(x: Any, g: Any, size: Shape, strides: Any, padding: Any, dilation: Any) -> Any:
+def _dense_kernel(
+    x: Array,
+    g: Array,
+    size: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+) -> Array:
     counts, results, channels = g.shape[1:-1], g.shape[-1], x.shape[-1]
     if _is_plain(size, padding):
         rows = _strided(x, counts, strides).reshape(-1, channels)
@@ -158,14 +189,19 @@ def _dense_kernel(x: Any, g: Any, size: Shape, strides: Any, padding: Any, dilat
 # --- depthwise: one multiplication and one addition for each place of the window --------------
 
 
-def _spread_weight(weight: Any, count: int) -> Any:
+def _spread_weight(weight: Array, count: int) -> Array:
     """Return each place's weights repeated along the last axis: long runs to multiply."""
     return np.ascontiguousarray(np.broadcast_to(weight, (count, *weight.shape)))
 
 
 def _each_channel(
-    x: Any, kernel: Any, counts: Shape, strides: Any, padding: Any, dilation: Any
-) -> Any:
+    x: Array,
+    kernel: Array,
+    counts: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+) -> Array:
     window, channels = kernel.shape[:-2], x.shape[-1]
     many = kernel.shape[-1] // channels
     weight = kernel.reshape(*window, channels, many)
@@ -188,8 +224,14 @@ def _each_channel(
 
 
 def _each_channel_data(
-    g: Any, kernel: Any, size: Shape, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    g: Array,
+    kernel: Array,
+    size: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Array:
     window, counts = kernel.shape[:-2], g.shape[1:-1]
     many = kernel.shape[-1] // groups
     weight = kernel.reshape(*window, groups, many)
@@ -216,8 +258,13 @@ def _each_channel_data(
 
 
 def _each_channel_kernel(
-    x: Any, g: Any, size: Shape, strides: Any, padding: Any, dilation: Any
-) -> Any:
+    x: Array,
+    g: Array,
+    size: Shape,
+    strides: tuple[int, ...],
+    padding: tuple[Any, ...],
+    dilation: tuple[int, ...],
+) -> Array:
     counts, channels = g.shape[1:-1], x.shape[-1]
     many = g.shape[-1] // channels
     x = padded(x, size, counts, strides, padding, dilation)
@@ -239,10 +286,10 @@ def _each_channel_kernel(
 # --- what the table names ------------------------------------------------------------------------
 
 
-def _in_blas_dtype(kernel: Any, reference: Any) -> Any:
+def _in_blas_dtype(kernel: Callable[..., Any], reference: Callable[..., Any]) -> Callable[..., Any]:
     """Run half precision in float32, and whole numbers by the reference (BLAS has neither)."""
 
-    def run(a: Any, b: Any, **settings: Any) -> Any:
+    def run(a: Array, b: Array, **settings: Any) -> Array:
         if a.dtype.char in "fd":
             return kernel(a, b, **settings)
         if a.dtype.kind in "biu":
@@ -253,13 +300,19 @@ def _in_blas_dtype(kernel: Any, reference: Any) -> Any:
     return functools.wraps(kernel)(run)
 
 
-def _groups(x: Any, groups: int) -> list[Any]:
+def _groups(x: Array, groups: int) -> list[Any]:
     return np.split(x, groups, axis=-1)
 
 
 def convolution(
-    x: Any, kernel: Any, *, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    x: Array,
+    kernel: Array,
+    *,
+    strides: tuple[int, ...],
+    padding: Any,
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Array:
     """Return the convolution; see `kerasish.ops.conv`."""
     counts = _counts(x, kernel.shape[:-2], strides, padding, dilation)
     if min(counts) < 1:
@@ -276,8 +329,8 @@ def convolution(
 
 
 def convolution_data_gradient(
-    g: Any, kernel: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    g: Array, kernel: Array, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
     """Return the transpose of the convolution in its data; see `kerasish.ops.conv`."""
     place = (size, strides, padding, dilation)
     if groups == 1:
@@ -289,8 +342,8 @@ def convolution_data_gradient(
 
 
 def convolution_kernel_gradient(
-    x: Any, g: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    x: Array, g: Array, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
     """Return the transpose of the convolution in its kernel; see `kerasish.ops.conv`."""
     place = (size, strides, padding, dilation)
     if groups == 1:

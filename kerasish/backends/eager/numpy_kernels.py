@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,16 @@ from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.typing import Array
 
-Kernel = Any
+Kernel = Callable[..., Any]
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Array) -> Array:
     return np.maximum(x, x.dtype.type(0))
 
 
-def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
+def _add_rows(x: Array, indices: Array, *, size: int, axis: int) -> Array:
     """Sum rows by a sorted segment sum, far faster than `np.add.at`."""
     count = indices.ndim
     order = (*range(axis, axis + count), *range(axis), *range(axis + count, x.ndim))
@@ -40,25 +42,25 @@ def _add_rows(x: Any, indices: Any, *, size: int, axis: int) -> Any:
     return np.moveaxis(y.reshape(size, *rest), 0, axis)
 
 
-def _reduce_sum(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _reduce_sum(x: Array, *, axis: Sequence[int], keepdims: bool) -> Array:
     if x.dtype.kind != "f" or x.itemsize < 4:
         return reduce_sum.kernel(np, x, axis=axis, keepdims=keepdims)
     return np.add.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
 
 
-def _reduce_max(x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _reduce_max(x: Array, *, axis: Sequence[int], keepdims: bool) -> Array:
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def _reshape(x: Any, *, newshape: Any) -> Any:
+def _reshape(x: Array, *, newshape: tuple[int, ...]) -> Array:
     return x.reshape(newshape)
 
 
-def _power(x1: Any, x2: Any) -> Any:
+def _power(x1: Array, x2: Array) -> Array:
     return np.power(x1, x2) if x2.dtype.kind == "f" else power.kernel(np, x1, x2)
 
 
-def _transpose(x: Any, *, axes: Any) -> Any:
+def _transpose(x: Array, *, axes: Sequence[int]) -> Array:
     return x.transpose(axes)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish.ops.basic.pool import shares
+from kerasish.typing import Array
 
 Shape = tuple[int, ...]
 # Bytes of a chunk of samples that is to stay in the cache.
@@ -30,11 +31,13 @@ def _meeting(k: int, n: int, s: int, before: int, count: int) -> tuple[slice, sl
     return slice(first, last + 1), slice(start, start + (last - first) * s + 1, s)
 
 
-def _along(axis: int, cut: slice) -> Any:
+def _along(axis: int, cut: slice) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, cut)
 
 
-def _reduce(x: Any, size: Any, strides: Any, padding: Any, ufunc: Any, start: Any) -> Any:
+def _reduce(
+    x: Array, size: Any, strides: Sequence[int], padding: Any, ufunc: Any, start: float
+) -> Array:
     """Fold the windows with `ufunc`, axis by axis."""
     for axis, (w, s, pair) in enumerate(zip(size, strides, padding), 1):
         n = x.shape[axis]
@@ -63,7 +66,9 @@ def _chunked(n: int, bytes_each: int) -> Iterator[slice]:
     return (slice(i, min(i + step, n)) for i in range(0, n, step))
 
 
-def pool_max(x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
+def pool_max(
+    x: Array, *, size: Sequence[int], strides: Sequence[int], padding: Sequence[Any]
+) -> Array:
     """Return the largest element of each window."""
     low = False if x.dtype.kind == "b" else -math.inf
     if x.dtype.kind in "iu":
@@ -71,7 +76,7 @@ def pool_max(x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
     return _reduce(x, size, strides, padding, np.maximum, low)
 
 
-def _places(x: Any, size: Any, strides: Any, padding: Any) -> Iterator[tuple[Any, Any]]:
+def _places(x: Array, size: Any, strides: Sequence[int], padding: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (windows, places of x) for each place of the window, in C order."""
     spatial = x.shape[1:-1]
     counts = [_count(*part) for part in zip(spatial, size, strides, padding)]
@@ -83,7 +88,7 @@ def _places(x: Any, size: Any, strides: Any, padding: Any) -> Iterator[tuple[Any
         yield (slice(None), *(c[0] for c in cuts)), (slice(None), *(c[1] for c in cuts))
 
 
-def _is_first(seen: Any, best: Any, free: Any, nan: bool) -> Any:
+def _is_first(seen: Array, best: Array, free: Array, nan: bool) -> Array:
     """Return where `seen` is the first largest element, and take these out of `free`."""
     hit = np.equal(seen, best)
     if nan:
@@ -93,11 +98,13 @@ def _is_first(seen: Any, best: Any, free: Any, nan: bool) -> Any:
     return hit
 
 
-def _has_nan(best: Any) -> bool:
+def _has_nan(best: Array) -> bool:
     return best.dtype.kind not in "biu" and bool(np.isnan(best).any())
 
 
-def pool_max_gradient(g: Any, x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
+def pool_max_gradient(
+    g: Array, x: Array, *, size: Sequence[int], strides: Sequence[int], padding: Sequence[Any]
+) -> Array:
     """Add each window's g at its first largest element."""
     g = np.ascontiguousarray(g)
     out = np.zeros(x.shape, g.dtype)
@@ -119,7 +126,9 @@ def pool_max_gradient(g: Any, x: Any, *, size: Any, strides: Any, padding: Any) 
     return out
 
 
-def pool_max_select(h: Any, x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
+def pool_max_select(
+    h: Array, x: Array, *, size: Any, strides: Sequence[Any], padding: Any
+) -> Array:
     """Return h where x has each window's first largest element."""
     best = pool_max(x, size=size, strides=strides, padding=padding)
     y = np.zeros(best.shape, h.dtype)
@@ -130,7 +139,9 @@ def pool_max_select(h: Any, x: Any, *, size: Any, strides: Any, padding: Any) ->
     return y
 
 
-def _share(size: Any, strides: Any, padding: Any, sizes: Shape, counts: Shape, dtype: Any) -> Any:
+def _share(
+    size: Any, strides: Sequence[int], padding: Any, sizes: Shape, counts: Shape, dtype: Any
+) -> Array:
     numbers = shares(size, strides, padding, sizes, counts)
     if all(set(line) == {w} for line, w in zip(numbers, size)):
         return dtype.type(1 / math.prod(size))
@@ -142,7 +153,7 @@ def _share(size: Any, strides: Any, padding: Any, sizes: Shape, counts: Shape, d
     return (1 / total).astype(dtype)
 
 
-def pool_average(x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
+def pool_average(x: Array, *, size: Any, strides: Sequence[Any], padding: Any) -> Array:
     """Return the mean of each window's places inside x."""
     wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
     total = _reduce(wide, size, strides, padding, np.add, 0)
@@ -151,7 +162,9 @@ def pool_average(x: Any, *, size: Any, strides: Any, padding: Any) -> Any:
     return y.astype(x.dtype, copy=False)
 
 
-def pool_average_gradient(g: Any, *, sizes: Any, size: Any, strides: Any, padding: Any) -> Any:
+def pool_average_gradient(
+    g: Array, *, sizes: Any, size: Any, strides: Sequence[Any], padding: Any
+) -> Array:
     """Add each window's g in equal parts to its places."""
     wide = g if g.dtype.itemsize > 2 else g.astype(np.float32)
     part = wide * _share(size, strides, padding, sizes, g.shape[1:-1], wide.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.random import KEY_STEPS, MASK, MULTIPLIERS, ROUNDS
+from kerasish.typing import Array, Shape
 
 # Blocks of four words a chunk: the working arrays take 300 KB.
 CHUNK = 1 << 13
@@ -24,7 +25,7 @@ def _keys(seed: int) -> list[tuple[Any, Any]]:
     ]
 
 
-def _fill(out: Any, start: int, draw: int, keys: list[tuple[Any, Any]], room: Any) -> None:
+def _fill(out: Array, start: int, draw: int, keys: list[tuple[Any, Any]], room: Array) -> None:
     """Write the blocks from `start` on into out (blocks, 4); `room` is scratch (6, blocks)."""
     count = len(out)
     first, second, c0, c1, c2, c3 = (row[:count] for row in room)
@@ -51,7 +52,7 @@ def _fill(out: Any, start: int, draw: int, keys: list[tuple[Any, Any]], room: An
         out[:, word] = c  # the cast keeps the low half
 
 
-def random_bits(state: Any, *, shape: Any) -> Any:
+def random_bits(state: Array, *, shape: Shape) -> Array:
     """Return the words that `kerasish.ops.random.random_bits` defines."""
     seed, draw = (int(word) for word in state)
     count = math.prod(shape)
@@ -71,7 +72,7 @@ _FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.005739
         -0.0076224613, 0.00943887047, 1.00167406, 2.83297682)  # fmt: skip
 
 
-def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
+def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
     y = np.full_like(x, coefficients[0])
     for c in coefficients[1:]:
         np.multiply(y, x, out=y)
@@ -79,7 +80,7 @@ def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
     return y
 
 
-def erfinv(x: Any) -> Any:
+def erfinv(x: Array) -> Array:
     """Return erfinv; in single precision by Giles's polynomials (4e-7 relative).
 
     Source: Giles, Approximating the erfinv function, GPU Computing Gems 2011.

@@ -5,9 +5,12 @@ sigmoid(z) = tanh(z / 2) / 2 + 1/2: all gates of a step are one tanh over one bl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from kerasish.typing import Array, Structure
 
 
 def _narrow(*arrays: Any) -> bool:
@@ -15,10 +18,10 @@ def _narrow(*arrays: Any) -> bool:
     return arrays[0].dtype.itemsize == 2
 
 
-def _wide(kernel: Any) -> Any:
+def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return the kernel for arrays of any floating dtype."""
 
-    def run(*arrays: Any) -> Any:
+    def run(*arrays: Any) -> Structure:
         if not _narrow(*arrays):
             return kernel(*arrays)
         found = kernel(*(a.astype(np.float32) for a in arrays))
@@ -29,7 +32,7 @@ def _wide(kernel: Any) -> Any:
     return run
 
 
-def _scales(units: int, count: int, linear: int, dtype: Any) -> tuple[Any, Any]:
+def _scales(units: int, count: int, linear: int, dtype: str) -> tuple[Any, Any]:
     """Return (scale, shift) by which tanh of `count` gates are sigmoids, but for one of them."""
     scale, shift = np.full(count * units, 0.5, dtype), np.full(count * units, 0.5, dtype)
     scale[linear * units : (linear + 1) * units] = 1
@@ -37,7 +40,7 @@ def _scales(units: int, count: int, linear: int, dtype: Any) -> tuple[Any, Any]:
     return scale, shift
 
 
-def _skipped(mask: Any) -> Any:
+def _skipped(mask: Array) -> Array:
     """Return (steps, n): True where a step does not count; None where all steps do."""
     if mask is None:
         return None
@@ -45,13 +48,13 @@ def _skipped(mask: Any) -> Any:
     return skip if skip.any() else None
 
 
-def _keep(skip: Any, t: int, new: Any, old: Any) -> None:
+def _keep(skip: Array, t: int, new: Array, old: Array) -> None:
     """Write the rows of `old` that step t skips into `new`."""
     if skip is not None and skip[t].any():
         np.copyto(new, old, where=skip[t][:, None])
 
 
-def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
+def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
     made = first.T @ dz[0]
     if states.shape[0] > 1:
@@ -60,7 +63,7 @@ def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
     return made
 
 
-def _simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
+def _simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     states, skip = np.empty(x.shape, x.dtype), _skipped(mask)
     for t in range(x.shape[0]):
         new = states[t]
@@ -72,7 +75,9 @@ def _simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     return states
 
 
-def _simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any = None) -> Any:
+def _simple_rnn_gradient(
+    g: Array, recurrent: Array, h: Array, states: Array, mask: Array = None
+) -> tuple[Array, ...]:
     dx, skip = np.empty(g.shape, g.dtype), _skipped(mask)
     dh, turned = np.zeros(h.shape, g.dtype), np.ascontiguousarray(recurrent.T)
     for t in reversed(range(g.shape[0])):
@@ -88,7 +93,7 @@ def _simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any 
     return dx, _by_recurrent(h, states, dx), dh
 
 
-def _lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
+def _lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
     steps, n, width = x.shape
     units, dtype = width // 4, x.dtype
     states, cells = np.empty((steps, n, units), dtype), np.empty((steps, n, units), dtype)
@@ -116,9 +121,10 @@ def _lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
 
 
 def _lstm_gradient(
-    g_states: Any, g_cells: Any, recurrent: Any, h: Any, c: Any, states: Any, cells: Any,
-    gates: Any, mask: Any = None,
-) -> Any:  # fmt: skip
+    g_states: Array, g_cells: Array, recurrent: Array, h: Array, c: Array, states: Array,
+    cells: Array,
+    gates: Array, mask: Array = None,
+) -> tuple[Array, ...]:  # fmt: skip
     steps, n, width = gates.shape
     units, dtype = width // 4, gates.dtype
     dx, skip = np.empty(gates.shape, dtype), _skipped(mask)
@@ -158,7 +164,9 @@ def _lstm_gradient(
     return dx, _by_recurrent(h, states, dx), dh, dc
 
 
-def _gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
+def _gru(
+    x: Array, recurrent: Array, bias: Array, h: Array, mask: Array = None
+) -> tuple[Array, ...]:
     steps, n, width = x.shape
     units, dtype = width // 3, x.dtype
     states, gates = np.empty((steps, n, units), dtype), np.empty((steps, n, 4 * units), dtype)
@@ -186,7 +194,9 @@ def _gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     return states, gates
 
 
-def _gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None) -> Any:
+def _gru_gradient(
+    g: Array, recurrent: Array, h: Array, states: Array, gates: Array, mask: Array = None
+) -> tuple[Array, ...]:
     steps, n, units = states.shape
     dtype = gates.dtype
     dx, ds = np.empty((steps, n, 3 * units), dtype), np.empty((steps, n, 3 * units), dtype)

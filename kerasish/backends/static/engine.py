@@ -37,6 +37,7 @@ from kerasish.graph.trace import Place, Traced, spec_of, trace
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
+from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
 
 
@@ -61,7 +62,7 @@ class Static(Backend):
         """Return this engine for the CPU; None for a GPU, for which it cannot compile."""
         return self if device.kind == "cpu" else None
 
-    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Apply one op at once."""
         return self.eager.apply(op, args, attrs)
 
@@ -87,7 +88,7 @@ class TracedStep(CompiledStep):
         self._made: dict[Any, CompiledCall] = {}
         self._guard = threading.RLock()
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> Structure:
         if current_scope() is not None:
             # Inside a trace, another step or a user's scope, the step is a part of that.
             return self.eager.compile(self.function)(*args)
@@ -110,7 +111,7 @@ class TracedStep(CompiledStep):
             return self._compile(key, args)
         return call
 
-    def _compile(self, key: Any, args: Any) -> CompiledCall:
+    def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> CompiledCall:
         with self._guard:
             call = self._made.get(key)
             if call is None or call.threads != native.get_threads():
@@ -126,7 +127,7 @@ class TracedStep(CompiledStep):
                 self._made[key] = call
             return call
 
-    def _check_constants(self, key: Any, args: Any) -> None:
+    def _check_constants(self, key: tuple[Any, ...], args: Sequence[Any]) -> None:
         """Raise if a Python value among the arguments changes with each call."""
         kind = without_constants(key)
         alike = [k for k in self._made if without_constants(k) == kind]
@@ -139,7 +140,7 @@ class TracedStep(CompiledStep):
         )
 
     def over_rows(
-        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Any, batch_size: int
+        self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
     ) -> RowSteps | None:
         """Return the step as a loop over whole batches of rows; None if it is not native.
 
@@ -230,15 +231,15 @@ def show_pass(name: str, before: Graph, after: Graph) -> None:
     say(f"{name}: {len(before.nodes)} -> {len(after.nodes)} nodes")
 
 
-def explain(key: Any, known: list[Any]) -> str:
+def explain(key: Sequence[Any], known: list[Any]) -> str:
     """Return how a signature differs from the nearest one that is compiled already."""
     if not known:
         return "first call"
 
-    def parts(k: Any) -> list[Any]:
+    def parts(k: Sequence[Any]) -> list[Any]:
         return list(k) if isinstance(k, tuple) else [k]
 
-    def differences(other: Any) -> list[str]:
+    def differences(other: Sequence[Any]) -> list[str]:
         left, right = parts(key), parts(other)
         if len(left) != len(right):
             return [f"{len(left)} arguments instead of {len(right)}"]
@@ -262,7 +263,7 @@ def _differing(a: Any, b: Any) -> list[tuple[Any, Any]]:
     return [(a, b)]
 
 
-def _describe(part: Any) -> str:
+def _describe(part: Constant | tuple[Any, ...]) -> str:
     if isinstance(part, Constant):
         return repr(part.value)
     if type(part) is tuple and len(part) == 2 and type(part[0]) is tuple:
@@ -280,14 +281,14 @@ class Constant(NamedTuple):
 MOST_CONSTANTS = 32  # different Python values that a step is compiled for before it raises
 
 
-def without_constants(key: Any) -> Any:
+def without_constants(key: Structure) -> Structure:
     """Return a signature without its Python values."""
     if isinstance(key, Constant):
         return Constant
     return tuple([without_constants(part) for part in key]) if isinstance(key, tuple) else key
 
 
-def signature(x: Any) -> Any:
+def signature(x: Structure) -> Constant | tuple[Any, ...] | None:
     """Return the properties of an argument that a compiled step depends on."""
     if isinstance(x, (np.ndarray, np.generic)):
         if x.dtype.kind in "OUS":  # strings are constants
@@ -392,7 +393,7 @@ class CompiledCall:
             )
             return Unlowered(unfused, list(zip(targets, unfused.outputs[results:])))
 
-    def __call__(self, args: Any) -> Any:
+    def __call__(self, args: tuple[Any, ...]) -> Structure:
         executable = self.executable
         with executable.lock:
             for v in self.variables:
@@ -411,7 +412,9 @@ class CompiledCall:
             lambda x: found[x.number] if isinstance(x, Place) else x, self.traced.structure
         )
 
-    def over_rows(self, arrays: Any, parts: Any, args: Any, order: Any) -> RowSteps | None:
+    def over_rows(
+        self, arrays: Sequence[Array], parts: Sequence[Array], args: tuple[Any, ...], order: Array
+    ) -> RowSteps | None:
         """Return this call as a loop over rows; None if it is not a single native program."""
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
@@ -439,7 +442,7 @@ class CompiledCall:
             v.written_in_buffer()
         self.executable.lock.release()
 
-    def _enter(self, args: Any) -> None:
+    def _enter(self, args: tuple[Any, ...]) -> None:
         views = iter(self.executable.inputs)
         for a in args:
             if type(a) is np.ndarray:
@@ -449,7 +452,7 @@ class CompiledCall:
                     np.copyto(next(views), to_numpy(leaf))
 
 
-def _leaves(structure: Any) -> list[Any]:
+def _leaves(structure: Structure) -> list[Any]:
     if isinstance(structure, (list, tuple)):
         return [leaf for part in structure for leaf in _leaves(part)]
     if isinstance(structure, dict):
@@ -457,5 +460,5 @@ def _leaves(structure: Any) -> list[Any]:
     return [structure] if spec_of(structure) is not None else []
 
 
-def _unread(variable: Variable) -> Any:
+def _unread(variable: Variable) -> Value:
     return Value(tuple(variable.shape), dtypes.name_of(variable.buffer.array.dtype))

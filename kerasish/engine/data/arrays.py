@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from kerasish.engine.data.convert import map_leaves
 from kerasish.engine.data.data import Data, random_order
 from kerasish.engine.data.rows import ArrayRows, Rows, as_rows
 from kerasish.engine.data.weights import class_weights_of, combine
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.data.rows import StoredRows
+    from kerasish.engine.functional.host_stage import HostInputs
 
 DEFAULT_BATCH_SIZE = 32
 _SAMPLED_ROWS = 64
@@ -41,11 +46,11 @@ class ArrayData(Data):
 
     def __init__(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        x: Structure,
+        y: Structure = None,
+        sample_weight: Structure = None,
         *,
-        class_weight: Any = None,
+        class_weight: Structure = None,
         batch_size: int | None = None,
         steps_per_epoch: int | None = None,
         shuffle: bool | str = False,
@@ -84,7 +89,7 @@ class ArrayData(Data):
         """The arrays of x, y and sample_weight in one flat list (only if `in_memory`)."""
         return [rows.array for rows in self._rows if isinstance(rows, ArrayRows)]
 
-    def pack(self, flat: Any) -> Batch:
+    def pack(self, flat: Sequence[Array]) -> Batch:
         """Return (x, y, sample_weight) with the entries of `flat` where `arrays` came from."""
         rest = iter(flat)
         if self._simple:
@@ -93,7 +98,7 @@ class ArrayData(Data):
         leaves = [None if leaf is None else next(rest) for leaf in tree.flatten(self._structure)]
         return tree.pack_sequence_as(self._structure, leaves)
 
-    def with_x(self, x: Any) -> ArrayData:
+    def with_x(self, x: HostInputs) -> ArrayData:
         """Return the same data with other arrays, of as many rows, as x."""
         made = copy.copy(self)
         rows = map_leaves(x, lambda leaf, at: as_rows(leaf, at, True), "x")
@@ -158,7 +163,7 @@ class ArrayData(Data):
         return ArrayRows(combine(weight, class_weights_of(y, self._class_weight)))
 
 
-def _is_array(rows: Any) -> bool:
+def _is_array(rows: ArrayRows | StoredRows | dict[str, Any] | None) -> bool:
     return isinstance(rows, ArrayRows)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kerasish import tree
 from kerasish.engine.data.convert import map_leaves, to_array
 from kerasish.engine.data.weights import class_weights_of, combine
+from kerasish.typing import Array, Structure
 
 Batch = tuple[Any, Any, Any]
 
 
-def unpack_x_y_sample_weight(data: Any) -> Batch:
+def unpack_x_y_sample_weight(data: dict[str, Any] | int | Sequence[Any]) -> Batch:
     """Return (x, y, sample_weight) of a batch of any of Keras's forms, None for absent parts.
 
     Args:
@@ -33,7 +35,9 @@ def unpack_x_y_sample_weight(data: Any) -> Batch:
     return x, y, sample_weight
 
 
-def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+def pack_x_y_sample_weight(
+    x: int | Sequence[int], y: int | None = None, sample_weight: Structure = None
+) -> Any:
     """Return the shortest form that `unpack_x_y_sample_weight` takes apart again.
 
     Example:
@@ -47,7 +51,7 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
     return (x,) if isinstance(x, (list, tuple)) else x
 
 
-def to_batch(data: Any, place: str, class_weight: Any = None) -> Batch:
+def to_batch(data: Structure, place: str, class_weight: Structure = None) -> Batch:
     """Return (x, y, sample_weight) of NumPy arrays from a batch that user code made.
 
     Args:
@@ -77,7 +81,7 @@ def to_batch(data: Any, place: str, class_weight: Any = None) -> Batch:
     return x, y, sample_weight
 
 
-def _leaf(leaf: Any, name: str, place: str) -> Any:
+def _leaf(leaf: Any, name: str, place: str) -> Array:
     return to_array(leaf, f"{place}: {name}", strings=name.startswith("x"))
 
 

@@ -7,19 +7,23 @@ in; integers, booleans and complex numbers stay as they are; strings pass where 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import config
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.functional.host_stage import HostInputs
 
 _TEXT = (str, bytes, np.str_, np.bytes_)
 _NUMBER = (numbers.Number, np.number, np.bool_)
 _SMALL_FLOATS = ("bfloat16", "float8", "float6", "float4")  # ml_dtypes: NumPy calls their kind "V"
 
 
-def map_leaves(structure: Any, func: Callable[[Any, str], Any], name: str) -> Any:
+def map_leaves(structure: Structure, func: Callable[[Any, str], Any], name: str) -> Any:
     """Return `structure` with every leaf replaced by `func(leaf, its name)`; None stays None.
 
     Lists of plain numbers or strings are one leaf, lists of arrays are a structure.
@@ -40,7 +44,7 @@ def map_leaves(structure: Any, func: Callable[[Any, str], Any], name: str) -> An
     return func(structure, name)
 
 
-def _is_plain_list(sequence: Any) -> bool:
+def _is_plain_list(sequence: HostInputs | Sequence[Any]) -> bool:
     first = sequence
     while isinstance(first, (list, tuple)) and len(first):
         first = first[0]
@@ -53,7 +57,7 @@ def _is_text_list(sequence: Any) -> bool:
     return isinstance(sequence, _TEXT)
 
 
-def to_array(value: Any, name: str, strings: bool = False) -> np.ndarray:
+def to_array(value: object, name: str, strings: bool = False) -> np.ndarray:
     """Return `value` as a NumPy array of a dtype that a model takes.
 
     Args:
@@ -156,7 +160,7 @@ def _from_frame(frame: Any, name: str, strings: bool) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _as_numpy(value: Any, name: str) -> np.ndarray:
+def _as_numpy(value: Structure, name: str) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise ValueError(f"{name}: expected plain numbers, got a masked array: fill it first.")
@@ -180,7 +184,7 @@ def _as_numpy(value: Any, name: str) -> np.ndarray:
     raise ValueError(f"{name}: expected an array, got {type(value).__name__} {_short(value)}.")
 
 
-def _from_lists(value: Any, name: str) -> np.ndarray:
+def _from_lists(value: object, name: str) -> np.ndarray:
     try:
         return np.asarray(value, dtype=object if _is_text_list(value) else None)
     except ValueError as error:

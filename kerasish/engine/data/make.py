@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,17 @@ from kerasish.engine.data.py_dataset import PyDataset, PyDatasetData
 from kerasish.engine.data.rows import is_sparse, is_stored
 from kerasish.engine.data.streams import StreamData
 from kerasish.engine.data.weights import check_class_weight
+from kerasish.typing import Array, Structure
 
 _ARRAY_MARKS = ("to_numpy", "__array__", "__dlpack__", "detach")
 _NO_DATA = (str, bytes, set, frozenset, type)
 
 
 def make_data(
-    x: Any,
-    y: Any = None,
-    sample_weight: Any = None,
-    class_weight: Any = None,
+    x: Structure,
+    y: Structure = None,
+    sample_weight: Structure = None,
+    class_weight: Mapping[Any, Any] | None = None,
     batch_size: int | None = None,
     steps_per_epoch: int | None = None,
     shuffle: bool | str = False,
@@ -81,14 +82,14 @@ def make_data(
     raise ValueError(_unknown(x))
 
 
-def is_py_dataset(x: Any) -> bool:
+def is_py_dataset(x: Structure) -> bool:
     """Return whether `x` is a `PyDataset`, ours or one that behaves so."""
     return isinstance(x, PyDataset) or (
         hasattr(x, "__getitem__") and hasattr(x, "num_batches") and hasattr(x, "on_epoch_end")
     )
 
 
-def is_arrays(x: Any) -> bool:
+def is_arrays(x: Structure) -> bool:
     """Return whether `x` is an array or a structure of arrays, rather than a source of batches."""
     if isinstance(x, (np.ndarray, list, tuple, Mapping)):
         return True
@@ -97,14 +98,14 @@ def is_arrays(x: Any) -> bool:
     return is_sparse(x) or is_stored(x) or any(hasattr(x, mark) for mark in _ARRAY_MARKS)
 
 
-def _check_count(name: str, value: Any) -> None:
+def _check_count(name: str, value: float | None) -> None:
     if value is None:
         return
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}: expected a positive integer or None, got {value!r}.")
 
 
-def _check_alone(x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> None:
+def _check_alone(x: object, y: Array, sample_weight: Structure, batch_size: int | None) -> None:
     kind = type(x).__name__
     given = {"y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     for name, value in given.items():
@@ -116,7 +117,7 @@ def _check_alone(x: Any, y: Any, sample_weight: Any, batch_size: int | None) -> 
             )
 
 
-def _unknown(x: Any) -> str:
+def _unknown(x: Callable[..., Any] | set[Any] | str | float | None) -> str:
     kind = type(x).__name__
     expected = (
         "x: expected arrays, lists or dicts of arrays, a data frame, a generator, a PyDataset or "

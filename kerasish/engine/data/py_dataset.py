@@ -6,7 +6,7 @@ import queue
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -90,8 +90,8 @@ class PyDatasetData(Data):
 
     def __init__(
         self,
-        dataset: Any,
-        class_weight: Any = None,
+        dataset: PyDataset,
+        class_weight: Mapping[Any, Any] | None = None,
         steps_per_epoch: int | None = None,
         shuffle: bool | str = False,
         seed: int = 0,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kerasish.engine.data.convert import cast, to_array
+from kerasish.typing import Array
 
 _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
 
@@ -90,7 +91,7 @@ class StoredRows:
             rows = to_array(self._read(unique), self._name, self._strings)
         return np.take(rows, inverse, axis=0)
 
-    def _read(self, ascending: np.ndarray) -> Any:
+    def _read(self, ascending: np.ndarray) -> Array:
         if not self._one_by_one:
             try:
                 return self._source[ascending]
@@ -110,14 +111,14 @@ class RowRange:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: slice) -> Array:
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             return self._source[start + self._start : stop + self._start : step]
         return self._source[key + self._start]
 
 
-def is_stored(value: Any) -> bool:
+def is_stored(value: object) -> bool:
     """Return whether `value` is read row by row rather than taken into memory at once."""
     if isinstance(value, np.ndarray):
         return isinstance(value, np.memmap) and value.ndim > 0
@@ -129,12 +130,12 @@ def is_stored(value: Any) -> bool:
     )
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: object) -> bool:
     """Return whether `value` is a SciPy sparse matrix or array."""
     return hasattr(value, "tocsr") and hasattr(value, "toarray")
 
 
-def as_rows(value: Any, name: str, strings: bool = False) -> Rows:
+def as_rows(value: object, name: str, strings: bool = False) -> Rows:
     """Return the reader that fits `value`.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from kerasish import tree
 from kerasish.engine.data.convert import map_leaves
 from kerasish.engine.data.rows import RowRange, is_sparse, is_stored
+from kerasish.typing import Structure
 
 
-def train_validation_split(arrays: Any, validation_split: float) -> tuple[Any, Any]:
+def train_validation_split(arrays: Sequence[Any], validation_split: float) -> tuple[Any, Any]:
     """Return the structures of the first rows and of the last `validation_split` part of them.
 
     The cut is at floor(rows * (1 - validation_split)), before any shuffling. Arrays are cut as
@@ -54,13 +56,13 @@ def train_validation_split(arrays: Any, validation_split: float) -> tuple[Any, A
     return _part(arrays, 0, cut), _part(arrays, cut, count)
 
 
-def _part(arrays: Any, start: int, stop: int) -> Any:
+def _part(arrays: Structure, start: int, stop: int) -> Structure:
     if isinstance(arrays, tuple):  # (x, y, ...), of which x may be a list of numbers
         return tuple(_part(part, start, stop) for part in arrays)
     return map_leaves(arrays, lambda leaf, _: _rows(leaf, start, stop), "data")
 
 
-def _counts(structure: Any, name: str) -> dict[str, int]:
+def _counts(structure: Structure, name: str) -> dict[str, int]:
     named = map_leaves(structure, lambda leaf, at: (at, _count(leaf, at)), name)
     flat = tree.flatten(named)  # (name, count) pairs are flattened too: name, count, name, count
     flat = [entry for entry in flat if entry is not None]

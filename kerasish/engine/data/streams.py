@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data
+from kerasish.typing import Structure
 
 _END = object()
 
@@ -40,7 +41,7 @@ class StreamData(Data):
     def __init__(
         self,
         source: Any,
-        class_weight: Any = None,
+        class_weight: Mapping[Any, Any] | None = None,
         steps_per_epoch: int | None = None,
         training: bool = True,
     ) -> None:
@@ -111,7 +112,7 @@ class StreamData(Data):
     def _place(self, epoch: int, number: int) -> str:
         return f"batch {number} of epoch {epoch + 1} from {self._what}"
 
-    def _next(self, epoch: int, seen: int) -> Any:
+    def _next(self, epoch: int, seen: int) -> Structure:
         try:
             return next(self._iterator, _END)
         except Exception as error:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from kerasish.engine.data.convert import to_array
+from kerasish.typing import Structure
 
 
-def check_class_weight(class_weight: Any) -> None:
+def check_class_weight(class_weight: Mapping[Any, Any]) -> None:
     """Raise unless `class_weight` maps class numbers to finite weights."""
     if not isinstance(class_weight, Mapping):
         raise ValueError(
@@ -26,7 +27,7 @@ def check_class_weight(class_weight: Any) -> None:
             )
 
 
-def class_weights_of(y: Any, class_weight: Mapping[int, float]) -> np.ndarray:
+def class_weights_of(y: Structure, class_weight: Mapping[int, float]) -> np.ndarray:
     """Return w[i] = class_weight[class of y[i]], and 1 for classes that are not named.
 
     Args:
@@ -47,7 +48,7 @@ def class_weights_of(y: Any, class_weight: Mapping[int, float]) -> np.ndarray:
     return weights[where].reshape(y.shape)
 
 
-def combine(sample_weight: Any, class_weights: np.ndarray) -> np.ndarray:
+def combine(sample_weight: Structure, class_weights: np.ndarray) -> np.ndarray:
     """Return sample_weight * class_weights, sample by sample; a weight of None counts as 1."""
     if sample_weight is None:
         return class_weights

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from kerasish.errors import AdviceWarning, levels_to_user
 
+
+class Advised(Protocol):
+    """A layer or a model: what it is called in a message."""
+
+    def display_name(self) -> str:
+        """Return how messages name it."""
+
+
 _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # topics, by layer or model
 
 
-def advise(model: Any, text: str, topic: str = "") -> None:
+def advise(model: Advised, text: str, topic: str = "") -> None:
     """Warn of a likely mistake, once for each model, at the user's own line.
 
     Args:

@@ -7,7 +7,7 @@ of `train_on_batch`, are looked at one by one: one maximum over the labels per b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,16 @@ from kerasish.engine.diagnostics.graph_walk import class_of, first_layers, last_
 from kerasish.engine.diagnostics.inputs import check_indices, inputs_of
 from kerasish.engine.diagnostics.labels import check_labels
 from kerasish.engine.diagnostics.match import SPARSE, Match
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.losses.loss import Loss
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def within(values: Any, count: int) -> bool:
+def within(values: Array, count: int) -> bool:
     """Return whether all numbers of an array are from 0 up to, but not, `count`.
 
     Example:
@@ -35,7 +40,7 @@ def within(values: Any, count: int) -> bool:
     return bool(values.min() >= 0) and bool(values.max() < count)
 
 
-def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
+def batch_check(model: Model) -> Callable[[Any, Any, Any], None] | None:
     """Return a function of (x, y, sample_weight) that checks a batch, None where nothing can be.
 
     It raises ValueError for class numbers and indices that are none; the message names the way out.
@@ -57,7 +62,7 @@ def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
 
     only = _only_count(loss) if sparse and len(parts) == 1 else None
 
-    def check(x: Any, y: Any, sample_weight: Any) -> None:
+    def check(x: Structure, y: Structure, sample_weight: Structure) -> None:
         quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
         if sparse and not quick:
             for match in model.training_program.matches(y, sample_weight):
@@ -71,7 +76,7 @@ def batch_check(model: Any) -> Callable[[Any, Any, Any], None] | None:
     return check
 
 
-def _only_count(loss: Any) -> int | None:
+def _only_count(loss: Structure) -> int | None:
     """Return how many classes the one output of a model has, None for others."""
     match = Match("", 0, loss.parts[0].loss, loss.shapes[0], None, None)
     if loss.outputs != 1 or not match.shape:
@@ -79,12 +84,12 @@ def _only_count(loss: Any) -> int | None:
     return int(match.shape[match.option("axis", -1)])
 
 
-def kind_in_sparse(loss: Any) -> bool:
+def kind_in_sparse(loss: Loss) -> bool:
     """Return whether a loss takes class numbers."""
     return Match("", 0, loss, (), None, None).kind in SPARSE
 
 
-def _check_match(model: Any, match: Match) -> None:
+def _check_match(model: Model, match: Match) -> None:
     target = match.target
     if match.kind not in SPARSE or not isinstance(target, np.ndarray) or not match.shape:
         return
@@ -96,7 +101,7 @@ def _check_match(model: Any, match: Match) -> None:
     check_labels(model, match, called, activation)
 
 
-def check_all(model: Any, data: Any) -> None:
+def check_all(model: Model, data: Structure) -> None:
     """Check arrays in memory, all rows at once; other data are checked batch by batch."""
     check = batch_check(model)
     if check is not None and data.in_memory:

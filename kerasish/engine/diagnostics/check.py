@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,18 @@ from kerasish.engine.diagnostics.labels import check_labels
 from kerasish.engine.diagnostics.last_layer import check_last_layer, check_metrics
 from kerasish.engine.diagnostics.match import Match
 from kerasish.engine.diagnostics.rows import all_finite, first_odd, some_rows
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 def check_data(
-    model: Any, x: Any, matches: list[Match], metrics: list[list[Any]], sample_weight: Any = None
+    model: Model,
+    x: Structure,
+    matches: list[Match],
+    metrics: list[list[Any]],
+    sample_weight: Structure = None,
 ) -> None:
     """Raise or warn where data, loss, metrics and layers do not belong together.
 
@@ -41,7 +49,7 @@ def check_data(
     _check_weights(model, sample_weight)
 
 
-def _check_weights(model: Any, sample_weight: Any) -> None:
+def _check_weights(model: Model, sample_weight: Structure) -> None:
     for weights in tree.flatten(sample_weight):
         if not isinstance(weights, np.ndarray) or not weights.size:
             continue
@@ -52,7 +60,7 @@ def _check_weights(model: Any, sample_weight: Any) -> None:
             advise(model, "sample_weight is 0 for every row, so training changes nothing.")
 
 
-def check_loss_value(model: Any, logs: dict[str, Any], parts: dict[str, Any]) -> None:
+def check_loss_value(model: Model, logs: dict[str, Any], parts: dict[str, Any]) -> None:
     """Say which number of the data made the loss NaN, if one did.
 
     Args:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.engine.diagnostics.advice import advise
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.engine.training.interface import TrainedModel
 
 
 class Flags:
@@ -26,12 +30,12 @@ class Flags:
         return [x for x in layers if before.get(id(x), x.trainable) != x.trainable]
 
 
-def flags_of(model: Any) -> Flags:
+def flags_of(model: TrainedModel) -> Flags:
     """Return which layers of a model are trainable now."""
     return Flags(model.flatten_layers())
 
 
-def check_frozen(model: Any, flags: Flags) -> None:
+def check_frozen(model: Model, flags: Flags) -> None:
     """Warn where a layer's `trainable` differs from what it was at `compile`.
 
     Args:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.operation import KerasTensor, Operation
+    from kerasish.engine.model.model import Model
 
 # Layers that change the shape of what they get, or nothing in evaluation: looked through.
 _THROUGH = frozenset(
@@ -24,13 +28,13 @@ _ACTIVATED = DENSE | _CONV | (_RECURRENT - {"Bidirectional"})
 _LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
 
 
-def class_of(operation: Any) -> str:
+def class_of(operation: Operation) -> str:
     """Return the name of a layer's class if it is one of kerasish's own, else ""."""
     cls = type(operation)
     return cls.__name__ if cls.__module__.startswith("kerasish.layers") else ""
 
 
-def last_layer(model: Any, index: int) -> tuple[Any, str]:
+def last_layer(model: Model, index: int) -> tuple[Any, str]:
     """Return the layer that makes an output's numbers and the name of its activation, or "".
 
     Layers that only change shapes are looked through; "" where it cannot be known.
@@ -64,14 +68,14 @@ def _activation(operation: Any, kind: str) -> str:
     return str(getattr(function, "__name__", "")) if function is not None and not kind else ""
 
 
-def first_layers(model: Any, index: int) -> list[Any]:
+def first_layers(model: Model, index: int) -> list[Any]:
     """Return the layers that an input's numbers meet first, layers that change shapes aside."""
     if model.layer_graph is None or index >= len(model.layer_graph.inputs):
         return []
     return _readers(model.layer_graph, model.layer_graph.inputs[index])
 
 
-def _readers(graph: Any, t: Any) -> list[Any]:
+def _readers(graph: Any, t: KerasTensor) -> list[Any]:
     found = []
     for node in graph.nodes:
         if not any(one is t for one in node.inputs):

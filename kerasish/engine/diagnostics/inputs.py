@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,11 +10,15 @@ from kerasish import tree
 from kerasish.engine.diagnostics.advice import advise
 from kerasish.engine.diagnostics.graph_walk import CONV_2D, DENSE, WEIGHTED, class_of, first_layers
 from kerasish.engine.diagnostics.rows import FEW, all_finite, first_odd, number, some_rows, span
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _HUGE = 1e6  # beyond it a step of any useful size throws a float32 model off
 
 
-def check_inputs(model: Any, x: Any) -> None:
+def check_inputs(model: Model, x: Structure) -> None:
     """Raise or warn where an input's values cannot be meant for the layers that read them.
 
     Raises:
@@ -31,7 +35,7 @@ def check_inputs(model: Any, x: Any) -> None:
                 _check_numbers(model, name, array, kind, layer)
 
 
-def inputs_of(model: Any, x: Any) -> list[tuple[str, int, Any]]:
+def inputs_of(model: Model, x: Structure) -> list[tuple[str, int, Any]]:
     """Return (name, place among the model's inputs, array) of each array of x."""
     graph = model.layer_graph
     if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
@@ -46,7 +50,7 @@ def inputs_of(model: Any, x: Any) -> list[tuple[str, int, Any]]:
     return [(name, i, a) for name, i, a in given if isinstance(a, np.ndarray) and a.ndim]
 
 
-def check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
+def check_indices(model: Model, name: str, array: Array, layer: Any) -> None:
     """Raise or warn where an Embedding cannot look up the numbers of an array.
 
     Raises:
@@ -73,7 +77,7 @@ def check_indices(model: Any, name: str, array: Any, layer: Any) -> None:
         )
 
 
-def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> None:
+def _check_numbers(model: Model, name: str, array: Array, kind: str, layer: Any) -> None:
     values = some_rows(array)
     if not all_finite(values):
         advise(
@@ -107,7 +111,7 @@ def _check_numbers(model: Any, name: str, array: Any, kind: str, layer: Any) -> 
         )
 
 
-def _are_pixels(array: Any, few: Any, low: float, high: float) -> bool:
+def _are_pixels(array: Array, few: Array, low: float, high: float) -> bool:
     """Return whether numbers look like bytes of pictures: whole, from 0 to near 255."""
     if not (0 <= low < 64 and 128 < high <= 255):
         return False
@@ -120,7 +124,7 @@ def _are_pixels(array: Any, few: Any, low: float, high: float) -> bool:
     return pictured and (few.dtype.kind != "f" or bool((few == np.floor(few)).all()))
 
 
-def _stands_channels_first(array: Any, layer: Any) -> bool:
+def _stands_channels_first(array: Array, layer: Any) -> bool:
     if layer.data_format != "channels_last" or array.ndim != 4:
         return False
     _, first, middle, last = array.shape

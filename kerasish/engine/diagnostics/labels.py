@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import advise
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, HINGE, REGRESSION, SPARSE, Match
 from kerasish.engine.diagnostics.rows import all_finite, first_odd, number, some_rows, span
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 # activation -> the range of its values
 _RANGES = {
@@ -18,7 +22,7 @@ _RANGES = {
 }  # fmt: skip
 
 
-def check_labels(model: Any, match: Match, layer: str, activation: str) -> None:
+def check_labels(model: Model, match: Match, layer: str, activation: str) -> None:
     """Raise or warn where a target's values cannot be meant.
 
     Args:
@@ -52,7 +56,7 @@ def check_labels(model: Any, match: Match, layer: str, activation: str) -> None:
         _check_range(model, match, values, layer, activation)
 
 
-def _check_numbers(model: Any, match: Match, values: Any, layer: str) -> None:
+def _check_numbers(model: Model, match: Match, values: Array, layer: str) -> None:
     axis = match.option("axis", -1)
     count = match.shape[axis] if match.shape else 0
     ignored = match.option("ignore_class")
@@ -96,7 +100,7 @@ def _check_numbers(model: Any, match: Match, values: Any, layer: str) -> None:
     )
 
 
-def _check_one_hot(model: Any, match: Match, values: Any) -> None:
+def _check_one_hot(model: Model, match: Match, values: Array) -> None:
     if values.ndim < 2 or not np.isin(values, (0, 1)).all():
         return
     ones = values.sum(match.option("axis", -1))
@@ -109,7 +113,7 @@ def _check_one_hot(model: Any, match: Match, values: Any) -> None:
         )
 
 
-def _check_binary(model: Any, match: Match, values: Any) -> None:
+def _check_binary(model: Model, match: Match, values: Array) -> None:
     low, high = span(values)
     if low >= 0 and high <= 1:
         return
@@ -132,7 +136,7 @@ def _check_binary(model: Any, match: Match, values: Any) -> None:
     )
 
 
-def _check_range(model: Any, match: Match, values: Any, layer: str, activation: str) -> None:
+def _check_range(model: Model, match: Match, values: Array, layer: str, activation: str) -> None:
     low, high = span(values)
     kind = match.kind
     if kind in HINGE and not np.isin(values, (-1, 0, 1)).all():

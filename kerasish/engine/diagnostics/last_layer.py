@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import advise
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, REGRESSION, SPARSE, Match
 from kerasish.engine.diagnostics.rows import FEW, some_rows
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 # Activations whose values are no shares: they may be negative, or anything.
 _NO_SHARES = frozenset(
@@ -19,7 +22,7 @@ _NO_SHARES = frozenset(
 )  # fmt: skip
 
 
-def check_last_layer(model: Any, match: Match, layer: str, activation: str) -> None:
+def check_last_layer(model: Model, match: Match, layer: str, activation: str) -> None:
     """Warn where the last layer's activation and the loss do not belong together."""
     kind = match.kind
     units = match.shape[-1] if match.shape else 0
@@ -58,7 +61,7 @@ def check_last_layer(model: Any, match: Match, layer: str, activation: str) -> N
         )
 
 
-def check_metrics(model: Any, match: Match, metrics: list[Any], activation: str) -> None:
+def check_metrics(model: Model, match: Match, metrics: list[Any], activation: str) -> None:
     """Warn of accuracies that count nothing useful."""
     for metric in metrics:
         kind = type(metric).__name__

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.losses.loss import Loss
 
 SPARSE = frozenset({"sparse_categorical_crossentropy", "categorical_generalized_cross_entropy"})
 CATEGORICAL = frozenset({"categorical_crossentropy", "categorical_focal_crossentropy"})
@@ -48,11 +53,11 @@ class Match(NamedTuple):
         """The name of the built-in function behind the loss; "" for losses of the user's own."""
         return kind_of(self.loss)
 
-    def option(self, name: str, default: Any = None) -> Any:
+    def option(self, name: str, default: int | None = None) -> Any:
         """Return an argument of the loss's function."""
         return getattr(self.loss, "fn_kwargs", {}).get(name, default)
 
-    def counting(self) -> Any:
+    def counting(self) -> Array:
         """Return the target's rows that count: those of weight 0 are nobody's mistake."""
         target, weights = np.asarray(self.target), self.weights
         if weights is None or not hasattr(weights, "shape") or not weights.shape:
@@ -62,7 +67,7 @@ class Match(NamedTuple):
         return target
 
 
-def kind_of(loss: Any) -> str:
+def kind_of(loss: Loss) -> str:
     """Return the name of the built-in function that a loss stands for, or ""."""
     function = getattr(loss, "fn", None)
     own = getattr(function, "__module__", None) or ""

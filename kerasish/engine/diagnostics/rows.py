@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 FEW, MANY = 2**14, 2**20  # elements
 
 
-def some_rows(array: Any, limit: int = MANY) -> Any:
+def some_rows(array: Array, limit: int = MANY) -> Array:
     """Return an array, or evenly spaced rows of it with about `limit` elements."""
     array = np.asarray(array)
     if array.size <= limit or not array.ndim:
@@ -18,7 +20,7 @@ def some_rows(array: Any, limit: int = MANY) -> Any:
     return array[:: -(-len(array) // keep)]
 
 
-def all_finite(array: Any) -> bool:
+def all_finite(array: Array) -> bool:
     """Return whether an array holds neither NaN nor Inf; arrays of no floats do not."""
     array = np.asarray(array)
     if array.dtype.kind != "f" or not array.size:
@@ -27,7 +29,7 @@ def all_finite(array: Any) -> bool:
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
-def first_odd(array: Any) -> str:
+def first_odd(array: Array) -> str:
     """Say what and where the first number is that is not finite: "NaN in row 3, column 1"."""
     array = np.asarray(array)
     odd = ~np.isfinite(array)
@@ -39,7 +41,7 @@ def first_odd(array: Any) -> str:
     return f"{what} in {where}"
 
 
-def span(array: Any) -> tuple[Any, Any]:
+def span(array: Array) -> tuple[Any, Any]:
     """Return the least and the largest number of an array."""
     return array.min().item(), array.max().item()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kerasish.engine.diagnostics.match import BY_NUMBER, CATEGORICAL, SPARSE, kind_of
 from kerasish.errors import ShapeError
+from kerasish.typing import Structure
 
 
-def check_shapes(loss: Any, target: Any, prediction: Any, label: str = "") -> None:
+def check_shapes(
+    loss: Structure, target: Structure, prediction: Structure, label: str = ""
+) -> None:
     """Raise ShapeError where targets and predictions do not fit a built-in loss number by number.
 
     Nothing is broadcast: (n, 1) against (n, 3) would compare each number with three others.

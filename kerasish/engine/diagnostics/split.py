@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import advise
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, SPARSE, Match
 from kerasish.engine.diagnostics.rows import MANY
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _UNLIKELY = 0.01  # chance that a split at random leaves the class out
 
 
-def check_split(model: Any, train: Match, rest: Match, validation_split: float) -> None:
+def check_split(model: Model, train: Match, rest: Match, validation_split: float) -> None:
     """Warn where classes stand on one side only, and chance is not why.
 
     The rows kept for validation are the last ones, before shuffling; sorted labels fall apart.
@@ -44,7 +48,7 @@ def check_split(model: Any, train: Match, rest: Match, validation_split: float) 
     )
 
 
-def _classes(match: Match) -> Any:
+def _classes(match: Match) -> Array:
     """Return the class number of each row, or None where rows have no class."""
     target = match.target
     if not hasattr(target, "shape") or not target.size or target.size > MANY:
@@ -58,7 +62,7 @@ def _classes(match: Match) -> Any:
     return flat.astype(np.int64) if (flat == np.floor(flat)).all() else None
 
 
-def _is_sorted(left: Any, right: Any) -> bool:
+def _is_sorted(left: Array, right: Array) -> bool:
     whole = np.concatenate([left, right])
     steps = np.diff(whole)
     return bool((steps >= 0).all() or (steps <= 0).all())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
+from kerasish.typing import AnyTensor, Array, Shape, ShapeLike, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class InputLayer(Layer):
@@ -34,13 +38,13 @@ class InputLayer(Layer):
 
     def __init__(
         self,
-        shape: Any = None,
+        shape: Shape | None = None,
         batch_size: int | None = None,
         dtype: str | None = None,
         sparse: bool | None = None,
         ragged: bool | None = None,
-        batch_shape: Any = None,
-        input_tensor: Any = None,
+        batch_shape: Shape | None = None,
+        input_tensor: AnyTensor | None = None,
         optional: bool = False,
         name: str | None = None,
         **kwargs: Any,
@@ -83,7 +87,7 @@ class InputLayer(Layer):
         """The dtype of the input."""
         return self.expected_dtype
 
-    def call(self, *args: Any) -> Any:
+    def call(self, *args: Any) -> Structure:
         """Nothing to compute."""
         raise TypeError(f"{self.display_name()} stands for an input and is not called.")
 
@@ -95,7 +99,7 @@ class InputLayer(Layer):
         }  # fmt: skip
 
 
-def _shape_of_input(tensor: Any, wanted: Any, dtype: Any, who: str) -> Any:
+def _shape_of_input(tensor: AnyTensor, wanted: Any, dtype: str | None, who: str) -> tuple[int, ...]:
     """Return the shape of a tensor given as input, if it is symbolic and is of the wanted one."""
     if not isinstance(tensor, KerasTensor):
         raise ValueError(f"{who}: input_tensor must be a KerasTensor, got {tensor!r}.")
@@ -106,7 +110,7 @@ def _shape_of_input(tensor: Any, wanted: Any, dtype: Any, who: str) -> Any:
     return tensor.shape
 
 
-def _as_shape(shape: Any, who: str) -> tuple[Any, ...]:
+def _as_shape(shape: ShapeLike, who: str) -> tuple[Any, ...]:
     many = shape if isinstance(shape, (tuple, list)) else (shape,)
     for s in many:
         if s is not None and (not hasattr(s, "__index__") or isinstance(s, bool) or s < 0):
@@ -115,12 +119,12 @@ def _as_shape(shape: Any, who: str) -> tuple[Any, ...]:
 
 
 def Input(  # noqa: N802 (Keras's name)
-    shape: Any = None,
+    shape: Shape | None = None,
     batch_size: int | None = None,
     dtype: str | None = None,
     sparse: bool | None = None,
     ragged: bool | None = None,
-    batch_shape: Any = None,
+    batch_shape: Shape | None = None,
     name: str | None = None,
     tensor: Any = None,
     optional: bool = False,
@@ -152,7 +156,7 @@ class Graph:
             first visit of a walk from the outputs.
     """
 
-    def __init__(self, inputs: Any, outputs: Any, name: str = "model") -> None:
+    def __init__(self, inputs: Structure, outputs: Structure, name: str = "model") -> None:
         self.name = name
         self.inputs = tree.flatten(inputs)
         self.outputs = tree.flatten(outputs)
@@ -307,7 +311,7 @@ class _Call:
         return _fill(self.args, values), _fill(self.kwargs, values)
 
 
-def _fill(structure: Any, values: dict[int, Any]) -> Any:
+def _fill(structure: Structure, values: dict[int, Any]) -> Structure:
     if isinstance(structure, KerasTensor):
         return values[id(structure)]
     if isinstance(structure, dict):
@@ -330,7 +334,7 @@ class Function(Operation):
         name: the operation's name.
     """
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
+    def __init__(self, inputs: TensorLike, outputs: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         if not tree.flatten(outputs):
             raise ValueError("Function: at least one output was expected, got none.")
@@ -352,13 +356,13 @@ class Function(Operation):
         """The operations in between."""
         return list(self.layer_graph.operations)
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Structure:
         """Return the shape(s) of the outputs for inputs of the given shape(s)."""
         dtypes_of = iter([t.dtype for t in self.inputs])
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, next(dtypes_of)), input_shape)
         return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
 
-    def __call__(self, inputs: Any) -> Any:
+    def __call__(self, inputs: Structure) -> Tensor:
         wanted = [t.shape for t in self.inputs]
         values = tree.flatten(inputs) if tree.is_nested(self.inputs_structure) else [inputs]
         got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
@@ -366,7 +370,7 @@ class Function(Operation):
             raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
         return super().__call__(inputs)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[Array]) -> Tensor:
         """Compute the outputs."""
         results = self.layer_graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
         return tree.pack_sequence_as(self.outputs_structure, results)
@@ -393,7 +397,9 @@ def _starts(t: KerasTensor) -> bool:
     return node is not None and isinstance(node.operation, InputLayer)
 
 
-def call_operation(operation: Any, args: Any, kwargs: Any) -> Any:
+def call_operation(
+    operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> AnyTensor:
     """Call one operation of a functional model."""
     return operation(*args, **kwargs)
 
@@ -410,7 +416,7 @@ def clone_graph(
     """
     made: dict[int, Any] = {}
 
-    def renew(operation: Any, args: Any, kwargs: Any) -> Any:
+    def renew(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         key = id(operation)
         if key not in made:
             made[key] = make(operation)
@@ -419,7 +425,7 @@ def clone_graph(
     return graph.run(new_inputs, renew), made
 
 
-def renew_operation(operation: Any) -> Any:
+def renew_operation(operation: Operation) -> Operation:
     """Return an equal operation with weights of its own."""
     if isinstance(operation, OpCall):
         return OpCall(operation.function, operation.name)

@@ -23,10 +23,11 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import Abstract
-from kerasish.graph.trace import Tracer
+from kerasish.graph.nested import Tracer
 from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
 from kerasish.tensor import Tensor, convert, is_traced, to_numpy, wrap
+from kerasish.typing import AnyTensor, Structure
 
 _MOST_BYTES = 2**28  # of prepared data that is kept in memory
 _ROWS = 4096  # prepared at once
@@ -45,13 +46,13 @@ class HostLayer(Layer):
         super().__init__(**kwargs)
         self.built = True
 
-    def _take(self, x: Any) -> Any:
+    def _take(self, x: Structure) -> Structure:
         return x  # strings are no tensors, and numbers are not cast
 
-    def _cast_specs(self, structure: Any) -> Any:
+    def _cast_specs(self, structure: Structure) -> Structure:
         return structure
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute at once, or remember a call on symbolic tensors."""
         unknown = [t for t in tree.flatten(args) if isinstance(t, Tensor) and is_traced(t)]
         if unknown and isinstance(unknown[0].value, Abstract):
@@ -66,19 +67,19 @@ class HostLayer(Layer):
             )
         return super().__call__(*args, **kwargs)
 
-    def _call_on_shapes(self, args: Any) -> Any:
+    def _call_on_shapes(self, args: tuple[Any, ...]) -> Tensor:
         specs = tree.map_structure(_symbol, args)
         found = self.compute_output_spec(*specs)
         return tree.map_structure(lambda t: wrap(Abstract(t.shape, t.dtype)), found)
 
 
-def _symbol(x: Any) -> Any:
+def _symbol(x: Tensor) -> KerasTensor:
     if isinstance(x, Tensor):
         return KerasTensor(x.shape, x.dtype)
     return KerasTensor(x.shape, "string") if _is_text(x) else x
 
 
-def _is_text(x: Any) -> bool:
+def _is_text(x: AnyTensor) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_is_text, x))
     return isinstance(x, (str, bytes)) or isinstance(x, np.ndarray) and x.dtype.kind in "OUST"
@@ -149,7 +150,7 @@ class HostStage:
                 )
 
 
-def _tensor(value: Any) -> Any:
+def _tensor(value: AnyTensor) -> AnyTensor:
     return value if value is None or _is_text(value) else convert(value)
 
 
@@ -160,7 +161,7 @@ def host_stage_of(graph: Graph | None) -> HostStage | None:
     found = graph.__dict__.get("_host_stage", graph)
     if found is graph:
         found = graph._host_stage = _find_host_stage(graph)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _find_host_stage(graph: Graph) -> HostStage | None:
@@ -236,7 +237,7 @@ def stage_data(data: Data, stage: HostStage, prepare: Callable[[Any], HostInputs
     return HostStageData(data, prepare)
 
 
-def _in_parts(prepare: Any, x: Any, count: int) -> HostInputs:
+def _in_parts(prepare: Callable[..., Any], x: Structure, count: int) -> HostInputs:
     parts = []
     for start in range(0, count, _ROWS):
         rows = tree.map_structure(lambda a: a[start : start + _ROWS], x)  # noqa: B023 (used at once)

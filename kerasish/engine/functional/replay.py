@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry, tree
 from kerasish.engine.layer.operation import OpCall, any_symbolic
 from kerasish.engine.layer.operation_config import call_operation
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.operation import KerasTensor
 
 
 class Job(NamedTuple):
@@ -44,7 +49,7 @@ def replay_all(jobs: list[Job], made: dict[str, Any], results: dict[Any, Any]) -
         raise ValueError(f"The config's calls of {names} need tensors that no layer gives.")
 
 
-def _needs(node: Any) -> set[tuple[str, int]]:
+def _needs(node: dict[str, Any]) -> set[tuple[str, int]]:
     """Return the calls, (name, number), whose results a call in a config takes."""
     if isinstance(node, list):
         parts = node if node and isinstance(node[0], list) else [node]
@@ -53,7 +58,7 @@ def _needs(node: Any) -> set[tuple[str, int]]:
     return _tensors_in(node["args"]) | _tensors_in(node["kwargs"])
 
 
-def _tensors_in(x: Any) -> set[tuple[str, int]]:
+def _tensors_in(x: dict[str, Any] | int | Sequence[Any] | None) -> set[tuple[str, int]]:
     if isinstance(x, dict):
         if x.get("class_name") == "__keras_tensor__":
             return {place_of(x["config"]["keras_history"])[:2]}
@@ -67,7 +72,7 @@ def _tensors_in(x: Any) -> set[tuple[str, int]]:
     return found
 
 
-def place_of(place: Any) -> tuple[str, int, int]:
+def place_of(place: Sequence[Any]) -> tuple[str, int, int]:
     """Return (layer's name, number of the call, number of the result) as a config says them."""
     name, number, index = place[:3]
     for n in (number, index):
@@ -90,7 +95,7 @@ def _replay(job: Job, made: dict[str, Any], results: dict[Any, Any]) -> None:
         results[name, number] = operation(*args, **kwargs)
 
 
-def read_node(node: Any, results: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
+def read_node(node: dict[str, Any], results: dict[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return (args, kwargs) of a call in a config."""
     if isinstance(node, list):  # Keras 2: [[name, node, tensor, kwargs], ...]
         parts = node if node and isinstance(node[0], list) else [node]
@@ -100,12 +105,12 @@ def read_node(node: Any, results: dict[Any, Any]) -> tuple[list[Any], dict[str, 
     return read(node["args"], results), read(node["kwargs"], results)
 
 
-def _result(place: Any, results: dict[Any, Any]) -> Any:
+def _result(place: Sequence[Any], results: dict[Any, Any]) -> KerasTensor:
     name, number, index = place_of(place)
     return tree.flatten(results[name, number])[index]
 
 
-def read(x: Any, results: dict[Any, Any]) -> Any:
+def read(x: dict[str, Any] | int | Sequence[Any] | None, results: dict[Any, Any]) -> Structure:
     """Return a serialized argument with its tensors in place."""
     if isinstance(x, dict):
         if x.get("class_name") == "__keras_tensor__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +12,17 @@ from kerasish import registry, tree
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Shape, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
 
 _BASE_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")
 
 
-def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+def _bind(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the constructor's arguments by name, defaults filled in."""
-    signature = _signature(cls)  # type: ignore[arg-type]
+    signature = _signature(cls)
     try:
         bound = signature.bind(None, *args, **kwargs)
     except TypeError:
@@ -34,7 +38,7 @@ def _bind(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
     return found
 
 
-def described_arguments(layer: Any) -> tuple[dict[str, Any], bool]:
+def described_arguments(layer: Layer) -> tuple[dict[str, Any], bool]:
     """Return the arguments for a layer's config, and whether they are a kerasish constructor's."""
     kinds = type(layer).__mro__
     first = next(i for i, k in enumerate(kinds) if _is_ours(k))
@@ -80,7 +84,7 @@ def _legacy_shape(layer: Any, kwargs: dict[str, Any]) -> Any:
     return None if shape is None else tuple(shape)
 
 
-def _described(value: Any) -> Any:
+def _described(value: object) -> Structure:
     """Return an argument as what JSON can hold; as it is where nothing describes it (a lambda)."""
     try:
         return registry.serialize_keras_object(value)
@@ -88,7 +92,7 @@ def _described(value: Any) -> Any:
         return value
 
 
-def _revived(value: Any) -> Any:
+def _revived(value: Structure) -> Structure:
     """Return an argument of a config with the objects that it describes, alone or inside."""
     if isinstance(value, dict):
         if "class_name" in value:
@@ -99,23 +103,23 @@ def _revived(value: Any) -> Any:
     return value
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: Structure) -> bool:
     return isinstance(x, (Tensor, Variable, np.ndarray)) or (
         hasattr(x, "__array__") and hasattr(x, "shape") and not isinstance(x, type)
     )
 
 
-def _is_part_array(x: Any) -> bool:
+def _is_part_array(x: TensorLike) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_is_part_array, x))
     return isinstance(x, dict) or _is_array(x)
 
 
-def _is_plain_tensor(x: Any) -> bool:
+def _is_plain_tensor(x: Structure) -> bool:
     return type(x) is Tensor
 
 
-def _shapes_of(x: Any) -> Any:
+def _shapes_of(x: TensorLike | None) -> Any:
     if x is None:
         return None
     if isinstance(x, dict):
@@ -125,7 +129,7 @@ def _shapes_of(x: Any) -> Any:
     return tuple(x.shape) if hasattr(x, "shape") else ()
 
 
-def _to_spec(x: Any) -> Any:
+def _to_spec(x: Structure) -> Any:
     if isinstance(x, (Tensor, KerasTensor, Variable)):
         return Spec(tuple(x.shape), x.dtype)
     if isinstance(x, dict):
@@ -135,7 +139,7 @@ def _to_spec(x: Any) -> Any:
     return x
 
 
-def _tuples(shape: Any) -> Any:
+def _tuples(shape: Shape) -> Any:
     if tree.is_shape(shape):
         return tuple(shape)
     if isinstance(shape, dict):
@@ -145,7 +149,7 @@ def _tuples(shape: Any) -> Any:
     return shape
 
 
-def _masks_of(x: Any) -> Any:
+def _masks_of(x: Structure) -> Structure | None:
     if isinstance(x, (list, tuple)):
         masks = [_masks_of(part) for part in x]
         if all(m is None for m in masks):

@@ -127,7 +127,7 @@ class Building(Parts):
             with autocast(self.compute_dtype if self._casts else None):
                 return self.call(*args, **kwargs)
         except Exception as error:
-            note_layer(error, self, args, kwargs)
+            note_layer(error, self, args, kwargs)  # type: ignore[arg-type]
             raise
         finally:
             self._losses, context.root = before, root

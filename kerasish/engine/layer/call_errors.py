@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
 
 _BEGINNING = "Exception encountered when calling "
 _MOST_PARTS, _LONGEST = 6, 80
 
 
 def note_layer(
-    error: Exception, layer: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    error: Exception, layer: Layer, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Add to an error the layer whose `call` raised it, unless a layer inside has done so.
 
@@ -39,13 +44,13 @@ def note_layer(
         error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
 
 
-def _named(layer: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _named(layer: Layer, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     names = layer.call_parts.names
     for place, value in enumerate(args):
         yield (names[place] if place < len(names) else f"argument {place}"), value
 
 
-def _shown(value: Any, depth: int = 0) -> str:
+def _shown(value: Structure, depth: int = 0) -> str:
     """Return a value in a few words, arrays by dtype and shape; no code of the user's runs."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         text = repr(value)

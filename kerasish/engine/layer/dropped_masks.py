@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import tree
 from kerasish.ops import dtypes
+from kerasish.typing import Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.operation import KerasTensor
 
 
 class LostMask(NamedTuple):
@@ -24,7 +28,7 @@ class LostMask(NamedTuple):
     certain: bool
 
 
-def lost_mask_of(x: Any) -> LostMask | None:
+def lost_mask_of(x: Structure) -> LostMask | None:
     """Return who dropped the mask of a tensor, or of one in a structure; None for nobody."""
     if isinstance(x, (list, tuple)):
         return _most_certain(map(lost_mask_of, x))
@@ -38,7 +42,7 @@ def _most_certain(found: Iterable[LostMask | None]) -> LostMask | None:
     return next((loss for loss in losses if loss.certain), losses[0] if losses else None)
 
 
-def pass_on(loss: LostMask, outputs: Any, steps: tuple[Any, ...] | None = None) -> None:
+def pass_on(loss: LostMask, outputs: TensorLike, steps: tuple[Any, ...] | None = None) -> None:
     """Let results that have steps carry on who dropped their mask.
 
     Args:
@@ -52,7 +56,7 @@ def pass_on(loss: LostMask, outputs: Any, steps: tuple[Any, ...] | None = None) 
             t.dropped_mask = loss
 
 
-def note_op(name: str, arguments: Any, outputs: Any) -> None:
+def note_op(name: str, arguments: Sequence[Any], outputs: KerasTensor) -> None:
     """Let an op's symbolic results say whose mask they do without: ops carry none."""
     for t in tree.flatten(arguments):
         mask, loss = getattr(t, "_keras_mask", None), getattr(t, "dropped_mask", None)
@@ -63,5 +67,5 @@ def note_op(name: str, arguments: Any, outputs: Any) -> None:
             pass_on(loss, same, tuple(t.shape))
 
 
-def _alike(result: Any, t: Any) -> bool:
+def _alike(result: KerasTensor, t: KerasTensor) -> bool:
     return len(result.shape) == len(t.shape) and dtypes.is_float(result.dtype)

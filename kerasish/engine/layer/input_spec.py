@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.errors import ShapeError
+from kerasish.typing import AnyTensor, Shape
 
 
 class InputSpec:
@@ -26,7 +27,7 @@ class InputSpec:
     def __init__(
         self,
         dtype: str | None = None,
-        shape: Any = None,
+        shape: Shape | None = None,
         ndim: int | None = None,
         max_ndim: int | None = None,
         min_ndim: int | None = None,
@@ -61,7 +62,7 @@ class InputSpec:
         return f"InputSpec({', '.join(parts)})"
 
 
-def check_input(spec: Any, inputs: Any, who: str) -> None:
+def check_input(spec: InputSpec, inputs: AnyTensor, who: str) -> None:
     """Raise ShapeError unless `inputs` meet `spec` (one spec, or a structure of them)."""
     specs, values = tree.flatten(spec), tree.flatten(inputs)
     if isinstance(spec, dict) and isinstance(inputs, dict):

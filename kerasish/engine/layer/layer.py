@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,8 +58,14 @@ from kerasish.tensor import (
     convert,
     name_scope,
 )
+from kerasish.typing import PolicyLike, RegularizerLike, Structure
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.dtype_policies import DTypePolicy
 
 
 class MissingInitError(RuntimeError, AttributeError):
@@ -94,7 +101,7 @@ class Layer(Building, Masked, Penalised, Weighted):
     built = False
     weightless = False  # whether the class has nothing to build: then it is built from the start
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
         object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
         return self
@@ -125,9 +132,9 @@ class Layer(Building, Masked, Penalised, Weighted):
     def __init__(
         self,
         *,
-        activity_regularizer: Any = None,
+        activity_regularizer: RegularizerLike | None = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: PolicyLike | None = None,
         autocast: bool = True,
         name: str | None = None,
         **kwargs: Any,
@@ -171,7 +178,7 @@ class Layer(Building, Masked, Penalised, Weighted):
         return self._policy
 
     @dtype_policy.setter
-    def dtype_policy(self, value: Any) -> None:
+    def dtype_policy(self, value: DTypePolicy | str) -> None:
         if isinstance(self._policy, dtype_policies.DTypePolicyMap):
             self._policy[self._path] = dtype_policies.get(value)
             self._read_policy()
@@ -204,14 +211,14 @@ class Layer(Building, Masked, Penalised, Weighted):
 
     # --- call -------------------------------------------------------------------------------
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute the result; subclasses say how."""
         raise NotImplementedError(
             f"{self.display_name()} does not have a `call` method: write `def call(self, inputs)`, "
             "which returns the result."
         )
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the result for tensors; for symbolic ones, remember the call."""
         if any_symbolic(args) or kwargs and any_symbolic(kwargs):
             return self._call_symbolic(args, kwargs)
@@ -262,7 +269,7 @@ class Layer(Building, Masked, Penalised, Weighted):
                 context.root = None
                 set_calling(False)
 
-    def _finish_call(self, args: Any, kwargs: Any, outputs: Any) -> None:
+    def _finish_call(self, args: Any, kwargs: Any, outputs: Structure) -> None:
         """Add the penalty on the results, and give them their masks."""
         if self.activity_regularizer is not None:
             for t in tree.flatten(outputs):
@@ -274,7 +281,7 @@ class Layer(Building, Masked, Penalised, Weighted):
         elif first is not None:
             self._set_mask(first, outputs)
 
-    def _call_symbolic(self, args: Any, kwargs: Any) -> Any:
+    def _call_symbolic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         args = tuple(
             convert(a) if _is_array(a) and not isinstance(a, (KerasTensor, Tensor)) else a
             for a in args
@@ -291,14 +298,14 @@ class Layer(Building, Masked, Penalised, Weighted):
             self._set_masks(first, outputs, kwargs.get("mask"))
         return outputs
 
-    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic results and remember the call."""
         outputs = self.compute_output_spec(*args, **kwargs)
         if any_symbolic(args) or any_symbolic(kwargs):
             Node(self, args, kwargs, outputs)
         return outputs
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic tensors of the shapes and dtypes that `call` gives."""
         if _overrides(self, "compute_output_shape", Layer):
             return self._spec_from_shape(args)
@@ -308,12 +315,12 @@ class Layer(Building, Masked, Penalised, Weighted):
             options.pop("training", None)
         return from_specs(infer(self._call_quietly, specs[0], options))
 
-    def _spec_from_shape(self, args: Any) -> Any:
+    def _spec_from_shape(self, args: tuple[Any, ...]) -> KerasTensor:
         shapes = self.compute_output_shape(_shapes_of(args[0]))
         dtype = self.compute_dtype
         return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
 
-    def _cast_specs(self, structure: Any) -> Any:
+    def _cast_specs(self, structure: Structure) -> Structure:
         if isinstance(structure, Spec):
             cast = self.autocast and dtypes.is_float(structure.dtype)
             return Spec(structure.shape, self.compute_dtype) if cast else structure
@@ -323,7 +330,7 @@ class Layer(Building, Masked, Penalised, Weighted):
             return type(structure)(self._cast_specs(v) for v in structure)
         return structure
 
-    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Structure:
         """Return the result's shape for inputs of the given shape(s).
 
         Example:
@@ -339,14 +346,14 @@ class Layer(Building, Masked, Penalised, Weighted):
         outputs = self.compute_output_spec(*symbols, **named)
         return tree.map_structure(lambda t: t.shape, outputs)
 
-    def _symbol(self, shapes: Any) -> Any:
+    def _symbol(self, shapes: Sequence[Any] | None) -> Structure | None:
         """Return symbolic tensors of a structure of shapes; None, an argument left out, stays."""
         if shapes is None:
             return None
         dtype = self.compute_dtype
         return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
 
-    def _take(self, x: Any) -> Any:
+    def _take(self, x: Structure) -> Structure:
         """Return an argument as tensors in the compute dtype."""
         if isinstance(x, Tensor):
             if self.autocast and x.dtype != self.compute_dtype and dtypes.is_float(x.dtype):
@@ -420,7 +427,7 @@ class Layer(Building, Masked, Penalised, Weighted):
         return found
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the layer that `get_config` describes."""
         made = {name: _revived(value) for name, value in config.items()}
         if type(made.get("dtype")) is dtype_policies.DTypePolicy:

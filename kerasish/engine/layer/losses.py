@@ -7,12 +7,13 @@ from typing import Any
 from kerasish import ops, tree
 from kerasish.engine.layer.call_context import NOWHERE, context
 from kerasish.tensor import convert
+from kerasish.typing import AnyTensor
 
 
 class Penalised:
     """The part of a layer that knows about losses; mixed into `Layer`."""
 
-    def add_loss(self: Any, loss: Any) -> None:
+    def add_loss(self: Any, loss: AnyTensor) -> None:
         """Add a number (or several) to what training minimizes, for the call under way."""
         if context.root is NOWHERE:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kerasish import tree
@@ -12,6 +12,7 @@ from kerasish.engine.layer.arguments import _masks_of
 from kerasish.engine.layer.call_context import CallParts
 from kerasish.engine.layer.dropped_masks import LostMask, lost_mask_of, pass_on
 from kerasish.tensor import Tensor
+from kerasish.typing import AnyTensor, Structure, TensorLike
 
 
 @contextlib.contextmanager
@@ -43,12 +44,12 @@ class Masked:
     _mixes_steps = False  # whether an axis of the same place may hold something else afterwards
     call_parts: CallParts
 
-    def _first_named(self, kwargs: Any) -> Any:
+    def _first_named(self, kwargs: dict[str, Any]) -> AnyTensor:
         """Return the first argument of `call` where it came by its name, else None."""
         names = self.call_parts.names
         return kwargs.get(names[0]) if names and kwargs else None
 
-    def _pass_masks(self, args: Any, kwargs: Any) -> None:
+    def _pass_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Give `call` the masks that its arguments carry."""
         parts = self.call_parts
         if "mask" in parts.masks:
@@ -71,7 +72,7 @@ class Masked:
                 elif not own and source != "query":  # each query looks for itself
                     self._miss(value, None)
 
-    def _given_mask(self, args: Any, kwargs: Any) -> bool:
+    def _given_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether the caller gives a mask: then it is known that the data carries none."""
         named = [*zip(self.call_parts.names, args), *kwargs.items()]
         return any(
@@ -80,7 +81,7 @@ class Masked:
             if not isinstance(value, bool)
         )
 
-    def _miss(self, value: Any, mask: Any) -> None:
+    def _miss(self, value: Structure, mask: AnyTensor | Sequence[Any] | None) -> None:
         """Object to data whose mask was dropped on the way here, if this layer would read it."""
         if isinstance(value, (list, tuple)) and len(value) > 1:  # [query, value, key]
             value = [v for v in value[1:] if _masks_of(v) is None]
@@ -101,7 +102,7 @@ class Masked:
                 "multi-head attention), or make none (mask_zero=False)."
             )
         advise(
-            self,
+            self,  # type: ignore[arg-type]
             f"{missing} Merge with layers whose inputs all carry masks, put the op into a layer "
             "with supports_masking = True, or give the mask here yourself (mask=...).",
         )
@@ -111,7 +112,7 @@ class Masked:
             return not type(self).__module__.startswith("kerasish.")
         return self.reads_mask
 
-    def _set_mask(self, first: Any, output: Any) -> None:
+    def _set_mask(self, first: Structure, output: Tensor) -> None:
         """Let the result carry a mask: the fast way for one tensor in, one out."""
         if (
             type(first) is Tensor
@@ -122,14 +123,16 @@ class Masked:
             return
         self._set_masks(first, output)
 
-    def _set_masks(self, first: Any, outputs: Any, given: Any = None) -> None:
+    def _set_masks(
+        self, first: Structure, outputs: Structure, given: AnyTensor | Sequence[Any] | None = None
+    ) -> None:
         own_rule = _overrides(self, "compute_mask", Masked)
         masks = _masks_of(first) if given is None else given
         loss = lost_mask_of(first)
         if not (self.supports_masking or own_rule):
             if masks is not None and not self.call_parts.masks:
                 advise(
-                    self,
+                    self,  # type: ignore[arg-type]
                     "its input carries a mask, but the layer does not support masking and drops "
                     "it: padded steps will count from here on. Put a layer that uses the mask "
                     "first (LSTM, GlobalAveragePooling1D), or set supports_masking=True.",
@@ -146,14 +149,16 @@ class Masked:
 
     _merges_masks = False  # whether one input without a mask leaves the result without one
 
-    def _mark(self, first: Any, outputs: Any, found: Any) -> None:
+    def _mark(
+        self, first: TensorLike | None, outputs: TensorLike, found: AnyTensor | Sequence[Any]
+    ) -> None:
         results = tree.flatten(outputs)
         given = tree.flatten(found) if tree.is_nested(outputs) else [found]
         for t, m in zip(results, given):
             if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
                 t._keras_mask = m
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Structure, previous_mask: Structure) -> Structure:
         """Return the mask of the result: by default that of the input."""
         return previous_mask
 
@@ -162,11 +167,11 @@ def _overrides(layer: object, method: str, base: type) -> bool:
     return getattr(type(layer), method) is not getattr(base, method)
 
 
-def _rank_of(masks: Any) -> int:
+def _rank_of(masks: AnyTensor | Sequence[Any]) -> int:
     return max(len(m.shape) for m in tree.flatten(masks) if m is not None)
 
 
-def _steps_of(x: Any, ndim: int) -> tuple[Any, ...]:
+def _steps_of(x: Tensor, ndim: int) -> tuple[Any, ...]:
     leaves = [t for t in tree.flatten(x) if hasattr(t, "shape")]
     return tuple(leaves[0].shape[:ndim]) if leaves else ()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry, tree
 from kerasish.engine.layer.dropped_masks import note_op
@@ -16,7 +16,13 @@ from kerasish.operators import Operators
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY, Op
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Axis, Shape, Structure, TensorLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class KerasHistory(NamedTuple):
@@ -38,9 +44,11 @@ class KerasTensor(Operators):
         name: a name for messages.
     """
 
+    shape: Shape
+
     def __init__(
         self,
-        shape: Any,
+        shape: Sequence[int | None],
         dtype: str = "float32",
         sparse: bool = False,
         ragged: bool = False,
@@ -63,7 +71,7 @@ class KerasTensor(Operators):
         return self._keras_history
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> str:
         """The dtype's name."""
         return self._dtype
 
@@ -72,7 +80,9 @@ class KerasTensor(Operators):
         """The number of axes."""
         return len(self.shape)
 
-    def __kerasish_function__(self, function: Any, args: Any, kwargs: Any) -> Any:
+    def __kerasish_function__(
+        self, function: Op | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> KerasTensor:
         """Remember a call of an op or a composed function as a step of the model."""
         return OpCall(function).symbolic_call(*args, **kwargs)
 
@@ -88,14 +98,14 @@ class KerasTensor(Operators):
             "ops.cond instead of `if`."
         )
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: str | None = None, copy: Any = None) -> Any:
         raise TraceError(
             f"{self!r} has no numbers{at_user_line()}: NumPy functions do not take a symbolic "
             "tensor. "
             "Use kerasish.ops, or a layer, instead."
         )
 
-    __float__ = __int__ = __index__ = __array__  # type: ignore[assignment]
+    __float__ = __int__ = __index__ = __array__
 
     @property
     def T(self) -> Any:  # noqa: N802 (NumPy's name)
@@ -108,7 +118,7 @@ class KerasTensor(Operators):
         shape = newshape[0] if len(newshape) == 1 else newshape
         return self.__kerasish_function__(registry_op("reshape"), (self, shape), {})
 
-    def squeeze(self, axis: Any = None) -> Any:
+    def squeeze(self, axis: Axis | None = None) -> Any:
         """Return the tensor without its axes of size 1 (or those named)."""
         axes = (axis,) if isinstance(axis, int) else axis
         axes = [i for i, s in enumerate(self.shape) if s == 1] if axes is None else axes
@@ -125,7 +135,9 @@ def registry_op(name: str) -> Op:
 class Node:
     """One call of an operation inside a functional model: its arguments and results."""
 
-    def __init__(self, operation: Any, args: Any, kwargs: Any, outputs: Any) -> None:
+    def __init__(
+        self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: TensorLike
+    ) -> None:
         self.operation, self.args, self.kwargs, self.outputs = operation, args, kwargs, outputs
         self.index = len(operation.inbound_nodes)
         operation.inbound_nodes.append(self)
@@ -142,12 +154,12 @@ class Node:
         return [x for x in leaves if isinstance(x, KerasTensor)]
 
 
-def is_keras_tensor(x: Any) -> bool:
+def is_keras_tensor(x: Structure) -> bool:
     """Return whether x is a symbolic tensor."""
     return isinstance(x, KerasTensor)
 
 
-def any_symbolic(structure: Any) -> bool:
+def any_symbolic(structure: Structure) -> bool:
     """Return whether a structure holds a symbolic tensor."""
     kind = type(structure)
     if kind is KerasTensor:
@@ -159,7 +171,7 @@ def any_symbolic(structure: Any) -> bool:
     return isinstance(structure, KerasTensor)
 
 
-def to_specs(structure: Any) -> Any:
+def to_specs(structure: Structure) -> Structure:
     """Return the structure with a Spec in place of every symbolic tensor."""
     if isinstance(structure, KerasTensor):
         return Spec(structure.shape, structure.dtype)
@@ -170,7 +182,7 @@ def to_specs(structure: Any) -> Any:
     return structure
 
 
-def from_specs(structure: Any) -> Any:
+def from_specs(structure: Structure) -> Structure:
     """Return the structure with a new symbolic tensor in place of every Spec."""
     if isinstance(structure, Spec):
         return KerasTensor(structure.shape, structure.dtype)
@@ -200,7 +212,7 @@ class Operation(Watched):
     _arguments: dict[str, Any]
     _own_arguments: tuple[Any, Any] | None = None  # the constructor's arguments, of users' classes
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
         if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
             self.__dict__["_own_arguments"] = (
@@ -213,12 +225,12 @@ class Operation(Watched):
         self.name = name_for(self, name)
         self.inbound_nodes: list[Node] = []
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         if any_symbolic(args) or any_symbolic(kwargs):
             return self.symbolic_call(*args, **kwargs)
         return self.call(*args, **kwargs)
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute the result; subclasses say how."""
         raise NotImplementedError(f"{type(self).__name__} defines no call().")
 
@@ -228,7 +240,9 @@ class Operation(Watched):
 
     _remat_mode: RematMode | None = None
 
-    def rematerialized_call(self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def rematerialized_call(
+        self, layer_call: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Callable[..., Any]:
         """Return `layer_call` as the `RematScope` in which this was made wants it.
 
         Args:
@@ -238,23 +252,23 @@ class Operation(Watched):
         mode = self._remat_mode
         return layer_call if mode is None else call_again(self, mode, layer_call)
 
-    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic results and remember the call."""
         outputs = self.compute_output_spec(*args, **kwargs)
         Node(self, args, kwargs, outputs)
         return outputs
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic tensors of the shapes and dtypes that `call` gives."""
         return from_specs(infer(self.call, to_specs(args), to_specs(kwargs)))
 
     @property
-    def input(self) -> Any:
+    def input(self) -> Structure:
         """The symbolic input of the first call."""
         return _single(self._first_node().inputs)
 
     @property
-    def output(self) -> Any:
+    def output(self) -> Structure:
         """The symbolic result of the first call."""
         return self._first_node().outputs
 
@@ -285,12 +299,12 @@ class Operation(Watched):
             ) from None
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the operation that `get_config` describes."""
         return cls(**config)
 
 
-def _arguments_of(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
+def _arguments_of(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return a constructor's arguments by name, with those left out; `name` if it takes one."""
     bound = inspect.signature(cls).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -319,11 +333,11 @@ class OpCall(Operation):
         self.name = name or name_for(type(title, (), {})(), None)
         self.inbound_nodes = []
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Structure:
         """Call the function."""
         return self.function(*args, **kwargs)
 
-    def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
+    def symbolic_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic results and remember the call."""
         outputs = super().symbolic_call(*args, **kwargs)
         note_op(self.class_name, (args, kwargs), outputs)

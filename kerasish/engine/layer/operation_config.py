@@ -8,11 +8,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, registry
 from kerasish.engine.layer.operation import OpCall
 from kerasish.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 # module: Class(settings)
 _CLASSES = {
@@ -209,7 +213,7 @@ def is_short_op(entry: dict[str, Any]) -> bool:
     return is_op_class(name) and registry.get_registered_object(name) is None
 
 
-def find_op(class_name: str) -> Any:
+def find_op(class_name: str) -> Op:
     """Return the function of `ops` that Keras's operation class stands for."""
     key = _key(class_name)
     direct = getattr(ops, _FUNCTIONS.get(key, ""), None)
@@ -223,7 +227,7 @@ def find_op(class_name: str) -> Any:
 
 def call_operation(
     operation: OpCall, settings: dict[str, Any], args: list[Any], kwargs: dict[str, Any]
-) -> Any:
+) -> Tensor:
     """Return the result of an operation for what its config and its call say."""
     if _key(operation.function.__name__) == "getitem" and len(args) > 1:
         args = [args[0], tuple(args[1]) if isinstance(args[1], list) else args[1], *args[2:]]

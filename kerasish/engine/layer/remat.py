@@ -7,12 +7,16 @@ import functools
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import scopes, tree
 from kerasish.engine.layer.call_context import NOWHERE, context
 from kerasish.errors import UnknownNameError
 from kerasish.recomputing import recompute
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.tensor import Tensor
 
 MODES = ("full", "activations", "larger_than", "list_of_layers")
 
@@ -101,7 +105,7 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _remat(f: Callable[..., Any], wanted: Callable[[Any], bool] | None) -> Callable[..., Any]:
     @functools.wraps(f, updated=())
-    def again(*args: Any, **kwargs: Any) -> Any:
+    def again(*args: Any, **kwargs: Any) -> Tensor:
         return recompute(f, args, kwargs, _here(), wanted)
 
     return again
@@ -135,20 +139,20 @@ def call_again(operation: Any, mode: RematMode, call: Callable[..., Any]) -> Cal
     wanted = None
     if mode.mode == "larger_than":
 
-        def wanted(result: Any) -> bool:
+        def wanted(result: Tensor) -> bool:
             sizes = [math.prod(t.shape) for t in tree.flatten(result) if hasattr(t, "shape")]
             return sum(sizes) > mode.output_size_threshold
 
     return _remat(call, wanted)
 
 
-def _with_activation(operation: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+def _with_activation(operation: Layer, call: Callable[..., Any]) -> Callable[..., Any]:
     own = operation.__dict__.get("activation")  # that of a recurrent layer is its cell's
     if own is None:
         return call
 
     @functools.wraps(call)
-    def swapped(*args: Any, **kwargs: Any) -> Any:
+    def swapped(*args: Any, **kwargs: Any) -> Tensor:
         operation.activation = remat(own)
         try:
             return call(*args, **kwargs)

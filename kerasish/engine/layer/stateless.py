@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, using_scope
+from kerasish.typing import Structure
 
 
 class StatelessScope(VariableScope):
@@ -32,7 +34,7 @@ class StatelessScope(VariableScope):
 
     def __init__(
         self,
-        state_mapping: Any = None,
+        state_mapping: Sequence[Any] | None = None,
         collect_losses: bool = False,
         initialize_variables: bool = True,
     ) -> None:
@@ -60,11 +62,11 @@ class StatelessScope(VariableScope):
         """Keep an assignment given as (variable, value)."""
         self.write(update[0], convert(update[1]))
 
-    def add_loss(self, loss: Any) -> None:
+    def add_loss(self, loss: Structure) -> None:
         """Keep a loss."""
         self.losses.append(loss)
 
-    def get_current_value(self, variable: Variable) -> Any:
+    def get_current_value(self, variable: Variable) -> Tensor:
         """Return the value that `variable` has in this scope."""
         return self.read(variable)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from kerasish import constraints, initializers, regularizers
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, to_numpy
+from kerasish.typing import ConstraintLike, InitializerLike, RegularizerLike, Shape, ShapeLike
 
 
 class _Allowance(threading.local):
@@ -52,13 +53,13 @@ class Weighted:
     def add_weight(
         self: Any,
         *args: Any,
-        shape: Any = None,
-        initializer: Any = None,
-        dtype: Any = None,
+        shape: ShapeLike | None = None,
+        initializer: InitializerLike | None = None,
+        dtype: str | None = None,
         trainable: bool = True,
         autocast: bool = True,
-        regularizer: Any = None,
-        constraint: Any = None,
+        regularizer: RegularizerLike | None = None,
+        constraint: ConstraintLike | None = None,
         aggregation: str = "none",
         overwrite_with_gradient: bool = False,
         name: str | None = None,
@@ -115,7 +116,9 @@ class Weighted:
         self._weights.append(made)
         return made
 
-    def add_variable(self: Any, shape: Any, initializer: Any, **options: Any) -> Variable:
+    def add_variable(
+        self: Any, shape: Shape, initializer: InitializerLike, **options: Any
+    ) -> Variable:
         """Return a new variable of this layer; see `add_weight`."""
         return self.add_weight(shape=shape, initializer=initializer, **options)
 
@@ -134,7 +137,7 @@ class Weighted:
         """Return the weights as NumPy arrays, in the order of `weights`."""
         return [np.array(to_numpy(v)) for v in self.weights]
 
-    def set_weights(self: Any, weights: Any) -> None:
+    def set_weights(self: Any, weights: Sequence[Any]) -> None:
         """Set the weights from arrays in the order of `weights`; all or none."""
         own, arrays = self.weights, list(weights)
         if len(own) != len(arrays):
@@ -151,7 +154,7 @@ class Weighted:
         for v, a in zip(own, arrays):
             v.assign(a)
 
-    def save_own_variables(self: Any, store: Any) -> None:
+    def save_own_variables(self: Any, store: dict[Any, Any]) -> None:
         """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
         for i, v in enumerate(self.own_variables()):
             store[str(i)] = to_numpy(v)

@@ -17,7 +17,7 @@ from kerasish.engine.model.model import Model
 
 
 def clone_model(
-    model: Any,
+    model: Model,
     input_tensors: Any = None,
     clone_function: Any = None,
     call_function: Any = None,
@@ -47,7 +47,7 @@ def clone_model(
         return made
 
     if getattr(model, "is_sequential", False):
-        parts = [make(layer) for layer in model._all_layers()]
+        parts = [make(layer) for layer in model._all_layers()]  # type: ignore[attr-defined]
         if input_tensors is not None:
             parts = _begin_with(input_tensors, parts)
         return _compiled_alike(model, type(model)(parts, name=model.name))
@@ -86,7 +86,7 @@ def _begin_with(tensors: Any, layers: list[Any]) -> list[Any]:
     return [start, *(layer for layer in layers if not isinstance(layer, InputLayer))]
 
 
-def _compiled_alike(model: Any, new: Any) -> Any:
+def _compiled_alike(model: Model, new: Any) -> Any:
     """Return the new model, compiled as the model is."""
     if getattr(model, "compiled", False):
         new.compile(**model.training_program.copy_arguments())

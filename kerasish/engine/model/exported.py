@@ -16,6 +16,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, convert
+from kerasish.typing import AnyTensor, Structure, TensorLike
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -46,7 +47,7 @@ def record_endpoint(
     """
     leaves: list[Spec] = []
 
-    def enter(x: Any) -> Place:
+    def enter(x: InputSpec | str | AnyTensor) -> Place:
         leaves.append(_wanted(x))
         return Place(len(leaves) - 1)
 
@@ -68,7 +69,7 @@ def record_endpoint(
     }
 
 
-def _wanted(x: Any) -> Spec:
+def _wanted(x: Structure) -> Spec:
     found = spec_of(x)
     if isinstance(x, (InputSpec, KerasTensor)) and x.shape is not None:
         found = Spec(tuple(x.shape), dtypes.name_of(x.dtype or "float32"))
@@ -96,7 +97,7 @@ def _filled(spec: Spec, place: int, spots: Sequence[Any], sizes: Sequence[int]) 
     return Spec(tuple(shape), spec.dtype)
 
 
-def _put(places: Any, specs: Sequence[Spec]) -> Any:
+def _put(places: Sequence[Any], specs: Sequence[Spec]) -> list[Any]:
     return map_leaves(lambda place: specs[place.number], places)
 
 
@@ -116,7 +117,7 @@ def _check_traces(traces: Sequence[Traced]) -> None:
             raise ValueError("sizes are left open (None), but what is returned depends on them")
 
 
-def _encode(structure: Any) -> Any:
+def _encode(structure: Structure) -> dict[str, Any]:
     if isinstance(structure, Place):
         return {"tensor": structure.number}
     if isinstance(structure, dict) and all(isinstance(key, str) for key in structure):
@@ -152,7 +153,11 @@ class Endpoint:
     """
 
     def __init__(
-        self, name: str, record: dict[str, Any], arrays: Any, variables: dict[str, Variable]
+        self,
+        name: str,
+        record: dict[str, Any],
+        arrays: dict[str, Any],
+        variables: dict[str, Variable],
     ) -> None:
         self.name = name
         self._record, self._arrays = record, arrays
@@ -182,7 +187,7 @@ class Endpoint:
             for i, spec in enumerate(self._specs)
         ]
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> dict[str, Any] | Tensor:
         """Return what the function gives for arguments like those of its signature."""
         found: dict[int, Any] = {}
         self._collect(self._record["inputs"], args, found)
@@ -190,7 +195,7 @@ class Endpoint:
         self._sizes(tensors)
         return _decode(self._record["outputs"], self._compiled(*tensors))
 
-    def _collect(self, wanted: Any, given: Any, found: dict[int, Any]) -> None:
+    def _collect(self, wanted: dict[str, Any], given: Structure, found: dict[int, Any]) -> None:
         ((kind, inside),) = wanted.items()
         if kind == "tensor":
             found[inside] = given
@@ -208,7 +213,7 @@ class Endpoint:
             for part, value in zip(inside, given):
                 self._collect(part, value, found)
 
-    def _fitting(self, place: int, x: Any) -> Tensor:
+    def _fitting(self, place: int, x: TensorLike) -> Tensor:
         spec, shape = self._specs[place], self.input_shapes[place]
         tensor = ops.cast(x if isinstance(x, (Tensor, Variable)) else convert(x), spec.dtype)
         fits = len(tensor.shape) == len(shape) and all(
@@ -248,14 +253,14 @@ def _checked_spots(record: dict[str, Any]) -> list[list[tuple[int, int]]]:
     return found
 
 
-def _small(number: Any) -> int:
+def _small(number: int) -> int:
     """Return a size or place of a record, checked."""
     if type(number) is not int or not 0 <= number < 4096:
         raise ValueError(f"{number!r} is no size or place in a signature")
     return number
 
 
-def _numbered(structure: Any, count: int) -> None:
+def _numbered(structure: Structure, count: int) -> None:
     """Raise unless a structure is one that `_encode` makes, of tensors below `count`."""
     ((kind, inside),) = structure.items()
     if kind == "tensor" and not _small(inside) < count:
@@ -272,7 +277,7 @@ def _numbered(structure: Any, count: int) -> None:
         raise ValueError(f"{kind!r} is no kind of structure")
 
 
-def _decode(structure: Any, values: Sequence[Any]) -> Any:
+def _decode(structure: Structure, values: Sequence[Any]) -> Structure:
     ((kind, inside),) = structure.items()
     if kind == "tensor":
         return values[inside]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
 from kerasish.engine.data.data import Data
@@ -19,9 +20,13 @@ from kerasish.engine.saving_hooks import saving
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
 from kerasish.errors import UnknownNameError
+from kerasish.typing import AnyTensor, PathLike, Shape, Structure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def _is_functional(args: Any, kwargs: Any) -> bool:
+def _is_functional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return (len(args) == 2 and any_symbolic(args[0])) or (
         len(args) == 1 and "outputs" in kwargs or "inputs" in kwargs and "outputs" in kwargs
     )
@@ -41,9 +46,9 @@ class Model(Trainer):
         (None, 2)
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls is Model and _is_functional(args, kwargs):
-            return Functional.__new__(Functional, *args, **kwargs)
+            return Functional.__new__(Functional, *args, **kwargs)  # type: ignore[return-value]
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -69,7 +74,7 @@ class Model(Trainer):
     _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
     reads_mask = False  # its layers do
 
-    def _set_graph(self, inputs: Any, outputs: Any) -> None:
+    def _set_graph(self, inputs: Structure, outputs: Structure) -> None:
         inputs, outputs = start_at_inputs(inputs, outputs)
         self.inputs_structure, self.outputs_structure = inputs, outputs
         self.layer_graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
@@ -77,7 +82,9 @@ class Model(Trainer):
         self._casts = False  # each layer casts for itself
         self.built = True
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def call(
+        self, inputs: Structure, training: bool | None = None, mask: Structure = None
+    ) -> Structure:
         """Compute the outputs; subclasses that are no functional models define their own."""
         graph = self.layer_graph
         if graph is None:
@@ -97,13 +104,13 @@ class Model(Trainer):
             return results[0]
         return tree.pack_sequence_as(self.outputs_structure, results)
 
-    def _call_without_graph(self, inputs: Any) -> Any:
+    def _call_without_graph(self, inputs: Structure) -> Any:
         raise NotImplementedError(
             f"{self.display_name()} defines no call(self, inputs); write one, or give inputs and "
             "outputs."
         )
 
-    def _prepare_inputs(self, x: Any) -> Any:
+    def _prepare_inputs(self, x: Structure) -> Any:
         """Return what a step gets for x: x, or the results of the model's host stage."""
         stage = self.host_stage()
         if stage is None or type(x) is HostInputs:
@@ -124,20 +131,20 @@ class Model(Trainer):
     def _waits_for_host_layers(self) -> bool:
         return False
 
-    def _take(self, x: Any) -> Any:
+    def _take(self, x: Structure) -> Structure:
         # A functional model's layers cast for themselves; integer inputs must stay what they are.
         if self.layer_graph is not None:
             return tree.map_structure(_as_is, x)
         return super()._take(x)
 
-    def _cast_specs(self, structure: Any) -> Any:
+    def _cast_specs(self, structure: Structure) -> Structure:
         return structure if self.layer_graph is not None else super()._cast_specs(structure)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Structure, previous_mask: Structure) -> Structure | None:
         """Return the mask of the result."""
         return None if self.layer_graph is not None else super().compute_mask(inputs, previous_mask)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Build the layers by running `call` on inputs of the given shape(s)."""
         if self.layer_graph is not None or self.built:
             self._build_shapes = {"input_shape": None}
@@ -170,24 +177,24 @@ class Model(Trainer):
         return self._need_graph().outputs
 
     @property
-    def input(self) -> Any:
+    def input(self) -> Structure:
         """The symbolic input(s) of a functional model, as given."""
         self._need_graph()
         return self.inputs_structure
 
     @property
-    def output(self) -> Any:
+    def output(self) -> Structure:
         """The symbolic output(s) of a functional model, as given."""
         self._need_graph()
         return self.outputs_structure
 
     @property
-    def input_shape(self) -> Any:
+    def input_shape(self) -> Structure:
         """The shape(s) of the inputs of a functional model."""
         return tree.map_structure(lambda t: t.shape, self.input)
 
     @property
-    def output_shape(self) -> Any:
+    def output_shape(self) -> Structure:
         """The shape(s) of the outputs of a functional model."""
         return tree.map_structure(lambda t: t.shape, self.output)
 
@@ -256,7 +263,9 @@ class Model(Trainer):
 
     # --- files ----------------------------------------------------------------------------------
 
-    def save(self, filepath: Any, overwrite: bool = True, zipped: Any = None, **kwargs: Any) -> Any:
+    def save(
+        self, filepath: PathLike, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
+    ) -> Any:
         """Save the model: architecture, weights, optimizer state and compile settings."""
         return saving("save_model")(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
@@ -269,14 +278,14 @@ class Model(Trainer):
         saving("clear_cut_off")(pattern)
 
     def save_weights(
-        self, filepath: Any, overwrite: bool = True, max_shard_size: Any = None
+        self, filepath: PathLike, overwrite: bool = True, max_shard_size: int | None = None
     ) -> Any:
         """Save the weights to a `.weights.h5` file."""
         return saving("save_weights")(
             self, filepath, overwrite=overwrite, max_shard_size=max_shard_size
         )
 
-    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> Any:
+    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any) -> Any:
         """Load weights from a `.weights.h5`, `.keras` or legacy `.h5` file."""
         return saving("load_weights")(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
 
@@ -298,11 +307,11 @@ class Model(Trainer):
 
     def to_json(self, **kwargs: Any) -> str:
         """Return the architecture as JSON."""
-        return saving("model_to_json")(self, **kwargs)  # type: ignore[no-any-return]
+        return saving("model_to_json")(self, **kwargs)
 
     def export(
         self,
-        filepath: Any,
+        filepath: PathLike,
         format: str = "kerasish",
         verbose: bool | None = None,
         input_signature: Any = None,
@@ -333,7 +342,9 @@ class Model(Trainer):
         return {"name": self.name, "trainable": self._trainable, **parts}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Model:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
             if "layers" in config and "input_layers" in config:
@@ -350,7 +361,7 @@ def _has_own_init(cls: type) -> bool:
     return names != ["args", "kwargs"]
 
 
-def _as_is(x: Any) -> Any:
+def _as_is(x: AnyTensor | None) -> AnyTensor:
     return x
 
 
@@ -362,7 +373,9 @@ class Functional(Model):
         name: the model's name.
     """
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, inputs: Structure, outputs: Structure, name: str | None = None, **kwargs: Any
+    ) -> None:
         Layer.__init__(self, name=name, **kwargs)
         self.training_program = TrainingProgram(self)
         self._set_graph(inputs, outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
 from kerasish.engine.functional.functional import Input, InputLayer
@@ -12,6 +13,10 @@ from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.engine.model.model import Functional, Model
 from kerasish.engine.training.program import TrainingProgram
+from kerasish.typing import AnyTensor, Shape, Structure
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Sequential(Model):
@@ -36,7 +41,9 @@ class Sequential(Model):
     _functional: Functional | None = None
     _known_shape: Any = None  # of the inputs, while layers are added or taken off
 
-    def __init__(self, layers: Any = None, trainable: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self, layers: Sequence[Any] | None = None, trainable: bool = True, name: str | None = None
+    ) -> None:
         Layer.__init__(self, trainable=trainable, name=name)
         self.training_program = TrainingProgram(self)
         self._stack: list[Any] = []
@@ -61,7 +68,7 @@ class Sequential(Model):
         if rebuild:
             self._maybe_rebuild()
 
-    def _push(self, layer: Any, names: set[str]) -> None:
+    def _push(self, layer: Layer | AnyTensor, names: set[str]) -> None:
         """Put a layer at the end; `names` are those of the layers that are there."""
         if isinstance(layer, KerasTensor):
             maker = layer._keras_history.operation if layer._keras_history else None
@@ -94,7 +101,7 @@ class Sequential(Model):
         self._stack.append(layer)
         names.add(layer.name)
 
-    def pop(self, rebuild: bool = True) -> Any:
+    def pop(self, rebuild: bool = True) -> Layer:
         """Take the last layer off and return it."""
         if not self._stack or (len(self._stack) == 1 and isinstance(self._stack[0], InputLayer)):
             raise ValueError(f"{self.display_name()}: there is no layer to pop.")
@@ -119,7 +126,7 @@ class Sequential(Model):
         elif first is not None and self._known_shape is not None:  # of the data seen before
             self.build(self._known_shape)
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: Shape | None = None) -> None:
         """Build the layers for inputs of the given shape (with the batch axis)."""
         if input_shape is None:
             raise ValueError(
@@ -156,7 +163,7 @@ class Sequential(Model):
         self._any_sizes = self._functional._any_sizes = rest is self._stack
         self.built = True
 
-    def _call_without_graph(self, inputs: Any) -> Any:
+    def _call_without_graph(self, inputs: Structure) -> Any:
         """Call the layers one after the other."""
         x = inputs
         for layer in self._stack:
@@ -167,10 +174,10 @@ class Sequential(Model):
     def _waits_for_host_layers(self) -> bool:
         return any(map(runs_on_host, self._stack))
 
-    def _take(self, x: Any) -> Any:
+    def _take(self, x: Structure) -> Structure:
         return x
 
-    def _cast_specs(self, structure: Any) -> Any:
+    def _cast_specs(self, structure: Structure) -> Structure:
         return structure
 
     @property
@@ -194,7 +201,7 @@ class Sequential(Model):
     def outputs_structure(self) -> Any:
         return self._functional.outputs_structure if self._functional else None
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
         """Return the result's shape for inputs of the given shape."""
         if self._functional is not None:
             return self._functional.compute_output_shape(input_shape)
@@ -215,7 +222,9 @@ class Sequential(Model):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         """Return the model that `get_config` describes."""
         with registry.CustomObjectScope(custom_objects or {}):
             registry.count_parts(len(config["layers"]))
@@ -231,7 +240,7 @@ class Sequential(Model):
             model.trainable = False
         return model
 
-    def _build_for(self, args: Any, kwargs: Any) -> None:
+    def _build_for(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         first = args[0] if args else None
         shape = tuple(first.shape) if first is not None and hasattr(first, "shape") else None
         if shape is None:
@@ -245,7 +254,7 @@ class Sequential(Model):
         self.build((None, *shape[1:]))
 
 
-def _hides_shapes(layer: Any) -> bool:
+def _hides_shapes(layer: Layer) -> bool:
     """Return whether a layer has a rule of its own for its result's shape, which may refuse."""
     kind = type(layer)
     return (

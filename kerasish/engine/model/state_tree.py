@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
 from kerasish.tensor import to_numpy
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _FORMATS = ("backend_tensor", "numpy_array")
 _GROUPS = (
@@ -14,7 +17,7 @@ _GROUPS = (
 )  # fmt: skip
 
 
-def _groups(model: Any) -> dict[str, list[Any]]:
+def _groups(model: Model) -> dict[str, list[Any]]:
     optimizer = getattr(model, "optimizer", None)
     return {
         "trainable_variables": list(model.trainable_variables),
@@ -24,7 +27,7 @@ def _groups(model: Any) -> dict[str, list[Any]]:
     }
 
 
-def read_state(model: Any, value_format: str = "backend_tensor") -> dict[str, Any]:
+def read_state(model: Model, value_format: str = "backend_tensor") -> dict[str, Any]:
     """Return group -> nested dicts of the variables' values; see `Model.get_state_tree`.
 
     Raises:
@@ -51,7 +54,7 @@ def _nest(variables: list[Any], read: Callable[[Any], Any]) -> dict[str, Any]:
     return found
 
 
-def write_state(model: Any, state_tree: dict[str, Any]) -> None:
+def write_state(model: Model, state_tree: dict[str, Any]) -> None:
     """Assign values as `read_state` returned them; all or none.
 
     Raises:

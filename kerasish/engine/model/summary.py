@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import shutil
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,14 @@ from kerasish.engine.layer.operation import to_specs
 from kerasish.graph.work import count_flops, specs_of
 from kerasish.ops import dtypes
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
 
 
-def _shape_text(layer: Any) -> str:
+def _shape_text(layer: Layer) -> str:
     try:
         if isinstance(layer, InputLayer):
             return str(layer.batch_shape)
@@ -31,7 +36,7 @@ def _shape_text(layer: Any) -> str:
     return _plain(shape)
 
 
-def _plain(shape: Any) -> str:
+def _plain(shape: Shape) -> str:
     if tree.is_shape(shape):
         return str(tuple(shape))
     if isinstance(shape, dict):
@@ -39,12 +44,12 @@ def _plain(shape: Any) -> str:
     return ", ".join(_plain(s) for s in shape)
 
 
-def count(variables: Any) -> int:
+def count(variables: Sequence[Any]) -> int:
     """Return the number of elements of some variables."""
     return sum(int(np.prod(v.shape)) for v in {id(v): v for v in variables}.values())
 
 
-def size_text(variables: Any) -> str:
+def size_text(variables: Sequence[Any]) -> str:
     """Return the memory of some variables in B, KB, MB or GB (1024 each)."""
     unique = {id(v): v for v in variables}.values()
     total = float(
@@ -83,7 +88,7 @@ def work_of(layer: Any, graph: Any, batch_size: int) -> tuple[int, int] | None:
     return flops, values
 
 
-def _with_batch(structure: Any, batch_size: int) -> Any:
+def _with_batch(structure: Structure, batch_size: int) -> Any:
     if isinstance(structure, Spec):
         first, *rest = structure.shape or (None,)
         shape = (batch_size if first is None else first, *rest) if structure.shape else ()
@@ -109,7 +114,7 @@ def _short(number: float, unit: str, step: int = 1000) -> str:
     return f"{number:.0f} {unit}" if not prefix else f"{number:.2f} {prefix}{unit}"
 
 
-def _is_chain(model: Any) -> bool:
+def _is_chain(model: Model) -> bool:
     if getattr(model, "is_sequential", False) or model.layer_graph is None:
         return True
     uses = [len(o.inbound_nodes) for o in model.layer_graph.operations]
@@ -118,7 +123,12 @@ def _is_chain(model: Any) -> bool:
 
 
 def _rows(
-    layers: Any, chain: bool, expand: bool, show_trainable: bool, work: Any = None, indent: str = ""
+    layers: Sequence[Any],
+    chain: bool,
+    expand: bool,
+    show_trainable: bool,
+    work: Any = None,
+    indent: str = "",
 ) -> list[list[str]]:
     rows = []
     for layer in layers:
@@ -209,7 +219,7 @@ def _range(layers: list[Any], layer_range: Any) -> list[Any]:
 
 
 def print_summary(
-    model: Any,
+    model: Model,
     line_length: int | None = None,
     positions: Any = None,
     print_fn: Any = None,
@@ -253,7 +263,7 @@ def print_summary(
     (print_fn or print)("\n".join(text))
 
 
-def _worker(model: Any, batch_size: int) -> Callable[[Any], tuple[int, int] | None]:
+def _worker(model: Model, batch_size: int) -> Callable[[Any], tuple[int, int] | None]:
     return lambda layer: work_of(layer, model.layer_graph, batch_size)
 
 

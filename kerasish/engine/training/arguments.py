@@ -67,6 +67,6 @@ def limited_steps(steps: int | None) -> int | None:
     return steps if most is None else most if steps is None else min(steps, most)
 
 
-def verbosity(verbose: Any) -> int:
+def verbosity(verbose: int | str) -> int:
     """Return 0, 1 or 2 for the argument `verbose`."""
     return 1 if verbose == "auto" else int(verbose)

@@ -44,7 +44,7 @@ class ExclusiveUse:
                     "keras.models.clone_model(model), then set_weights()."
                 )
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return ExclusiveUse, ()  # copies and pickles of a model share nothing
 
 

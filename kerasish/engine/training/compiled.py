@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import losses as losses_module
 from kerasish import metrics as metrics_module
@@ -24,9 +24,15 @@ from kerasish.errors import ShapeError, UnknownKeyError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
 from kerasish.metrics.scorer import is_scorer
+from kerasish.typing import AnyTensor, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _check_names(given: Any, outputs: list[Output], what: str) -> None:
+def _check_names(
+    given: dict[str, Any] | float | Sequence[Any] | None, outputs: list[Output], what: str
+) -> None:
     """Raise where a dict or list that `compile` was given does not fit the outputs."""
     count = len(outputs)
     if isinstance(given, dict):
@@ -52,7 +58,12 @@ class _LossPart(NamedTuple):
 class CompiledLoss:
     """The loss of all outputs: a weighted sum, each part also tracked on its own."""
 
-    def __init__(self, loss: Any, loss_weights: Any, output_names: list[str]) -> None:
+    def __init__(
+        self,
+        loss: Structure,
+        loss_weights: dict[str, Any] | str | float | Sequence[Any] | None,
+        output_names: list[str],
+    ) -> None:
         if loss_weights is not None and not isinstance(
             loss_weights, (int, float, list, dict, tuple)
         ):
@@ -63,7 +74,7 @@ class CompiledLoss:
         self.shapes: list[tuple[int, ...]] = []
         self.outputs = 0
 
-    def build(self, y_true: Any, y_pred: Any) -> None:
+    def build(self, y_true: Structure, y_pred: Structure) -> None:
         """Match losses to outputs."""
         outputs = list_outputs(y_pred, self.output_names)
         given = self._match(y_pred, outputs)
@@ -86,7 +97,7 @@ class CompiledLoss:
             self.trackers = [metrics_module.Mean(name=n) for n in _distinct(names)]
         self.parts, self.shapes, self.outputs = parts, shapes, len(outputs)
 
-    def _match(self, y_pred: Any, outputs: list[Output]) -> list[tuple[Output, Any]]:
+    def _match(self, y_pred: Structure, outputs: list[Output]) -> list[tuple[Output, Any]]:
         """Return each loss that `compile` was given, beside the output(s) that it reads."""
         _check_names(self.loss_weights, outputs, "loss_weights")
         if is_one(self.loss):
@@ -97,7 +108,7 @@ class CompiledLoss:
         paths = [o.path for o in outputs]
         return sorted(found, key=lambda pair: _first(pair[0].path, paths))
 
-    def matches(self, y_true: Any, sample_weight: Any = None) -> list[Match]:
+    def matches(self, y_true: Structure, sample_weight: Structure = None) -> list[Match]:
         """Return each output that has a loss, beside its targets; none before the first batch."""
         parts = self.parts or []
         targets = targets_of([p.output for p in parts], y_true, None, self.outputs)
@@ -126,7 +137,9 @@ class CompiledLoss:
             weights = part_for(output, weights, count)
         return 1.0 if weights is None else float(weights)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(
+        self, y_true: Structure, y_pred: Structure, sample_weight: Structure = None
+    ) -> Tensor:
         """Return the weighted sum of the losses of all outputs."""
         if self.parts is None:
             self.build(y_true, y_pred)
@@ -156,7 +169,7 @@ class CompiledLoss:
         return total(found)
 
 
-def _rows(prediction: Any) -> float:
+def _rows(prediction: Structure) -> float:
     first = tree.flatten(prediction)[0]
     return float(first.shape[0]) if first.shape else 1.0
 
@@ -166,7 +179,7 @@ def _first(path: tuple[Any, ...], paths: list[tuple[Any, ...]]) -> int:
     return next(i for i, p in enumerate(paths) if p[: len(path)] == path)
 
 
-def _described(y: Any) -> str:
+def _described(y: Structure) -> str:
     if isinstance(y, dict):
         return f"parts {sorted(map(str, y))}"
     return f"{len(y)} parts" if isinstance(y, (list, tuple)) else "one part"
@@ -179,7 +192,7 @@ def _distinct(names: list[str]) -> list[str]:
     return found
 
 
-def _next_free(name: str, taken: Any) -> str:
+def _next_free(name: str, taken: set[Any] | Sequence[str]) -> str:
     number = 1
     while f"{name}_{number}" in taken:
         number += 1
@@ -199,7 +212,7 @@ _BY_SHAPE = {
 }
 
 
-def _meant(identifier: Any, y_true: Any, y_pred: Any) -> str | None:
+def _meant(identifier: object, y_true: Structure, y_pred: Structure) -> str | None:
     """Return the class that "accuracy" or "crossentropy" means for these shapes, or None."""
     if not isinstance(identifier, str) or identifier.lower() not in _BY_SHAPE:
         return None
@@ -213,7 +226,7 @@ def _meant(identifier: Any, y_true: Any, y_pred: Any) -> str | None:
     return categorical
 
 
-def check_known(losses: Any, metrics: Any) -> None:
+def check_known(losses: Structure, metrics: Sequence[Any]) -> None:
     """Check that each name among losses and metrics is known; their shapes do not matter.
 
     Raises:
@@ -226,26 +239,28 @@ def check_known(losses: Any, metrics: Any) -> None:
             metrics_module.get(name)
 
 
-def _is_plain_name(identifier: Any) -> bool:
+def _is_plain_name(identifier: Loss | Metric | str | None) -> bool:
     return isinstance(identifier, str) and identifier.lower() not in _BY_SHAPE
 
 
-def find_loss(identifier: Any, y_true: Any = None, y_pred: Any = None) -> Loss:
+def find_loss(
+    identifier: Loss | Callable[..., Any] | str, y_true: Structure = None, y_pred: Structure = None
+) -> Loss:
     """Return the loss for a name, config, function or object, fit for these shapes."""
     meant = None if y_pred is None else _meant(identifier, y_true, y_pred)
     if meant in _CROSSENTROPIES:
-        return getattr(losses_module, meant)(name=identifier)  # type: ignore[no-any-return]
+        return getattr(losses_module, meant)(name=identifier)
     found = losses_module.get(identifier)
     if isinstance(found, Loss):
         return found
     return LossFunction(found, name=_function_name(found))
 
 
-def find_metric(identifier: Any, y_true: Any, y_pred: Any) -> Metric:
+def find_metric(identifier: Any, y_true: AnyTensor, y_pred: AnyTensor) -> Metric:
     """Return the metric for a name, config, function or object, fit for these shapes."""
     meant = _meant(identifier, y_true, y_pred)
     if meant is not None:
-        return getattr(metrics_module, meant)(name=identifier)  # type: ignore[no-any-return]
+        return getattr(metrics_module, meant)(name=identifier)
     if is_scorer(identifier):
         return metrics_module.SklearnScorer(identifier)
     found = metrics_module.get(identifier)
@@ -270,7 +285,12 @@ class _MetricPart(NamedTuple):
 class CompiledMetrics:
     """The metrics of all outputs; `metrics` ignore sample weights, `weighted_metrics` use them."""
 
-    def __init__(self, metrics: Any, weighted_metrics: Any, output_names: list[str]) -> None:
+    def __init__(
+        self,
+        metrics: dict[str, Any] | str | Sequence[Any] | None,
+        weighted_metrics: dict[str, Any] | Sequence[Any] | None,
+        output_names: list[str],
+    ) -> None:
         self.given, self.weighted = metrics, weighted_metrics
         self.output_names = output_names
         self.parts: list[_MetricPart] | None = None
@@ -278,7 +298,7 @@ class CompiledMetrics:
             if value is not None and not isinstance(value, (list, tuple, dict)):
                 raise ValueError(f"compile: {which} must be a list or dict, got {value!r}.")
 
-    def build(self, y_true: Any, y_pred: Any) -> None:
+    def build(self, y_true: Structure, y_pred: Structure) -> None:
         """Match metrics to outputs and make them."""
         outputs = list_outputs(y_pred, self.output_names)
         parts: list[_MetricPart] = []
@@ -305,7 +325,9 @@ class CompiledMetrics:
         """Return the metrics of the output at a place, once they are made."""
         return [p.metric for p in self.parts or [] if p.output.index == index]
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: Structure, y_pred: Structure, sample_weight: Structure = None
+    ) -> None:
         """Take in a batch."""
         if self.parts is None:
             self.build(y_true, y_pred)
@@ -353,7 +375,7 @@ class CompiledMetrics:
         return found
 
 
-def _metrics_for(output: Output, given: Any, count: int) -> list[Any]:
+def _metrics_for(output: Output, given: Structure, count: int) -> list[Any]:
     """Return the metrics given for an output."""
     if count == 1 and isinstance(given, (list, tuple)):
         mine = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,21 @@ from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import batch_size_of, numbers
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
 from kerasish.tensor import Tensor, to_numpy
+from kerasish.typing import Array, Structure
 
 
-def one_batch(x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None) -> Data:
+def one_batch(
+    x: Structure,
+    y: Structure = None,
+    sample_weight: Structure = None,
+    class_weight: Mapping[Any, Any] | None = None,
+) -> Data:
     """Return the data of arrays that are one batch, checked as fit checks them."""
     rows = batch_size_of(tree.map_structure(_arrayed, x))
     return make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
 
 
-def _arrayed(x: Any) -> Any:
+def _arrayed(x: Array) -> Array:
     return x if hasattr(x, "shape") else np.asarray(x)
 
 
@@ -93,7 +99,7 @@ def run_rows(
 
 
 def _data_and_callbacks(
-    program: TrainingProgram, kind: str, given: DataArguments, verbose: Any, callbacks: Any
+    program: TrainingProgram, kind: str, given: DataArguments, verbose: int | str, callbacks: Any
 ) -> tuple[Data, CallbackList]:
     """Return the data, with the step of this kind prepared for it, and the callbacks."""
     data = make_data(
@@ -167,7 +173,7 @@ def run_test(
 
 def predict(
     program: TrainingProgram, given: DataArguments, verbose: Any = "auto", callbacks: Any = None
-) -> Any:
+) -> Structure:
     """Predict; see `Model.predict`."""
     data, callbacks = _data_and_callbacks(program, "predict", given, verbose, callbacks)
     run = program.step("predict")
@@ -200,7 +206,7 @@ def predict(
     return tree.pack_sequence_as(structure, columns)
 
 
-def _outputs(updates: Updates, last: int, structure: Any, results: list[Any]) -> Any:
+def _outputs(updates: Updates, last: int, structure: Structure, results: list[Any]) -> Any:
     """Return what callbacks get after an execution of predict: its batches' results together."""
     if not updates.every:
         return None

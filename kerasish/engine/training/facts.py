@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,9 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _without_rates(described: Any, rates: list[Any]) -> Any:
+def _without_rates(
+    described: dict[str, Any] | str | float | Sequence[Any] | None, rates: list[Any]
+) -> Any:
     if isinstance(described, list):
         return [_without_rates(part, rates) for part in described]
     if not isinstance(described, dict):
@@ -56,7 +59,7 @@ def _without_rates(described: Any, rates: list[Any]) -> Any:
     return {k: _without_rates(v, rates) for k, v in described.items() if k != "learning_rate"}
 
 
-def _described(value: Any, depth: int = 0) -> Any:
+def _described(value: object, depth: int = 0) -> Any:
     """Return a value of a config as what JSON can hold; objects by class and config."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -74,7 +77,7 @@ def _described(value: Any, depth: int = 0) -> Any:
     return [type(value).__name__, _described(_config_of(value), depth + 1)]
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: float) -> bool:
     return isinstance(value, float) or np.issubdtype(type(value), np.number)
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kerasish.engine.data.data import Data
 from kerasish.engine.functional.host_stage import HostStage
 from kerasish.metrics.metric import Metric
+from kerasish.metrics.reduction import Mean
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Variable
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+    from kerasish.tensor import Tensor
 
 
 class TrainedModel(Protocol):
@@ -43,7 +49,7 @@ class TrainedModel(Protocol):
     def metrics(self) -> list[Metric]:
         """The metrics of `compile` and those held as attributes."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the outputs."""
 
     def display_name(self) -> str:
@@ -61,22 +67,25 @@ class TrainedModel(Protocol):
     def overrides(self, method: str) -> bool:
         """Return whether a subclass has a method of its own."""
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data: Structure) -> Structure:
         """Do one training step."""
 
-    def test_step(self, data: Any) -> Any:
+    def test_step(self, data: Structure) -> Structure:
         """Do one evaluation step."""
 
-    def predict_step(self, data: Any) -> Any:
+    def predict_step(self, data: Structure) -> Structure:
         """Return the results for a batch."""
 
     def compute_loss(
-        self, x: Any = ..., y: Any = ..., y_pred: Any = ..., sample_weight: Any = ...,
+        self, x: Structure = ..., y: Structure = ..., y_pred: Structure = ...,
+        sample_weight: Structure = ...,
         training: bool = ...,
-    ) -> Any:  # fmt: skip
+    ) -> Structure:  # fmt: skip
         """Return the number that training minimizes."""
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = ...) -> Any:
+    def compute_metrics(
+        self, x: Structure, y: Structure, y_pred: Structure, sample_weight: Structure = ...
+    ) -> Structure:
         """Update the metrics with a batch."""
 
     def get_metrics_result(self) -> dict[str, Any]:
@@ -89,12 +98,14 @@ class TrainedModel(Protocol):
 class StepProgram(Protocol):
     """A training program as a step sees it: `TrainingProgram` satisfies this."""
 
-    model: TrainedModel
+    model: Model
     optimizer: Optimizer | None
-    loss_tracker: Metric | None
+    loss_tracker: Mean | None
 
     def require_optimizer(self) -> Optimizer:
         """Return the optimizer; raise if there is none."""
 
-    def update_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+    def update_metrics(
+        self, x: Structure, y: Structure, y_pred: Structure, sample_weight: Structure
+    ) -> None:
         """Update the metrics with a batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.callbacks import CallbackList, Resume
@@ -25,6 +25,9 @@ from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import numbers
 from kerasish.engine.training.updates import Updates
+
+if TYPE_CHECKING:
+    from kerasish.engine.data.py_dataset import PyDataset
 
 
 class FitLoop:
@@ -241,7 +244,7 @@ def _arrays_of(data: Data) -> dict[str, Any]:
     return dict(zip(("x", "y", "sample_weight"), data.pack(data.arrays)))
 
 
-def _validation(given: Any, rows: int | None, steps: int | None) -> Data:
+def _validation(given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownKeyError
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.losses.loss import Loss
 
 Path = tuple[Any, ...]
 
 
-def is_one(given: Any) -> bool:
+def is_one(given: Structure) -> bool:
     """Return whether what `compile` was given is one loss, not a structure of losses."""
     if isinstance(given, dict):
         return "class_name" in given
@@ -18,7 +22,7 @@ def is_one(given: Any) -> bool:
 
 
 def spread(
-    given: Any, y_pred: Any, outputs: Sequence[Any], path: Path = ()
+    given: Structure, y_pred: Structure, outputs: Sequence[Any], path: Path = ()
 ) -> Iterator[tuple[Path, Any]]:
     """Yield (path, loss) for each loss in a structure: the loss reads the result at that path.
 
@@ -63,7 +67,7 @@ def spread(
             yield from _enter(part, y_pred, outputs, path, (i,))
 
 
-def _place(key: Any, y_pred: Any, outputs: Sequence[Any], path: Path, alone: bool) -> Path:
+def _place(key: str, y_pred: Structure, outputs: Sequence[Any], path: Path, alone: bool) -> Path:
     """Return the way from `path` to what a key of a dict of losses means."""
     if isinstance(y_pred, dict) and key in y_pred:
         return (key,)
@@ -78,7 +82,11 @@ def _place(key: Any, y_pred: Any, outputs: Sequence[Any], path: Path, alone: boo
 
 
 def _enter(
-    part: Any, y_pred: Any, outputs: Sequence[Any], path: Path, place: Path
+    part: Loss | Callable[..., Any] | str | Sequence[Any] | None,
+    y_pred: Structure,
+    outputs: Sequence[Any],
+    path: Path,
+    place: Path,
 ) -> Iterator[tuple[Path, Any]]:
     for key in place:
         y_pred = y_pred[key]

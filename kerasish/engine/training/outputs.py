@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kerasish import tree
+from kerasish.typing import AnyTensor, Structure
 
 
 class Output(NamedTuple):
@@ -17,7 +18,7 @@ class Output(NamedTuple):
     label: str  # what stands before the names of its loss and metrics; "" for nothing
 
 
-def list_outputs(y_pred: Any, output_names: Sequence[str]) -> list[Output]:
+def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[Output]:
     """Return the outputs of a model that gave `y_pred`.
 
     Args:
@@ -39,14 +40,14 @@ def list_outputs(y_pred: Any, output_names: Sequence[str]) -> list[Output]:
     return outputs
 
 
-def at(structure: Any, path: Sequence[Any]) -> Any:
+def at(structure: Structure, path: Sequence[Any]) -> Structure:
     """Return the part of a structure at the end of a path."""
     for key in path:
         structure = structure[key]
     return structure
 
 
-def part_for(output: Output, structure: Any, count: int) -> Any:
+def part_for(output: Output, structure: Structure, count: int) -> Any:
     """Return what a structure (targets, weights, losses...) holds for an output; None for nothing.
 
     A structure is built like the outputs; or it is a dict by their layers' names, or a list in
@@ -72,7 +73,7 @@ def part_for(output: Output, structure: Any, count: int) -> Any:
     return node
 
 
-def weights_for(output: Output, sample_weight: Any, count: int) -> Any:
+def weights_for(output: Output, sample_weight: Structure, count: int) -> AnyTensor:
     """Return an output's sample weights; one array is for all outputs."""
     if hasattr(sample_weight, "shape"):
         return sample_weight
@@ -89,7 +90,9 @@ def joined(path: tuple[Any, ...], outputs: Sequence[Output]) -> Output:
     return Output(path, -1, "", words or names)
 
 
-def targets_of(read: Sequence[Output], y_true: Any, y_pred: Any, count: int) -> list[Any]:
+def targets_of(
+    read: Sequence[Output], y_true: Structure, y_pred: Structure, count: int
+) -> list[Any]:
     """Return the targets of each output that has a loss; None where y holds none.
 
     A list may leave out the targets of the outputs that have no loss.
@@ -108,7 +111,7 @@ def targets_of(read: Sequence[Output], y_true: Any, y_pred: Any, count: int) -> 
     ]
 
 
-def _alike(y_true: Any, y_pred: Any, path: tuple[Any, ...]) -> Any:
+def _alike(y_true: Structure, y_pred: Structure, path: tuple[Any, ...]) -> Any:
     """Return the targets at a path, in the structure of the results."""
     flat = tree.flatten(y_true)
     if y_pred is None or len(flat) != len(tree.flatten(y_pred)):

@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from kerasish.ops.shapes import Spec
 from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.tensor import Tensor, Variable, wrap
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 @dataclass(frozen=True)
@@ -75,12 +79,12 @@ class TrainingProgram:
         settings: CompileSettings | None = None,
         auto_scale_loss: bool = True,
     ) -> None:
-        self.model, self.settings = model, settings
+        self.model, self.settings = cast("Model", model), settings
         self.optimizer: Optimizer | None = None
         self.loss: Any = None
         self.objective: CompiledLoss | None = None
         self.scores: CompiledMetrics | None = None
-        self.loss_tracker: Metric | None = None
+        self.loss_tracker: Mean | None = None
         self.run_eagerly = False
         self.jit_compile: Any = "auto"
         self.steps_per_execution = 1
@@ -180,7 +184,9 @@ class TrainingProgram:
             metrics.extend(self.scores.metrics)
         return metrics
 
-    def update_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> None:
+    def update_metrics(
+        self, x: Structure, y: Structure, y_pred: Structure, sample_weight: Structure
+    ) -> None:
         """Update the metrics with a batch; the model's own `compute_metrics` goes first."""
         if self.model.overrides("compute_metrics"):
             self.model.compute_metrics(x, y, y_pred, sample_weight)
@@ -196,7 +202,7 @@ class TrainingProgram:
         scores = self.scores
         return scores if scores is not None and any(m.on_host for m in scores.metrics) else None
 
-    def matches(self, y: Any, sample_weight: Any = None) -> list[diagnostics.Match]:
+    def matches(self, y: Structure, sample_weight: Structure = None) -> list[diagnostics.Match]:
         """Return each output that has a loss, with its targets and weights."""
         if self.objective is None or y is None:
             return []
@@ -296,7 +302,9 @@ class TrainingProgram:
         """Return whether `prepare` has run for a step."""
         return kind in self._prepared
 
-    def prepare(self, kind: str, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+    def prepare(
+        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
+    ) -> None:
         """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors.
 
         Args:
@@ -319,7 +327,7 @@ class TrainingProgram:
                 infer(self.step_function(kind), specs)
         self._prepared.add(kind)
 
-    def _prepare_training(self, x: Any) -> None:
+    def _prepare_training(self, x: Structure) -> None:
         model = self.model
         if not model.built:
             infer(lambda x: model(x, training=True), [x])
@@ -337,7 +345,7 @@ class TrainingProgram:
 
     # --- checks -----------------------------------------------------------------------------------
 
-    def check_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+    def check_batch(self, x: Structure, y: Structure, sample_weight: Structure) -> None:
         """Raise where class numbers or indices of a batch are out of the model's range."""
         if self._batch_check is None:
             self._batch_check = diagnostics.batch_check(self.model) or (lambda x, y, w: None)
@@ -353,8 +361,8 @@ def compile_names() -> tuple[str, ...]:
     return tuple(f.name for f in fields(CompileSettings))
 
 
-def _specs(structure: Any) -> Any:
-    def spec(x: Any) -> Any:
+def _specs(structure: Structure) -> Structure:
+    def spec(x: Array) -> Any:
         if isinstance(x, (Tensor, Variable)):
             return Spec(tuple(x.shape), x.dtype)
         if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.engine.training.interface import StepProgram, TrainedModel
 from kerasish.tensor import Variable, no_gradient
+from kerasish.typing import Logs, Structure, TensorLike
 from kerasish.watched import is_collecting, note_use
 
+if TYPE_CHECKING:
+    from kerasish.engine.functional.host_stage import HostInputs
+    from kerasish.tensor import Tensor
 
-def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+
+def pack(
+    x: HostInputs | Tensor | int, y: TensorLike | None = None, sample_weight: Structure = None
+) -> Any:
     """Return a batch as the tuple that `train_step` gets: as long as there are parts.
 
     Example:
@@ -31,7 +38,7 @@ def pack(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
     return x if not isinstance(x, (tuple, list)) else (x,)
 
 
-def unpack(data: Any) -> tuple[Any, Any, Any]:
+def unpack(data: Structure) -> tuple[Any, Any, Any]:
     """Return (x, y, sample_weight) of a batch, None where there is none."""
     if isinstance(data, list):
         data = tuple(data)
@@ -41,11 +48,15 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
         raise ValueError(
             f"A batch is x, (x,), (x, y) or (x, y, sample_weight), got {len(data)} parts."
         )
-    return (*data, None, None)[:3]  # type: ignore[return-value]
+    return (*data, None, None)[:3]
 
 
 def train(
-    program: StepProgram, variables: Sequence[Variable], x: Any, y: Any, sample_weight: Any
+    program: StepProgram,
+    variables: Sequence[Variable],
+    x: Structure,
+    y: Structure,
+    sample_weight: Structure,
 ) -> None:
     """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
     _note_uses(program)
@@ -69,21 +80,26 @@ def _note_uses(program: StepProgram) -> None:
 
 
 def _loss_of(
-    model: TrainedModel, x: Any, y: Any, predictions: Any, sample_weight: Any, training: bool
-) -> Any:
+    model: TrainedModel,
+    x: Structure,
+    y: Structure,
+    predictions: Structure,
+    sample_weight: Structure,
+    training: bool,
+) -> Tensor:
     given = {"x": x, "y": y, "y_pred": predictions, "sample_weight": sample_weight}
     if _takes_training(type(model).compute_loss):
         given["training"] = training
     return model.compute_loss(**given)
 
 
-def _takes_training(method: Any) -> bool:
+def _takes_training(method: Callable[..., Any]) -> bool:
     """Return whether a `compute_loss` takes `training`; those of Keras before 3.3 do not."""
     known = inspect.signature(method).parameters.values()
     return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in known)
 
 
-def outline(program: StepProgram, x: Any, y: Any, sample_weight: Any) -> None:
+def outline(program: StepProgram, x: Structure, y: Structure, sample_weight: Structure) -> None:
     """A training step without gradients and updates: to be run on shapes alone."""
     predictions = program.model(x, training=True)
     loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
@@ -99,7 +115,9 @@ def _check_connected(model: TrainedModel, gradients: Sequence[Any]) -> None:
         )
 
 
-def test(program: StepProgram, x: Any, y: Any, sample_weight: Any) -> None:
+def test(
+    program: StepProgram, x: HostInputs | Tensor, y: Structure, sample_weight: Structure
+) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     _note_uses(program)
     predictions = program.model(x, training=False)
@@ -108,14 +126,14 @@ def test(program: StepProgram, x: Any, y: Any, sample_weight: Any) -> None:
     program.update_metrics(x, y, predictions, sample_weight)
 
 
-def track_loss(program: StepProgram, loss: Any, x: Any) -> None:
+def track_loss(program: StepProgram, loss: Tensor, x: Structure) -> None:
     """Update the running mean of the loss with a batch, weighted by the batch's size."""
     assert program.loss_tracker is not None
     with no_gradient():
         program.loss_tracker.update_state(loss, sample_weight=float(batch_size_of(x)))
 
 
-def batch_size_of(x: Any) -> int:
+def batch_size_of(x: Structure) -> int:
     """Return the number of rows of the first array of a structure."""
     while not hasattr(x, "shape"):
         if isinstance(x, dict):
@@ -130,21 +148,21 @@ def batch_size_of(x: Any) -> int:
 def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` run without records for gradients."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any) -> Structure:
         with no_gradient():
             return function(*args)
 
     return run
 
 
-def as_number(x: Any) -> Any:
+def as_number(x: Tensor) -> Any:
     """Return a tensor's single number as a float; anything else as it is."""
     if hasattr(x, "numpy") and getattr(x, "shape", None) == ():
         return float(x)
     return x.numpy() if hasattr(x, "numpy") else x
 
 
-def total(losses: Sequence[Any]) -> Any:
+def total(losses: Sequence[Any]) -> Tensor:
     """Return the sum of several numbers."""
     result = losses[0]
     for loss in losses[1:]:
@@ -152,7 +170,7 @@ def total(losses: Sequence[Any]) -> Any:
     return result
 
 
-def numbers(logs: Any) -> dict[str, Any]:
+def numbers(logs: Logs) -> dict[str, Any]:
     """Return logs with Python numbers (arrays, where a metric gives more than one number)."""
     if not isinstance(logs, dict):
         raise TypeError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,12 @@ from kerasish.graph.draw import write_picture
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.tensor import Tensor, no_gradient, to_numpy
+from kerasish.typing import LossLike, MetricLike, OptimizerLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.backends.backend import CompiledStep
+    from kerasish.callbacks.callback import Callback
+    from kerasish.callbacks.history import History
 
 
 def _of_program(name: str, doc: str) -> Any:
@@ -83,14 +90,14 @@ class Trainer(Layer):
 
     def compile(
         self,
-        optimizer: Any = "rmsprop",
-        loss: Any = None,
-        loss_weights: Any = None,
-        metrics: Any = None,
-        weighted_metrics: Any = None,
+        optimizer: OptimizerLike | None = "rmsprop",
+        loss: LossLike | Sequence[Any] | Mapping[str, Any] | None = None,
+        loss_weights: float | Sequence[float] | Mapping[str, float] | None = None,
+        metrics: MetricLike | Sequence[Any] | Mapping[str, Any] | None = None,
+        weighted_metrics: MetricLike | Sequence[Any] | Mapping[str, Any] | None = None,
         run_eagerly: bool = False,
         steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
+        jit_compile: str | bool = "auto",
         auto_scale_loss: bool = True,
     ) -> None:
         """Set what training minimizes, how, and what it reports.
@@ -173,7 +180,9 @@ class Trainer(Layer):
                 results.update(value if isinstance(value, dict) else {metric.name: value})
         return results if scores is None else {**results, **scores.result()}
 
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def compute_metrics(
+        self, x: Structure, y: Structure, y_pred: Structure, sample_weight: Structure = None
+    ) -> Structure:
         """Update the metrics of `compile` with a batch; return all results. May be overridden."""
         scores = self.training_program.scores
         with no_gradient():
@@ -185,12 +194,12 @@ class Trainer(Layer):
 
     def compute_loss(
         self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
+        x: Structure = None,
+        y: Structure = None,
+        y_pred: Structure = None,
+        sample_weight: Structure = None,
         training: bool = True,
-    ) -> Any:
+    ) -> Tensor:
         """Return the number that training minimizes; may be overridden."""
         program, parts = self.training_program, []
         if program.objective is not None:
@@ -208,37 +217,37 @@ class Trainer(Layer):
             )
         return step.total(parts)
 
-    def train_step(self, data: Any) -> Any:
+    def train_step(self, data: Structure) -> Structure:
         """Do one training step on a batch and return the metrics' results; may be overridden."""
         x, y, sample_weight = step.unpack(data)
         step.train(self.training_program, self.trainable_variables, x, y, sample_weight)
         return self.get_metrics_result()
 
-    def test_step(self, data: Any) -> Any:
+    def test_step(self, data: Structure) -> Structure:
         """Do one evaluation step on a batch and return the metrics' results; may be overridden."""
         x, y, sample_weight = step.unpack(data)
         with no_gradient():
             step.test(self.training_program, x, y, sample_weight)
             return self.get_metrics_result()
 
-    def predict_step(self, data: Any) -> Any:
+    def predict_step(self, data: Structure) -> Structure:
         """Return the model's result for a batch; may be overridden."""
         x, _, _ = step.unpack(data)
         return self(x, training=False)
 
-    def make_train_function(self, force: bool = False) -> Any:
+    def make_train_function(self, force: bool = False) -> CompiledStep:
         """Return the compiled training step; with `force` it is compiled again."""
         return self._step("train", force)
 
-    def make_test_function(self, force: bool = False) -> Any:
+    def make_test_function(self, force: bool = False) -> CompiledStep:
         """Return the compiled evaluation step; with `force` it is compiled again."""
         return self._step("test", force)
 
-    def make_predict_function(self, force: bool = False) -> Any:
+    def make_predict_function(self, force: bool = False) -> CompiledStep:
         """Return the compiled prediction step; with `force` it is compiled again."""
         return self._step("predict", force)
 
-    def _step(self, kind: str, force: bool) -> Any:
+    def _step(self, kind: str, force: bool) -> CompiledStep:
         if force:
             self.training_program.drop_steps()
         return self.training_program.step(kind)
@@ -274,25 +283,25 @@ class Trainer(Layer):
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Structure = None,
+        y: Structure = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
-        callbacks: Any = None,
+        verbose: int | str = "auto",
+        callbacks: Callback | Sequence[Callback] | None = None,
         validation_split: float = 0.0,
-        validation_data: Any = None,
-        shuffle: Any = True,
-        class_weight: Any = None,
-        sample_weight: Any = None,
+        validation_data: Structure = None,
+        shuffle: bool = True,
+        class_weight: Mapping[Any, Any] | None = None,
+        sample_weight: Structure = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
-        validation_freq: Any = 1,
+        validation_freq: int = 1,
         *,
-        resume: Any = None,
-    ) -> Any:
+        resume: Callback | None = None,
+    ) -> History:
         """Train for `epochs` passes over the data; return a History.
 
         Args:
@@ -326,16 +335,16 @@ class Trainer(Layer):
 
     def evaluate(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Structure = None,
+        y: Structure = None,
         batch_size: int | None = None,
-        verbose: Any = "auto",
-        sample_weight: Any = None,
+        verbose: int | str = "auto",
+        sample_weight: Structure = None,
         steps: int | None = None,
-        callbacks: Any = None,
+        callbacks: Callback | Sequence[Callback] | None = None,
         return_dict: bool = False,
         **kwargs: Any,
-    ) -> Any:
+    ) -> dict[str, Any] | float | list[float]:
         """Return the loss and metrics on the data: a number, a list, or a dict (`return_dict`)."""
         self.training_program.require_compiled("evaluate")
         if set(kwargs) - {"_use_cached_eval_dataset"}:
@@ -346,12 +355,12 @@ class Trainer(Layer):
 
     def predict(
         self,
-        x: Any,
+        x: Structure,
         batch_size: int | None = None,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         steps: int | None = None,
-        callbacks: Any = None,
-    ) -> Any:
+        callbacks: Callback | Sequence[Callback] | None = None,
+    ) -> Structure:
         """Return the model's results for all rows of the data, as NumPy arrays."""
         rows = batch_size or 32
         plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
@@ -362,25 +371,35 @@ class Trainer(Layer):
 
     def train_on_batch(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        class_weight: Any = None,
+        x: Structure,
+        y: Structure = None,
+        sample_weight: Structure = None,
+        class_weight: Mapping[Any, Any] | None = None,
         return_dict: bool = False,
-    ) -> Any:
+    ) -> float | list[float]:
         """Do one training step; return loss and metrics of this batch alone."""
         self.training_program.require_compiled("train_on_batch")
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+        self,
+        x: Structure,
+        y: Structure = None,
+        sample_weight: Structure = None,
+        return_dict: bool = False,
     ) -> Any:
         """Do one evaluation step; return loss and metrics of this batch alone."""
         self.training_program.require_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, None, return_dict)
 
     def _on_batch(
-        self, kind: str, x: Any, y: Any, sample_weight: Any, class_weight: Any, as_dict: bool
+        self,
+        kind: str,
+        x: Structure,
+        y: Structure,
+        sample_weight: Structure,
+        class_weight: Mapping[Any, Any] | None,
+        as_dict: bool,
     ) -> Any:
         program, weights = self.training_program, None
         new = not program.is_prepared(kind)
@@ -399,7 +418,7 @@ class Trainer(Layer):
             results = program.results() if logs is None else step.numbers(logs)
         return results if as_dict else _listed(results)
 
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: Structure) -> Structure:
         """Return the model's results for one batch, as NumPy arrays."""
         program = self.training_program
         if not program.is_prepared("predict"):
@@ -411,6 +430,6 @@ class Trainer(Layer):
         return to_numpy(result) if type(result) is Tensor else tree.map_structure(to_numpy, result)
 
 
-def _listed(logs: dict[str, Any]) -> Any:
+def _listed(logs: dict[str, Any]) -> float | list[float]:
     values = list(logs.values())
     return values[0] if len(values) == 1 else values

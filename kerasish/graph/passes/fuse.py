@@ -242,7 +242,7 @@ class _Fuser:
         )
 
     def _take(
-        self, group: _Group, number: int, node: Node, dims: Dims, reads: Any, after: bool
+        self, group: _Group, number: int, node: Node, dims: Dims, reads: dict[Any, Any], after: bool
     ) -> None:
         group.nodes.append(number)
         group.dims[node.out] = dims

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Array, ArrayModule
 
 # FLOPs of a product. Smaller ones are not computed by a library, and their loops add at no cost.
 WORTH = 1e6
@@ -210,7 +211,7 @@ def _depth(leader: Node) -> int:
 def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
     """Return the node that computes `what`."""
 
-    def product(xp: Any, *inputs: Any, what: Product) -> Any:
+    def product(xp: ArrayModule, *inputs: Any, what: Product) -> Array:
         return run(xp, what, inputs)
 
     def spec(*inputs: Spec, what: Product) -> Spec:
@@ -220,7 +221,7 @@ def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
     return Node(GraphOp("product", product, spec), inputs, {"what": what}, [out])
 
 
-def run(xp: Any, what: Product, inputs: Sequence[Any]) -> Any:
+def run(xp: ArrayModule, what: Product, inputs: Sequence[Any]) -> Array:
     """Compute a node with the reference kernels."""
     leader = what.leader
     y = leader.op.kernel(xp, *inputs[:2], **leader.attrs)

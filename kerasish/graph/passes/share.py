@@ -8,9 +8,10 @@ import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.structure import Incomparable, attributes_key
+from kerasish.typing import Array
 
 
-def _constant_key(value: Value, array: Any) -> Any:
+def _constant_key(value: Value, array: Array) -> int | tuple[Any, ...]:
     array = np.asarray(array)
     if array.size > 64:
         return id(value)

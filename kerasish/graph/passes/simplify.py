@@ -17,6 +17,7 @@ from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec, broadcast_shapes
+from kerasish.typing import Array
 
 # A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
 # of which makes the result.
@@ -70,7 +71,7 @@ class Rewriter:
             node = Node(last.op, last.inputs, last.attrs, node.outputs)
         self._keep(node)
 
-    def _apply(self, node: Node) -> Any:
+    def _apply(self, node: Node) -> Value | list[Any] | None:
         name = node.op.name
         for rule in RULES.get(name, ()):
             found = rule(self, node)
@@ -95,7 +96,7 @@ class Rewriter:
         node = self.makers.get(v)
         return node if node is not None and node.op.name == name else None
 
-    def number(self, v: Value) -> Any:
+    def number(self, v: Value) -> Array:
         """Return the number that all elements of v equal, if it is known; else None."""
         array = self.constants.get(v)
         if array is not None:
@@ -108,7 +109,7 @@ class Rewriter:
             return self.number(node.inputs[0])
         return None
 
-    def constant(self, number: Any, dtype: str) -> Value:
+    def constant(self, number: Array, dtype: str) -> Value:
         """Return a new scalar constant."""
         value = Value((), dtype)
         self.constants[value] = np.asarray(number, dtypes.array_dtype(dtype))
@@ -129,7 +130,7 @@ def _same_spec(a: Value, b: Value) -> bool:
 def _neutral(number: float, both: bool) -> Rule:
     """x op number -> x; with `both`, number op x too."""
 
-    def rule(r: Rewriter, node: Node) -> Any:
+    def rule(r: Rewriter, node: Node) -> Value | None:
         a, b = node.inputs
         if _same_spec(a, node.out) and _is(r.number(b), number):
             return a
@@ -140,14 +141,14 @@ def _neutral(number: float, both: bool) -> Rule:
     return rule
 
 
-def _is(found: Any, number: float) -> bool:
+def _is(found: Array, number: float) -> bool:
     """Return whether `found` equals `number`, including the sign of a floating zero."""
     if found is None or found != number:
         return False
     return bool(np.signbit(found)) == bool(np.signbit(number)) or found.dtype.kind in "iub"
 
 
-def _power(r: Rewriter, node: Node) -> Any:
+def _power(r: Rewriter, node: Node) -> Value | list[Any] | None:
     x, exponent = node.inputs
     number = r.number(exponent)
     if number is None or not _same_spec(x, node.out):
@@ -173,7 +174,7 @@ def _square_root(r: Rewriter, x: Value) -> list[Node]:
     return [positive, root, lowest, choice]
 
 
-def _divide(r: Rewriter, node: Node) -> Any:
+def _divide(r: Rewriter, node: Node) -> list[Any] | None:
     """x / c -> x * (1 / c) where 1 / c is exact (a power of two) and finite in x's dtype."""
     x, by = node.inputs
     number = r.number(by)
@@ -195,7 +196,7 @@ def _is_exact(number: float, dtype: str) -> bool:
         )
 
 
-def _chained_scale(r: Rewriter, node: Node) -> Any:
+def _chained_scale(r: Rewriter, node: Node) -> list[Any] | None:
     """(x * c) * d -> x * (c * d) where x * c alone neither overflows nor underflows.
 
     Both factors must be at most 1 in size, or both at least 1: then x * c overflows or underflows
@@ -224,14 +225,14 @@ def _scales_alike(c: float, d: float, dtype: str) -> bool:
 def _double(name: str) -> Rule:
     """f(f(x)) -> x."""
 
-    def rule(r: Rewriter, node: Node) -> Any:
+    def rule(r: Rewriter, node: Node) -> Value | None:
         inner = r.maker(node.inputs[0], name)
         return inner.inputs[0] if inner is not None else None
 
     return rule
 
 
-def _transpose(r: Rewriter, node: Node) -> Any:
+def _transpose(r: Rewriter, node: Node) -> Value | list[Any] | None:
     x, axes = node.inputs[0], node.attrs["axes"]
     if axes == tuple(range(len(axes))):
         return x
@@ -245,7 +246,7 @@ def _transpose(r: Rewriter, node: Node) -> Any:
     return None
 
 
-def _reshape(r: Rewriter, node: Node) -> Any:
+def _reshape(r: Rewriter, node: Node) -> Value | list[Any] | None:
     x = node.inputs[0]
     if x.shape == node.out.shape:
         return x
@@ -255,7 +256,7 @@ def _reshape(r: Rewriter, node: Node) -> Any:
     return None
 
 
-def _broadcast(r: Rewriter, node: Node) -> Any:
+def _broadcast(r: Rewriter, node: Node) -> Value | list[Any] | None:
     x = node.inputs[0]
     if x.shape == node.out.shape:
         return x
@@ -265,7 +266,7 @@ def _broadcast(r: Rewriter, node: Node) -> Any:
     return None
 
 
-def _cast(r: Rewriter, node: Node) -> Any:
+def _cast(r: Rewriter, node: Node) -> Value | list[Any] | None:
     x = node.inputs[0]
     if x.dtype == node.out.dtype:
         return x
@@ -282,7 +283,7 @@ def _holds(wide: str, narrow: str) -> bool:
     )  # fmt: skip
 
 
-def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
+def _sum_of_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     """Replace a sum over axes along which the input only repeats by a multiplication."""
     inner = r.maker(node.inputs[0], "broadcast_to")
     x, shape = node.inputs[0], node.inputs[0].shape
@@ -312,24 +313,24 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> Any:
     return [scaled, make("reshape", [scaled.out], newshape=target)]
 
 
-def _sum_over_nothing(r: Rewriter, node: Node) -> Any:
+def _sum_over_nothing(r: Rewriter, node: Node) -> list[Any] | None:
     x = node.inputs[0]
     if all(x.shape[a] == 1 for a in node.attrs["axis"]) and x.dtype == node.out.dtype:
         return [make("reshape", [x], newshape=node.out.shape)]
     return None
 
 
-def _alias(r: Rewriter, node: Node) -> Any:
+def _alias(r: Rewriter, node: Node) -> Value:
     return node.inputs[0]
 
 
-def _whole_slice(r: Rewriter, node: Node) -> Any:
+def _whole_slice(r: Rewriter, node: Node) -> Value | None:
     return node.inputs[0] if node.inputs[0].shape == node.out.shape and all(
         step in (1, None) for _, _, step in node.attrs["slices"]
     ) else None  # fmt: skip
 
 
-def _repeat_broadcast(r: Rewriter, node: Node) -> Any:
+def _repeat_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     """op(broadcast_to(x), y) -> op(x, y) where y alone has the result's shape."""
     changed = False
     inputs = list(node.inputs)
@@ -344,7 +345,7 @@ def _repeat_broadcast(r: Rewriter, node: Node) -> Any:
     return [Node(node.op, inputs, node.attrs, [Value(node.out.shape, node.out.dtype)])]
 
 
-def _sink_broadcast(r: Rewriter, node: Node) -> Any:
+def _sink_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     """op(broadcast_to(x), number) -> broadcast_to(op(x, number)): compute before repeating."""
     inputs, found = [], False
     for v in node.inputs:

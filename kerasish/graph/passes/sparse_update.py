@@ -15,6 +15,7 @@ import numpy as np
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Array, ArrayModule, Structure
 
 ZERO, SAME, OTHER = "zero", "same", "other"  # a value in a row whose gradient is 0
 SMALLEST = 4096  # elements of a table; a pass over a smaller table is as fast
@@ -103,7 +104,7 @@ class _Update:
             return True
         return False
 
-    def _kind(self, node: Node) -> Any:
+    def _kind(self, node: Node) -> tuple[Any, ...]:
         """Return the kind of the node's result (ZERO, SAME, OTHER) where the gradient is 0."""
         name = node.op.name
         kinds = [self.kinds.get(v, (SAME, v) if v in self.tables else (OTHER, None))
@@ -172,10 +173,10 @@ def _sorted(graph: Graph) -> Graph | None:
 
 
 def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
-    def touch(xp: Any, *inputs: Any, rows: Rows) -> Any:
+    def touch(xp: ArrayModule, *inputs: Any, rows: Rows) -> Array:
         return run(rows, inputs)
 
-    def specs(*inputs: Spec, rows: Rows) -> Any:
+    def specs(*inputs: Spec, rows: Rows) -> Spec | tuple[Spec, ...]:
         found = tuple(inputs[2 + place] for place in rows.changed)
         return found[0] if len(found) == 1 else found
 
@@ -183,7 +184,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
     return Node(op, inputs, {"rows": rows}, outputs)
 
 
-def run(rows: Rows, inputs: Sequence[Any]) -> Any:
+def run(rows: Rows, inputs: Sequence[Any]) -> Structure:
     """Compute a node with NumPy: sum gradients of equal rows, update the rows, write them back."""
     gradient, indices, *others = inputs
     tables, numbers = others[: rows.tables], others[rows.tables :]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range, rescale
+from kerasish.typing import FloatOrTuple, SeedLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class RandomBrightness(PictureLayer):
@@ -22,18 +27,22 @@ class RandomBrightness(PictureLayer):
     }  # fmt: skip
 
     def __init__(
-        self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
+        self,
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, **kwargs)
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
         self.value_range = read_range(value_range, self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one delta a picture."""
         delta = self._uniform((images.shape[0], 1, 1, 1), self.factor, seed)
         return {"rgb_delta": delta * (self.value_range[1] - self.value_range[0])}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Add."""
         return ops.clip(images + self._cast(transformation["rgb_delta"]), *self.value_range)
 
@@ -53,18 +62,22 @@ class RandomContrast(PictureLayer):
     }  # fmt: skip
 
     def __init__(
-        self, factor: Any, value_range: Any = (0, 255), seed: int | None = None, **kwargs: Any
+        self,
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(seed=seed, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one factor a picture."""
         interval = (1.0 - self.factor[0], 1.0 + self.factor[1])
         return {"contrast_factor": self._uniform((images.shape[0], 1, 1, 1), interval, seed)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Stretch."""
         mean = ops.mean(images, (-2, -1) if self._first else (-3, -2), keepdims=True)
         factor = self._cast(transformation["contrast_factor"])
@@ -87,8 +100,8 @@ class RandomColorDegeneration(PictureLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -97,11 +110,11 @@ class RandomColorDegeneration(PictureLayer):
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
         self.value_range = read_range(value_range, self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one factor a picture."""
         return {"factor": self._uniform((images.shape[0], 1, 1, 1), self.factor, seed)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Go towards grey."""
         grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
         factor = self._cast(transformation["factor"])
@@ -131,11 +144,11 @@ class RandomGrayscale(PictureLayer):
             raise ValueError(f"{self.display_name()}: factor must lie in [0, 1], got {factor}.")
         self.factor = factor
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> Tensor:
         """Return whether each picture loses its colours, (n, 1, 1, 1)."""
         return self._uniform((images.shape[0], 1, 1, 1), (0.0, 1.0), seed) < self.factor
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Take the colours away where that was drawn."""
         grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
         return ops.where(transformation, grey, images)
@@ -155,8 +168,8 @@ class RandomInvert(PictureLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple = 1.0,
+        value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
         **kwargs: Any,
@@ -165,11 +178,11 @@ class RandomInvert(PictureLayer):
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return whether each picture is inverted, (n,)."""
         return {"apply_inversion": self._happens(images.shape[0], self.factor, seed)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Invert where that was drawn."""
         chosen = self._rows(transformation["apply_inversion"])
         return ops.where(chosen, self.value_range[1] - images, images)
@@ -188,8 +201,8 @@ class RandomPosterization(PictureLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -198,7 +211,7 @@ class RandomPosterization(PictureLayer):
         self.factor = read_interval(factor, (1, 8), self.display_name())
         self.value_range = read_range(value_range, self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return how many low bits each picture loses, (n,)."""
         low, high = (int(f) for f in self.factor)
         rows = (images.shape[0],)
@@ -207,7 +220,7 @@ class RandomPosterization(PictureLayer):
         )  # fmt: skip
         return {"shift_factor": 8 - bits}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Drop the low bits."""
         step = ops.power(2.0, self._rows(transformation["shift_factor"]))
         x = ops.floor(rescale(images, self.value_range, (0, 255)))
@@ -226,9 +239,9 @@ class Solarization(PictureLayer):
 
     def __init__(
         self,
-        addition_factor: Any = 0.0,
-        threshold_factor: Any = 0.0,
-        value_range: Any = (0, 255),
+        addition_factor: FloatOrTuple = 0.0,
+        threshold_factor: FloatOrTuple = 0.0,
+        value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -238,14 +251,14 @@ class Solarization(PictureLayer):
         self.threshold_factor = read_interval(threshold_factor, unit, who, "threshold_factor")
         self.value_range = read_range(value_range, who)
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return an addition and a threshold for each picture, of 255."""
         shape = (images.shape[0], 1, 1, 1)
         pairs = (("additions", self.addition_factor), ("thresholds", self.threshold_factor))
         # Keras multiplies the upper end alone by 255; so do its figures.
         return {k: self._uniform(shape, (low, high * 255), seed) for k, (low, high) in pairs}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Add, and turn the bright ones over."""
         x = rescale(images, self.value_range, (0, 255))
         x = ops.clip(x + self._cast(transformation["additions"]), 0, 255)
@@ -265,8 +278,8 @@ class RandomSaturation(PictureLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -275,12 +288,12 @@ class RandomSaturation(PictureLayer):
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
         self.value_range = read_range(value_range, self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return what each picture's saturation is multiplied by, (n,)."""
         factor = self._uniform((images.shape[0],), self.factor, seed)
         return {"factor": factor / (1 - factor + config.epsilon())}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Multiply."""
         hue, saturation, value = _hsv(images, self)
         saturation = saturation * self._rows(transformation["factor"])
@@ -299,8 +312,8 @@ class RandomHue(PictureLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -309,13 +322,13 @@ class RandomHue(PictureLayer):
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return each picture's turn, (n,), as a share of the circle."""
         rows = (images.shape[0],)
         sign = ops.where(self._uniform(rows, (0.0, 1.0), seed) > 0.5, -1.0, 1.0)
         return {"factor": sign * self._uniform(rows, self.factor, seed) * 0.5}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Turn."""
         x = rescale(images, self.value_range, (0, 1))
         hue, saturation, value = _hsv(x, self)
@@ -326,12 +339,12 @@ class RandomHue(PictureLayer):
         return rescale(x, (0, 1), self.value_range)
 
 
-def _hsv(images: Any, layer: PictureLayer) -> Any:
+def _hsv(images: Tensor, layer: PictureLayer) -> list[Tensor]:
     x = ops.image.rgb_to_hsv(images, data_format=layer.data_format)
     return ops.split(x, 3, axis=layer._channel_axis)
 
 
-def _rgb(hue: Any, saturation: Any, value: Any, layer: PictureLayer) -> Any:
+def _rgb(hue: Tensor, saturation: Tensor, value: Tensor, layer: PictureLayer) -> Tensor:
     x = ops.concatenate([hue, saturation, value], axis=layer._channel_axis)
     return ops.image.hsv_to_rgb(x, data_format=layer.data_format)
 
@@ -349,11 +362,11 @@ class RandomColorJitter(PictureLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
-        brightness_factor: Any = None,
-        contrast_factor: Any = None,
-        saturation_factor: Any = None,
-        hue_factor: Any = None,
+        value_range: Sequence[float] = (0, 255),
+        brightness_factor: FloatOrTuple | None = None,
+        contrast_factor: FloatOrTuple | None = None,
+        saturation_factor: FloatOrTuple | None = None,
+        hue_factor: FloatOrTuple | None = None,
         seed: int | None = None,
         data_format: str | None = None,
         **kwargs: Any,
@@ -376,11 +389,11 @@ class RandomColorJitter(PictureLayer):
             if factor is not None
         }
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return what each of the steps draws, by its name."""
         return {name: layer.draw(images, seed) for name, layer in self._steps.items()}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Take the steps."""
         for name, layer in self._steps.items():
             images = layer.transform_images(images, transformation[name])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range
+from kerasish.typing import FloatOrTuple, IntOrTuple, SeedLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 
@@ -28,8 +33,8 @@ class RandomSharpness(PictureLayer):
 
     def __init__(
         self,
-        factor: Any,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -38,11 +43,11 @@ class RandomSharpness(PictureLayer):
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         self.value_range = read_range(value_range, self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one number a picture, (n,)."""
         return {"factor": self._uniform((images.shape[0],), self.factor, seed)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Filter each channel."""
         x = ops.moveaxis(images, 1, -1) if self._first else images
         kernel = np.repeat(_SMOOTH[:, :, None, None], x.shape[-1], 2)
@@ -71,10 +76,10 @@ class RandomGaussianBlur(PictureLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        kernel_size: Any = 3,
-        sigma: Any = 1.0,
-        value_range: Any = (0, 255),
+        factor: FloatOrTuple = 1.0,
+        kernel_size: IntOrTuple = 3,
+        sigma: float | Sequence[float] = 1.0,
+        value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
         **kwargs: Any,
@@ -89,13 +94,13 @@ class RandomGaussianBlur(PictureLayer):
         self.sigma = read_interval(sigma, (0.0, 1.0), who, "sigma")
         self.value_range = value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return whether each picture is blurred, (n,), and the bell's widths, (2,)."""
         chosen = self._happens(images.shape[0], self.factor, seed)
         widths = self._uniform((2,), self.sigma, seed) + 1e-6
         return {"should_apply_blur": chosen, "blur_factor": widths}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Blur where that was drawn."""
         blurred = ops.image.gaussian_blur(
             images, self.kernel_size, transformation["blur_factor"], self.data_format

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer
+from kerasish.typing import SeedLike, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _span(full: int, start: Any, length: int) -> tuple[Any, int]:
+def _span(full: int, start: TensorLike, length: int) -> tuple[Any, int]:
     """Return (start, length) of the part of an axis, not longer than there is."""
     return (start, min(length, full - start)) if isinstance(start, int) else (start, length)
 
 
-def _largest(size: Any, target: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+def _largest(size: Any, target: tuple[int, ...]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return (start, size) of the middle part with the target's ratio, along both axes."""
     height, width = size
     high = max(min(height, int(width * target[0] / target[1])), 1)
@@ -34,7 +39,7 @@ class _Framed(PictureLayer):
     def _target(self) -> tuple[int, int]:
         return self.height, self.width
 
-    def _cut(self, images: Any, starts: Any, lengths: Any) -> Any:
+    def _cut(self, images: Tensor, starts: Sequence[Any], lengths: tuple[int, ...]) -> Tensor:
         axes = (-2, -1) if self._first else (-3, -2)
         begin: list[Any] = [0] * len(images.shape)
         shape = list(images.shape)
@@ -42,7 +47,7 @@ class _Framed(PictureLayer):
             begin[axis], shape[axis] = _span(images.shape[axis], start, length)
         return ops.slice(images, begin, shape)
 
-    def _resized(self, images: Any) -> Any:
+    def _resized(self, images: Tensor) -> Tensor:
         if self._size(images.shape) == self._target:
             return images
         return ops.image.resize(images, self._target, data_format=self.data_format)
@@ -65,7 +70,7 @@ class CenterCrop(_Framed):
     ) -> None:
         super().__init__(height, width, data_format=data_format, **kwargs)
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Cut, or resize."""
         size, target = self._size(images.shape), self._target
         if size[0] >= target[0] and size[1] >= target[1]:
@@ -75,7 +80,9 @@ class CenterCrop(_Framed):
             images, target, data_format=self.data_format, crop_to_aspect_ratio=True
         )
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Cut, and scale if the picture is."""
         target = self._target
         if size[0] >= target[0] and size[1] >= target[1]:
@@ -87,7 +94,7 @@ class CenterCrop(_Framed):
         return moved * _ratio(target, lengths, corners.dtype), target
 
 
-def _ratio(target: Any, size: Any, dtype: str) -> Any:
+def _ratio(target: tuple[int, ...], size: tuple[int, ...], dtype: str) -> Tensor:
     down, across = target[0] / size[0], target[1] / size[1]
     return ops.cast(ops.convert_to_tensor([across, down, across, down]), dtype)
 
@@ -113,7 +120,9 @@ class RandomCrop(_Framed):
     ) -> None:
         super().__init__(height, width, seed=seed, data_format=data_format, name=name, **kwargs)
 
-    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+    def get_random_transformation(
+        self, data: dict[str, Any] | Tensor, training: bool = True, seed: SeedLike | None = None
+    ) -> tuple[Any, ...]:
         """Return (top, left) of the part, in pixels."""
         images = data["images"] if isinstance(data, dict) else data
         size = self._size(ops.convert_to_tensor(images).shape)
@@ -124,13 +133,16 @@ class RandomCrop(_Framed):
             )
         return _largest(size, self._target)[0]
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Cut, and resize what is too small."""
         return self._resized(self._cut(images, transformation, self._target))
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
+    ) -> dict[str, Any]:
         """Return the boxes as seen in the part."""
         if not training:
             return bounding_boxes
@@ -139,7 +151,9 @@ class RandomCrop(_Framed):
             whole["input_shape"] = (0, 0, *self._target)
         return super().transform_bounding_boxes(bounding_boxes, whole, training)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Move."""
         top, left = (ops.cast(v, corners.dtype) for v in transformation["place"])
         return corners - ops.stack([left, top, left, top], -1), size
@@ -183,17 +197,19 @@ class Resizing(_Framed):
         )  # fmt: skip
         self.fill_mode, self.fill_value, self.antialias = fill_mode, fill_value, bool(antialias)
 
-    def _cast(self, x: Any) -> Any:
+    def _cast(self, x: Tensor) -> Tensor:
         return x  # pictures keep their dtype: whole numbers are rounded
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Resize."""
         return ops.image.resize(
             images, self._target, interpolation, self.antialias, self.crop_to_aspect_ratio,
             self.pad_to_aspect_ratio, self.fill_mode, self.fill_value, self.data_format,
         )  # fmt: skip
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[Any]
+    ) -> tuple[Any, Any]:
         """Scale; empty boxes (all 0, or all -1) become 0."""
         target = self._target
         down, across = (new / old for new, old in zip(target, size))
@@ -225,12 +241,15 @@ class MaxNumBoundingBoxes(PictureLayer):
         super().__init__(**kwargs)
         self.max_number, self.fill_value = int(max_number), int(fill_value)
 
-    def _cast(self, x: Any) -> Any:
+    def _cast(self, x: Tensor) -> Tensor:
         return x
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
+    ) -> dict[str, Any]:
         """Return {"boxes": (n, max_number, 4), "labels": (n, max_number)}."""
         found = self._checked(bounding_boxes)
         room = max(self.max_number - found["boxes"].shape[1], 0)

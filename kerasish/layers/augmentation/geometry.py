@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
 from kerasish.ops.images import boxes as box_ops
+from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _FLIPS = ("horizontal", "vertical", "horizontal_and_vertical")
 _FILLS = ("reflect", "wrap", "constant", "nearest")
@@ -35,12 +40,12 @@ class RandomFlip(PictureLayer):
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.mode = one_of(mode, _FLIPS, self.display_name(), "mode")
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return whether each picture is flipped, (n, 1, 1, 1)."""
         flips = self._uniform((images.shape[0], 1, 1, 1), (0.0, 1.0), seed) <= 0.5
         return {"flips": flips, "input_shape": tuple(images.shape)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Flip where that was drawn."""
         axes = (-1, -2) if self._first else (-2, -3)
         flipped = images
@@ -48,7 +53,9 @@ class RandomFlip(PictureLayer):
             flipped = ops.flip(flipped, axis) if name in self.mode else flipped
         return ops.where(transformation["flips"], flipped, images)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Flip where that was drawn."""
         x1, y1, x2, y2 = ops.split(corners, 4, axis=-1)
         if "horizontal" in self.mode:
@@ -72,11 +79,11 @@ class _Affine(PictureLayer):
         self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
         self.fill_value = fill_value
 
-    def matrix(self, transformation: Any, size: Any) -> Any:
+    def matrix(self, transformation: Structure, size: Any) -> Any:
         """Return a0, a1, a2, b0, b1, b2, 0, 0 for each picture, shape (n, 8)."""
         return transformation["matrix"]
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Read the pixels through the map."""
         return ops.image.affine_transform(
             images, self.matrix(transformation, self._size(images.shape)), interpolation,
@@ -84,7 +91,7 @@ class _Affine(PictureLayer):
         )  # fmt: skip
 
 
-def _stacked(*parts: Any) -> Any:
+def _stacked(*parts: Any) -> Tensor:
     """Return (n, 8) of numbers and tensors (n,)."""
     rows = next(p for p in parts if hasattr(p, "shape"))
     return ops.stack([p if hasattr(p, "shape") else ops.full_like(rows, p) for p in parts], -1)
@@ -107,7 +114,7 @@ class RandomRotation(_Affine):
 
     def __init__(
         self,
-        factor: Any,
+        factor: FloatOrTuple,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
         seed: int | None = None,
@@ -121,7 +128,7 @@ class RandomRotation(_Affine):
         )  # fmt: skip
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return each picture's angle in degrees, and the map."""
         low, high = self.factor
         angle = self._uniform((images.shape[0],), (low * 360.0, high * 360.0), seed)
@@ -136,11 +143,13 @@ class RandomRotation(_Affine):
             "input_shape": tuple(images.shape),
         }  # fmt: skip
 
-    def matrix(self, transformation: Any, size: Any) -> Any:
+    def matrix(self, transformation: Structure, size: Sequence[int]) -> Tensor:
         """Return the map drawn."""
         return transformation["rotation_matrix"]
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: AnyTensor, transformation: Structure, size: Sequence[Any]
+    ) -> tuple[Any, Any]:
         """Return boxes around the turned ones."""
         angle = ops.convert_to_tensor(transformation["angle"])
         none, one = ops.zeros_like(angle), ops.ones_like(angle)
@@ -168,8 +177,8 @@ class RandomTranslation(_Affine):
 
     def __init__(
         self,
-        height_factor: Any,
-        width_factor: Any,
+        height_factor: FloatOrTuple,
+        width_factor: FloatOrTuple,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
         seed: int | None = None,
@@ -188,7 +197,7 @@ class RandomTranslation(_Affine):
         self.height_lower, self.height_upper = height
         self.width_lower, self.width_upper = width
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return each picture's way (to the right, down) in pixels, (n, 2)."""
         height, width = self._size(images.shape)
         shape = (images.shape[0], 1)
@@ -197,12 +206,14 @@ class RandomTranslation(_Affine):
         ways = ops.concatenate([right, down], axis=1)
         return {"translations": ways, "input_shape": tuple(images.shape)}
 
-    def matrix(self, transformation: Any, size: Any) -> Any:
+    def matrix(self, transformation: Structure, size: Sequence[int]) -> Tensor:
         """Return the map."""
         ways = ops.cast(transformation["translations"], "float32")
         return _stacked(1.0, 0.0, -ways[:, 0], 0.0, 1.0, -ways[:, 1], 0.0, 0.0)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Move."""
         ways = ops.cast(transformation["translations"], corners.dtype)
         return corners + ops.expand_dims(ops.tile(ways, (1, 2)), 1), size
@@ -228,8 +239,8 @@ class RandomZoom(_Affine):
 
     def __init__(
         self,
-        height_factor: Any,
-        width_factor: Any = None,
+        height_factor: FloatOrTuple,
+        width_factor: FloatOrTuple | None = None,
         fill_mode: str = "reflect",
         interpolation: str = "bilinear",
         seed: int | None = None,
@@ -247,13 +258,13 @@ class RandomZoom(_Affine):
         if width_factor is not None:
             self._width = self._interval(width_factor, "width_factor")
 
-    def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
+    def _interval(self, value: float | Sequence[float], name: str) -> tuple[Any, Any]:
         low, high = read_interval(value, (-1.0, 1.0), self.display_name(), name)
         if low <= -1:
             raise ValueError(f"{self.display_name()}: {name} must lie in (-1, 1], got {value!r}.")
         return 1.0 + low, 1.0 + high
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: AnyTensor, seed: SeedLike) -> dict[str, Any]:
         """Return what each picture's coordinates are multiplied by, (n, 1) each."""
         shape = (images.shape[0], 1)
         down = self._uniform(shape, self._height, seed)
@@ -261,19 +272,21 @@ class RandomZoom(_Affine):
         shape = tuple(images.shape)
         return {"height_zoom": down, "width_zoom": across, "input_shape": shape}
 
-    def _map(self, transformation: Any, size: Any) -> tuple[Any, Any, Any, Any]:
+    def _map(self, transformation: Structure, size: Any) -> tuple[Any, Any, Any, Any]:
         down, across = (
             ops.reshape(ops.cast(transformation[k], "float32"), (-1,))
             for k in ("height_zoom", "width_zoom")
         )
         return down, (size[0] - 1) / 2 * (1 - down), across, (size[1] - 1) / 2 * (1 - across)
 
-    def matrix(self, transformation: Any, size: Any) -> Any:
+    def matrix(self, transformation: Structure, size: Sequence[int]) -> Tensor:
         """Return the map."""
         down, top, across, left = self._map(transformation, size)
         return _stacked(across, 0.0, left, 0.0, down, top, 0.0, 0.0)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[Any]
+    ) -> tuple[Any, Any]:
         """Zoom."""
         down, top, across, left = self._map(transformation, size)
         start = ops.expand_dims(ops.stack([left, top, left, top], -1), 1)
@@ -297,8 +310,8 @@ class RandomShear(_Affine):
 
     def __init__(
         self,
-        x_factor: Any = 0.0,
-        y_factor: Any = 0.0,
+        x_factor: FloatOrTuple = 0.0,
+        y_factor: FloatOrTuple = 0.0,
         interpolation: str = "bilinear",
         fill_mode: str = "reflect",
         fill_value: float = 0.0,
@@ -313,7 +326,7 @@ class RandomShear(_Affine):
         self.x_factor = self._interval(x_factor, "x_factor")
         self.y_factor = self._interval(y_factor, "y_factor")
 
-    def _interval(self, value: Any, name: str) -> tuple[Any, Any]:
+    def _interval(self, value: float | Sequence[float], name: str) -> tuple[Any, Any]:
         low, high = read_interval(value, (0.0, 1.0), self.display_name(), name)
         # One number means both signs, as in Keras; the drawn sign then changes nothing.
         return (low, high) if isinstance(value, (list, tuple)) else (-high, high)
@@ -325,9 +338,9 @@ class RandomShear(_Affine):
             value = config.get(name)
             if isinstance(value, (list, tuple)) and value[0] < 0:
                 config = {**config, name: value[1]}
-        return super().from_config(config)  # type: ignore[no-any-return]
+        return super().from_config(config)
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return each picture's pushes (along x, along y), (n, 2)."""
         shape = (images.shape[0], 1)
         sign = ops.where(self._uniform(shape, (0.0, 1.0), seed) > 0.5, -1.0, 1.0)
@@ -336,12 +349,14 @@ class RandomShear(_Affine):
         pushes = ops.concatenate([across, down], axis=1) * sign
         return {"shear_factor": pushes, "input_shape": tuple(images.shape)}
 
-    def matrix(self, transformation: Any, size: Any) -> Any:
+    def matrix(self, transformation: Structure, size: Sequence[int]) -> Tensor:
         """Return the map."""
         pushes = ops.cast(transformation["shear_factor"], "float32")
         return _stacked(1.0, pushes[:, 0], 0.0, pushes[:, 1], 1.0, 0.0, 0.0, 0.0)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Return boxes around the sheared ones, measured as Keras does: in shares of the sides."""
         unit = ops.cast(ops.convert_to_tensor([size[1], size[0]] * 2), corners.dtype)
         x1, y1, x2, y2 = ops.split(corners / unit, 4, axis=-1)

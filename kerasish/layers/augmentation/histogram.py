@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, read_range, rescale
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class AutoContrast(PictureLayer):
@@ -18,11 +23,11 @@ class AutoContrast(PictureLayer):
     draws, always = False, True
     example: Any = {"args": {"value_range": (-1.0, 1.0)}, "shape": (2, 3, 4, 3)}
 
-    def __init__(self, value_range: Any = (0, 255), **kwargs: Any) -> None:
+    def __init__(self, value_range: Sequence[float] = (0, 255), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.value_range = read_range(value_range, self.display_name())
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Stretch; a channel of one value stays as it is."""
         axes = (-2, -1) if self._first else (-3, -2)
         x = rescale(images, self.value_range, (0, 255))
@@ -48,7 +53,7 @@ class Equalization(PictureLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: Sequence[float] = (0, 255),
         bins: int = 256,
         data_format: str | None = None,
         **kwargs: Any,
@@ -56,7 +61,7 @@ class Equalization(PictureLayer):
         super().__init__(data_format=data_format, **kwargs)
         self.value_range, self.bins = read_range(value_range, self.display_name()), bins
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Look each pixel up in its channel's table."""
         x = ops.moveaxis(images, 1, -1) if self._first else images
         x = rescale(x, self.value_range, (0, 255))
@@ -72,19 +77,19 @@ class Equalization(PictureLayer):
         return ops.moveaxis(y, -1, 1) if self._first else y
 
 
-def _bins(x: Any, bins: int) -> Any:
+def _bins(x: Tensor, bins: int) -> Tensor:
     """Return the level, 0 to bins - 1, of numbers of 0 to 255."""
     x = ops.cast(x, "float32") if x.dtype != "float64" else x
     return ops.cast(ops.clip(x * ((bins - 1) / 255), 0, bins - 1), "int32")
 
 
-def _count(places: Any, size: int) -> Any:
+def _count(places: Tensor, size: int) -> Tensor:
     """Return how often each whole number below `size` occurs."""
     flat = ops.reshape(places, (-1,))
     return ops.segment_sum(ops.ones_like(flat), flat, num_segments=size)
 
 
-def _table(count: Any) -> Any:
+def _table(count: Tensor) -> Tensor:
     """Return the new level, 0 to 255, of each old one, from (channels, bins) counts."""
     total = ops.cumsum(count, -1)
     # The first of the sums that is not 0: how many pixels have the lowest level there is.
@@ -111,9 +116,9 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: Sequence[float] = (0, 255),
         clip_limit: float = 4.0,
-        tile_grid_size: Any = (8, 8),
+        tile_grid_size: Sequence[int] = (8, 8),
         data_format: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -122,15 +127,15 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         self.tile_grid_size = tuple(tile_grid_size)
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, images: Tensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
         """Return the pictures in the dtype in which they came."""
         x = ops.convert_to_tensor(images)
         wide = x if x.dtype == "float64" else ops.cast(x, "float32")
         y = self._batched(lambda x: self.alter(x, transformation, ""), wide)
         return ops.cast(y, x.dtype)
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Look each pixel up in the tables of the four tiles around it."""
         x = ops.moveaxis(images, 1, -1) if self._first else images
         x = rescale(x, self.value_range, (0, 255))
@@ -144,7 +149,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         y = rescale(ops.cast(y, images.dtype), (0, 255), self.value_range)
         return ops.moveaxis(y, -1, 1) if self._first else y
 
-    def _tables(self, levels: Any, sides: list[int]) -> Any:
+    def _tables(self, levels: Tensor, sides: list[int]) -> Tensor:
         """Return new levels, shape (n, tiles down, tiles across, channels, 256)."""
         down, across = self.tile_grid_size
         n, channels, area = levels.shape[0], levels.shape[-1], sides[0] * sides[1]
@@ -163,7 +168,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         table = ops.clip((total - first) * 255 / rest, 0, 255)
         return ops.reshape(table, (n, down, across, channels, 256))
 
-    def _looked_up(self, levels: Any, tables: Any, sides: list[int]) -> Any:
+    def _looked_up(self, levels: Tensor, tables: Tensor, sides: list[int]) -> Tensor:
         """Return the levels' new values, the tables of neighbouring tiles mixed by distance."""
         n, down, across, channels, _ = tables.shape
         rows, row_share = _neighbours(levels.shape[1], sides[0], down)
@@ -171,7 +176,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         number = ops.reshape(ops.arange(n), (-1, 1, 1, 1)) * down
         flat = ops.reshape(tables, (-1,))
 
-        def read(row: Any, column: Any) -> Any:
+        def read(row: Tensor, column: Tensor) -> Tensor:
             tile = (number + ops.reshape(row, (-1, 1, 1))) * across + ops.reshape(column, (-1, 1))
             place = (tile * channels + ops.arange(channels)) * 256 + levels
             return ops.take(flat, place)

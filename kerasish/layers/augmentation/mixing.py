@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
+from kerasish.typing import FloatOrTuple, SeedLike, Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _mixed(x: Any, other: Any, weight: Any) -> Any:
+def _mixed(x: Tensor, other: Tensor, weight: Tensor) -> Tensor:
     """Return weight * x + (1 - weight) * other, one weight (n,) a row."""
     x, other = (v if v.dtype == weight.dtype else ops.cast(v, weight.dtype) for v in (x, other))
     weight = ops.reshape(weight, (-1, *(1,) * (len(x.shape) - 1)))
@@ -38,21 +43,21 @@ class MixUp(PictureLayer):
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.alpha = alpha
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return the weights and which picture each one meets, (n,) both."""
         rows = images.shape[0]
         order = random.shuffle(ops.arange(rows, dtype="int32"), seed=seed)
         weight = random.beta((rows,), self.alpha, self.alpha, dtype="float32", seed=seed)
         return {"mix_weight": weight, "permutation_order": order}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Mix."""
         other = ops.take(images, transformation["permutation_order"], axis=0)
         return _mixed(images, other, self._cast(transformation["mix_weight"]))
 
     def transform_labels(
-        self, labels: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, labels: Tensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
         """Mix."""
         if self._idle(transformation, training):
             return labels
@@ -61,8 +66,11 @@ class MixUp(PictureLayer):
         return _mixed(labels, other, ops.convert_to_tensor(transformation["mix_weight"]))
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
+    ) -> dict[str, Any]:
         """Return the boxes of both pictures."""
         if self._idle(transformation, training):
             return bounding_boxes
@@ -76,7 +84,7 @@ class MixUp(PictureLayer):
 class _Patched(PictureLayer):
     """Pictures of which a random rectangle becomes something else."""
 
-    def _rectangle(self, shape: Any, ratios: tuple[Any, Any], seed: Any) -> tuple[Any, Any]:
+    def _rectangle(self, shape: Shape, ratios: tuple[Any, Any], seed: SeedLike) -> tuple[Any, Any]:
         """Return (its mask, shape that broadcasts to the pictures', its share of the picture).
 
         Args:
@@ -111,7 +119,7 @@ class CutMix(_Patched):
 
     def __init__(
         self,
-        factor: Any = 1.0,
+        factor: FloatOrTuple = 1.0,
         seed: int | None = None,
         data_format: str | None = None,
         **kwargs: Any,
@@ -119,7 +127,7 @@ class CutMix(_Patched):
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return the rectangles, what remains of each picture, and which one each meets."""
         rows = images.shape[0]
         alpha = self._uniform((), self.factor, seed) + 1e-6
@@ -129,14 +137,14 @@ class CutMix(_Patched):
         order = random.shuffle(ops.arange(rows, dtype="int32"), seed=seed)
         return {"permutation_order": order, "batch_masks": mask, "mix_weight": 1.0 - share}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Take the rectangles."""
         other = ops.take(images, transformation["permutation_order"], axis=0)
         return ops.where(transformation["batch_masks"], other, images)
 
     def transform_labels(
-        self, labels: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, labels: Tensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
         """Mix by area."""
         if self._idle(transformation, training):
             return labels
@@ -146,7 +154,10 @@ class CutMix(_Patched):
         return _mixed(labels, other, weight)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
     ) -> Any:
         """Raise: what is left of a box under a rectangle is not known, in Keras neither."""
         if self._idle(transformation, training):
@@ -171,10 +182,10 @@ class RandomErasing(_Patched):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        scale: Any = (0.02, 0.33),
+        factor: FloatOrTuple = 1.0,
+        scale: Sequence[float] = (0.02, 0.33),
         fill_value: Any = None,
-        value_range: Any = (0, 255),
+        value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
         **kwargs: Any,
@@ -188,7 +199,7 @@ class RandomErasing(_Patched):
             raise ValueError(f"{who}: fill_value must be 1 or 3 numbers, got {fill_value!r}.")
         self.fill_value, self.value_range = fill_value, value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return whether each picture changes, its rectangle, and what comes in there."""
         rows = images.shape[0]
         ratios = ops.sqrt(self._uniform((rows, 2), self.scale, seed))
@@ -197,7 +208,7 @@ class RandomErasing(_Patched):
         fill = self._fill(images, seed)
         return {"apply_erasing": chosen, "batch_masks": mask, "fill_value": fill}
 
-    def _fill(self, images: Any, seed: Any) -> Any:
+    def _fill(self, images: Tensor, seed: SeedLike) -> Tensor:
         value = self.fill_value
         if value is None:
             noise = random.normal(images.shape, dtype="float32", seed=seed)
@@ -207,7 +218,7 @@ class RandomErasing(_Patched):
             value = ops.reshape(ops.convert_to_tensor(value, "float32"), shape)
         return ops.clip(ops.cast(value, "float32"), *self.value_range)
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Erase where that was drawn."""
         chosen = self._rows(transformation["apply_erasing"])
         where = ops.logical_and(chosen, transformation["batch_masks"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops, random
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
+from kerasish.typing import AnyTensor, SeedLike, Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def read_interval(
@@ -32,21 +36,21 @@ def read_interval(
     return (max(-abs(value), low) if symmetric else low), abs(value)
 
 
-def read_range(value: Any, who: str) -> list[Any]:
+def read_range(value: object, who: str) -> list[Any]:
     """Return the least and the largest value that a pixel can have, sorted."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise ValueError(f"{who}: value_range must be two numbers, got {value!r}.")
     return sorted(value)
 
 
-def rescale(x: Any, old: Any, new: Any) -> Any:
+def rescale(x: Tensor, old: Sequence[float], new: Sequence[float]) -> Tensor:
     """Return x with the interval `old` mapped onto `new`."""
     if tuple(old) == tuple(new):
         return x
     return (x - old[0]) / (old[1] - old[0]) * (new[1] - new[0]) + new[0]
 
 
-def one_of(value: Any, known: tuple[str, ...], who: str, name: str) -> Any:
+def one_of(value: str, known: tuple[str, ...], who: str, name: str) -> str:
     """Return the value if it is known, else raise."""
     if value not in known:
         raise ValueError(f"{who}: {name} must be one of {known}, got {value!r}.")
@@ -89,22 +93,22 @@ class PictureLayer(Layer):
 
     # --- for subclasses -----------------------------------------------------------------------
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike | None) -> dict[str, Any]:
         """Return what is drawn for a batch (n, h, w, c): a dict."""
         return {"input_shape": tuple(images.shape)}
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Return a batch of pictures changed as the transformation says."""
         return images
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(self, corners: Any, transformation: Structure, size: Any) -> tuple[Any, Any]:
         """Return (boxes (n, k, 4) as x1, y1, x2, y2 in pixels, the (height, width) they are in)."""
         return corners, size
 
-    def _uniform(self, shape: Any, interval: Any, seed: Any) -> Any:
+    def _uniform(self, shape: Shape, interval: Sequence[float], seed: SeedLike) -> Tensor:
         return random.uniform(shape, interval[0], interval[1], dtype="float32", seed=seed)
 
-    def _happens(self, rows: int, interval: Any, seed: Any) -> Any:
+    def _happens(self, rows: int, interval: Sequence[float], seed: SeedLike) -> Tensor:
         """Return (n,) booleans, true with a probability that is itself drawn."""
         probability = self._uniform((rows,), interval, seed)
         return ops.less(self._uniform((rows,), (0.0, 1.0), seed), probability)
@@ -117,14 +121,14 @@ class PictureLayer(Layer):
     def _channel_axis(self) -> int:
         return -3 if self._first else -1
 
-    def _size(self, shape: Any) -> tuple[int, int]:
+    def _size(self, shape: Shape) -> tuple[int, int]:
         """Return (height, width) of pictures of a shape."""
-        return tuple(shape[-2:] if self._first else shape[-3:-1])  # type: ignore[return-value]
+        return tuple(shape[-2:] if self._first else shape[-3:-1])
 
-    def _cast(self, x: Any) -> Any:
+    def _cast(self, x: AnyTensor) -> Tensor:
         return ops.cast(x, self.compute_dtype)
 
-    def _rows(self, x: Any) -> Any:
+    def _rows(self, x: AnyTensor) -> Tensor:
         """Return numbers (n,) as (n, 1, 1, 1) in the compute dtype."""
         x = ops.convert_to_tensor(x)
         x = x if x.dtype == "bool" else self._cast(x)
@@ -132,7 +136,9 @@ class PictureLayer(Layer):
 
     # --- Keras's methods ------------------------------------------------------------------------
 
-    def get_random_transformation(self, data: Any, training: bool = True, seed: Any = None) -> Any:
+    def get_random_transformation(
+        self, data: dict[str, Any] | Tensor, training: bool = True, seed: SeedLike | None = None
+    ) -> dict[str, Any] | Tensor | None:
         """Return what is drawn for the data: what the transform methods take."""
         if not (training or self.always):
             return None
@@ -140,10 +146,10 @@ class PictureLayer(Layer):
         images = ops.expand_dims(images, 0) if self._single(images) else images
         return self.draw(images, self._seed(seed))
 
-    def _seed(self, seed: Any) -> Any:
+    def _seed(self, seed: SeedLike | None) -> Any:
         return getattr(self, "generator", None) if seed is None else seed
 
-    def _single(self, images: Any) -> bool:
+    def _single(self, images: Tensor) -> bool:
         if len(images.shape) not in (3, 4):
             raise ShapeError(
                 f"{self.display_name()}: expected pictures of rank 3 or 4, got shape "
@@ -151,17 +157,17 @@ class PictureLayer(Layer):
             )
         return len(images.shape) == 3
 
-    def _batched(self, f: Callable[[Any], Any], images: Any) -> Any:
+    def _batched(self, f: Callable[[Any], Any], images: Tensor) -> Tensor:
         single = self._single(images)
         y = f(ops.expand_dims(images, 0) if single else images)
         return ops.squeeze(y, 0) if single else y
 
-    def _idle(self, transformation: Any, training: bool) -> bool:
+    def _idle(self, transformation: Structure, training: bool) -> bool:
         return not (training or self.always) or self.draws and transformation is None
 
     def transform_images(
-        self, images: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, images: AnyTensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
         """Return pictures changed as a transformation says."""
         x = self._cast(ops.convert_to_tensor(images))
         if self._idle(transformation, training):
@@ -169,14 +175,14 @@ class PictureLayer(Layer):
         return self._batched(lambda x: self.alter(x, transformation, self.interpolation), x)
 
     def transform_labels(
-        self, labels: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, labels: Tensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
         """Return the labels of changed pictures."""
         return labels
 
     def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
+    ) -> AnyTensor:
         """Return the masks of changed pictures: where pixels move, theirs do as well."""
         if self.mask_rule == "same" or self._idle(transformation, training):
             return segmentation_masks
@@ -185,8 +191,11 @@ class PictureLayer(Layer):
         return self._batched(lambda x: self.alter(x, transformation, "nearest"), x)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
+    ) -> dict[str, Any]:
         """Return the boxes {"boxes": (n, k, 4), "labels": (n, k)} of changed pictures."""
         if not self.moves or self._idle(transformation, training):
             return bounding_boxes
@@ -196,7 +205,9 @@ class PictureLayer(Layer):
             found[0], "xyxy", self.bounding_box_format or "xyxy", *found[1]
         )
 
-    def _moved(self, bounding_boxes: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def _moved(
+        self, bounding_boxes: dict[str, Any], transformation: Structure, size: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
         name = self.bounding_box_format or "xyxy"
         shapes = {k: bounding_boxes[k].shape for k in ("boxes", "labels")}
         rows = (1, *shapes["boxes"]) if len(shapes["boxes"]) == 2 else shapes["boxes"]
@@ -210,7 +221,7 @@ class PictureLayer(Layer):
         flat = {k: ops.reshape(found[k], shape) for k, shape in shapes.items()}
         return {**bounding_boxes, **flat}, size
 
-    def _checked(self, bounding_boxes: Any) -> Any:
+    def _checked(self, bounding_boxes: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(bounding_boxes, dict) or not {"boxes", "labels"} <= set(bounding_boxes):
             raise ValueError(
                 f"{self.display_name()}: bounding_boxes must be a dict with 'boxes' and 'labels', "
@@ -224,35 +235,41 @@ class PictureLayer(Layer):
             )
         return {**bounding_boxes, "boxes": boxes, "labels": labels}
 
-    def transform_single_image(self, image: Any, transformation: Any, training: bool = True) -> Any:
+    def transform_single_image(
+        self, image: Tensor, transformation: Structure, training: bool = True
+    ) -> Tensor:
         """Return one picture (h, w, c) changed."""
         return self._alone(self.transform_images, image, transformation, training)
 
-    def transform_single_label(self, label: Any, transformation: Any, training: bool = True) -> Any:
+    def transform_single_label(
+        self, label: Tensor, transformation: Structure, training: bool = True
+    ) -> Tensor:
         """Return one picture's label."""
         return self._alone(self.transform_labels, label, transformation, training)
 
     def transform_single_segmentation_mask(
-        self, segmentation_mask: Any, transformation: Any, training: bool = True
-    ) -> Any:
+        self, segmentation_mask: AnyTensor, transformation: Structure, training: bool = True
+    ) -> Tensor:
         """Return one picture's mask."""
         rule = self.transform_segmentation_masks
         return self._alone(rule, segmentation_mask, transformation, training)
 
     def transform_single_bounding_box(
-        self, bounding_box: Any, transformation: Any, training: bool = True
-    ) -> Any:
+        self, bounding_box: dict[str, Any], transformation: Structure, training: bool = True
+    ) -> dict[str, Any]:
         """Return one picture's boxes {"boxes": (k, 4), "labels": (k,)}."""
         boxes = self._checked(bounding_box)
         wide = {k: ops.expand_dims(v, 0) for k, v in boxes.items()}
         found = self.transform_bounding_boxes(wide, transformation, training)
         return {k: ops.squeeze(v, 0) for k, v in found.items()}
 
-    def _alone(self, rule: Any, value: Any, transformation: Any, training: bool) -> Any:
+    def _alone(
+        self, rule: Callable[..., Any], value: AnyTensor, transformation: Structure, training: bool
+    ) -> Tensor:
         wide = ops.expand_dims(ops.convert_to_tensor(value), 0)
         return ops.squeeze(rule(wide, transformation, training), 0)
 
-    def call(self, data: Any, training: bool = True) -> Any:
+    def call(self, data: dict[str, Any] | Tensor, training: bool = True) -> dict[str, Any] | Tensor:
         """Change pictures, and what a dict has beside them."""
         transformation = self.get_random_transformation(data, training=training)
         if not isinstance(data, dict):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, random, registry
 from kerasish.engine.layer.layer import Layer
@@ -18,12 +18,18 @@ from kerasish.layers.augmentation.filter import RandomSharpness
 from kerasish.layers.augmentation.geometry import RandomRotation, RandomShear, RandomTranslation
 from kerasish.layers.augmentation.histogram import AutoContrast, Equalization
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
+from kerasish.typing import AnyTensor, Array, FloatOrTuple, SeedLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class _Choosing(PictureLayer):
     """Pictures to which one of several layers is applied, again and again."""
 
-    def _make(self, factor: Any, value_range: Any, interpolation: str, all_ops: bool) -> None:
+    def _make(
+        self, factor: Sequence[float], value_range: Any, interpolation: str, all_ops: bool
+    ) -> None:
         options = {
             "seed": self.seed, "data_format": self.data_format, "dtype": self.dtype_policy,
             "bounding_box_format": self.bounding_box_format,
@@ -49,11 +55,15 @@ class _Choosing(PictureLayer):
                 "random_sharpness": RandomSharpness(factor, **levels),
             }
 
-    def _draw_all(self, images: Any, seed: Any) -> dict[str, Any]:
+    def _draw_all(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         return {name: layer.draw(images, seed) for name, layer in self._choices.items()}
 
     def _apply(
-        self, index: Any, transforms: Any, x: Any, rule: Callable[[PictureLayer], Any]
+        self,
+        index: Tensor,
+        transforms: dict[str, Any],
+        x: dict[str, Any] | Tensor,
+        rule: Callable[[PictureLayer], Any],
     ) -> Any:
         """Return x changed by the layer number `index`; a number too far changes nothing."""
 
@@ -64,15 +74,15 @@ class _Choosing(PictureLayer):
         return ops.switch(index, [*branches, lambda x: x], x)
 
 
-def _pictures(layer: PictureLayer) -> Any:
+def _pictures(layer: PictureLayer) -> Callable[..., Any]:
     return layer.transform_images
 
 
-def _masks(layer: PictureLayer) -> Any:
+def _masks(layer: PictureLayer) -> Callable[..., Any]:
     return layer.transform_segmentation_masks
 
 
-def _boxes(layer: PictureLayer) -> Any:
+def _boxes(layer: PictureLayer) -> Callable[..., Any]:
     return layer.transform_bounding_boxes
 
 
@@ -94,9 +104,9 @@ class RandAugment(_Choosing):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: Sequence[float] = (0, 255),
         num_ops: int = 2,
-        factor: Any = 0.5,
+        factor: FloatOrTuple = 0.5,
         interpolation: str = "bilinear",
         seed: int | None = None,
         data_format: str | None = None,
@@ -107,26 +117,28 @@ class RandAugment(_Choosing):
         self.value_range, self.num_ops, self.interpolation = value_range, num_ops, interpolation
         self._make(self.factor, value_range, interpolation, True)
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return which layers are applied, (num_ops,), and what each of them draws."""
         count = len(self._choices)
         chosen = random.randint((self.num_ops,), 0, count, seed=seed)
         return {"transforms": self._draw_all(images, seed), "layer_idxes": chosen}
 
-    def _in_turn(self, x: Any, transformation: Any, rule: Any) -> Any:
+    def _in_turn(
+        self, x: dict[str, Any] | Tensor, transformation: Structure, rule: Callable[..., Any]
+    ) -> dict[str, Any] | Tensor:
         chosen = ops.convert_to_tensor(transformation["layer_idxes"])
         for i in range(self.num_ops):
             x = self._apply(chosen[i], transformation["transforms"], x, rule)
         return x
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> AnyTensor:
         """Apply the layers drawn."""
         nearest = interpolation == "nearest" != self.interpolation
         return self._in_turn(images, transformation, _masks if nearest else _pictures)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
+    ) -> AnyTensor:
         """Apply the layers drawn: those that move pixels change masks."""
         if self._idle(transformation, training):
             return segmentation_masks
@@ -134,7 +146,10 @@ class RandAugment(_Choosing):
         return self._batched(lambda x: self._in_turn(x, transformation, _masks), x)
 
     def transform_bounding_boxes(
-        self, bounding_boxes: Any, transformation: Any = None, training: bool = True
+        self,
+        bounding_boxes: dict[str, Any],
+        transformation: Structure = None,
+        training: bool = True,
     ) -> Any:
         """Apply the layers drawn: those that move pixels change boxes."""
         if self._idle(transformation, training):
@@ -165,10 +180,10 @@ class AugMix(_Choosing):
 
     def __init__(
         self,
-        value_range: Any = (0, 255),
+        value_range: Sequence[Any] = (0, 255),
         num_chains: int = 3,
         chain_depth: int = 3,
-        factor: Any = 0.3,
+        factor: FloatOrTuple = 0.3,
         alpha: float = 1.0,
         all_ops: bool = True,
         interpolation: str = "bilinear",
@@ -183,7 +198,7 @@ class AugMix(_Choosing):
         self.alpha, self.all_ops = alpha, all_ops
         self._make(self.factor, value_range, interpolation, all_ops)
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return the weights, and for each place in each chain a layer and what all draw."""
         shares = random.gamma((self.num_chains,), self.alpha, dtype="float32", seed=seed)
         places = (self.num_chains, self.chain_depth)
@@ -197,7 +212,7 @@ class AugMix(_Choosing):
             ],
         }
 
-    def _mix(self, x: Any, transformation: Any, rule: Any) -> Any:
+    def _mix(self, x: Tensor, transformation: Structure, rule: Any) -> Tensor:
         kind = x.dtype if x.dtype.startswith(("float", "bfloat")) else self.compute_dtype
         chosen = transformation["layer_idxes"]
         shares = ops.cast(transformation["chain_mixing_weights"], kind)
@@ -210,13 +225,13 @@ class AugMix(_Choosing):
         weight = ops.cast(transformation["weight_sample"], kind)
         return weight * ops.cast(x, kind) + (1 - weight) * total
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Mix the chains."""
         return ops.clip(self._mix(images, transformation, _pictures), *self.value_range)
 
     def transform_segmentation_masks(
-        self, segmentation_masks: Any, transformation: Any = None, training: bool = True
-    ) -> Any:
+        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
+    ) -> AnyTensor:
         """Mix the chains' masks with the pictures' weights."""
         if self._idle(transformation, training):
             return segmentation_masks
@@ -232,7 +247,7 @@ class Pipeline(Layer):
         name: the pipeline's name.
     """
 
-    def __init__(self, layers: Any, name: str | None = None) -> None:
+    def __init__(self, layers: Sequence[Any], name: str | None = None) -> None:
         super().__init__(name=name)
         self._steps = list(layers)
         self.built = True
@@ -242,7 +257,7 @@ class Pipeline(Layer):
         """The layers, first to last."""
         return self._steps
 
-    def call(self, inputs: Any, training: bool = True, mask: Any = None) -> Any:
+    def call(self, inputs: Tensor, training: bool = True, mask: AnyTensor | None = None) -> Tensor:
         """Apply the layers."""
         for layer in self._steps:
             options: dict[str, Any] = {}
@@ -255,7 +270,9 @@ class Pipeline(Layer):
             inputs = outputs
         return inputs
 
-    def _next_mask(self, layer: Any, inputs: Any, outputs: Any, mask: Any) -> Any:
+    def _next_mask(
+        self, layer: Layer, inputs: Tensor, outputs: Tensor, mask: AnyTensor | None
+    ) -> Array:
         found = getattr(outputs, "_keras_mask", None)
         passes = layer.supports_masking or type(layer).compute_mask is not Layer.compute_mask
         if found is None and mask is not None and passes:
@@ -273,4 +290,4 @@ class Pipeline(Layer):
             raise ValueError(
                 f"Pipeline.from_config: expected a list under 'layers', got {config.get('layers')}."
             )
-        return super().from_config(config)  # type: ignore[no-any-return]
+        return super().from_config(config)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
 from kerasish.ops.images import boxes as box_ops
 from kerasish.ops.images import warping
+from kerasish.typing import FloatOrTuple, SeedLike, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _METHODS = ("nearest", "bilinear")
 
@@ -31,7 +36,7 @@ class RandomPerspective(PictureLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
+        factor: FloatOrTuple = 1.0,
         scale: float = 1.0,
         interpolation: str = "bilinear",
         fill_value: float = 0.0,
@@ -46,7 +51,7 @@ class RandomPerspective(PictureLayer):
         self.scale, self.fill_value = scale, fill_value
         self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return whether each picture changes, and where its corners were and go, (n, 4, 2)."""
         rows, (height, width) = images.shape[0], self._size(images.shape)
         chosen = self._happens(rows, self.factor, seed)
@@ -60,7 +65,7 @@ class RandomPerspective(PictureLayer):
             "input_shape": tuple(images.shape),
         }  # fmt: skip
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Look from elsewhere where that was drawn."""
         seen = ops.image.perspective_transform(
             images, transformation["start_points"], transformation["end_points"], interpolation,
@@ -68,7 +73,9 @@ class RandomPerspective(PictureLayer):
         )  # fmt: skip
         return ops.where(self._rows(transformation["apply_perspective"]), seen, images)
 
-    def move_boxes(self, corners: Any, transformation: Any, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: Sequence[int]
+    ) -> tuple[Any, Any]:
         """Return boxes around what becomes of the corners."""
         m = warping.perspective_matrix(transformation["start_points"], transformation["end_points"])
         m = [[ops.reshape(entry, (-1, 1)) for entry in row] for row in m]
@@ -101,12 +108,12 @@ class RandomElasticTransform(PictureLayer):
 
     def __init__(
         self,
-        factor: Any = 1.0,
-        scale: Any = 1.0,
+        factor: FloatOrTuple = 1.0,
+        scale: float | Sequence[float] = 1.0,
         interpolation: str = "bilinear",
         fill_mode: str = "reflect",
         fill_value: float = 0.0,
-        value_range: Any = (0, 255),
+        value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
         **kwargs: Any,
@@ -119,7 +126,7 @@ class RandomElasticTransform(PictureLayer):
         self.fill_mode = one_of(fill_mode, warping.FILL_MODES, who, "fill_mode")
         self.fill_value, self.value_range = fill_value, value_range
 
-    def draw(self, images: Any, seed: Any) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> Any:
         """Return whether each picture changes, and each pixel's way, (n, h, w, 2)."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None
@@ -128,7 +135,7 @@ class RandomElasticTransform(PictureLayer):
         found = {"apply_transform": chosen, "distortion_factor": strength, "seed": seed}
         return {**found, "moves": self._ways(images, found)}
 
-    def _ways(self, images: Any, drawn: Any) -> Any:
+    def _ways(self, images: Tensor, drawn: dict[str, Any]) -> Tensor:
         height, width = self._size(images.shape)
         strength = ops.convert_to_tensor(drawn["distortion_factor"], "float32")
         reach, smooth = 0.1 * max(height, width), 0.05 * min(height, width)
@@ -139,7 +146,7 @@ class RandomElasticTransform(PictureLayer):
             ops.maximum(strength * smooth, 1e-6), size,
         )  # fmt: skip
 
-    def alter(self, images: Any, transformation: Any, interpolation: str) -> Any:
+    def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Move the pixels where that was drawn."""
         ways = transformation.get("moves")
         moved = warping.displace(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.tensor import to_numpy
+from kerasish.typing import Array, PolicyLike, Shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class QuantileSketch:
@@ -21,11 +28,11 @@ class QuantileSketch:
         weights: likewise.
     """
 
-    def __init__(self, values: Any, weights: Any) -> None:
+    def __init__(self, values: Array, weights: Array) -> None:
         self.values, self.weights = values, weights
 
     @classmethod
-    def of(cls, data: Any, epsilon: float) -> QuantileSketch:
+    def of(cls, data: Array, epsilon: float) -> Self:
         """Return every (epsilon * n)-th of the sorted data."""
         ordered = np.sort(np.asarray(data, "float32"), axis=None)
         gap = ordered.size * epsilon
@@ -78,8 +85,10 @@ class Discretization(Layer):
     }  # fmt: skip
 
     def __init__(
-        self, bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01,
-        output_mode: str = "int", sparse: bool = False, dtype: Any = None, name: Any = None,
+        self, bin_boundaries: Sequence[float] | None = None, num_bins: int | None = None,
+        epsilon: float = 0.01,
+        output_mode: str = "int", sparse: bool = False, dtype: PolicyLike | None = None,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         # An integer dtype is that of the results: the values are not cut to whole numbers.
@@ -97,7 +106,7 @@ class Discretization(Layer):
         self._given = bin_boundaries is not None
         self.bin_boundaries = None if bin_boundaries is None else self._checked(bin_boundaries)
 
-    def _checked(self, boundaries: Any) -> list[float]:
+    def _checked(self, boundaries: Sequence[float]) -> list[float]:
         found = [float(b) for b in np.asarray(boundaries).ravel()]
         if any(a > b for a, b in zip(found, found[1:])):
             raise ValueError(f"{self.display_name()}: bin_boundaries must ascend, got {found}.")
@@ -108,7 +117,7 @@ class Discretization(Layer):
         """The dtype of the results: int32 for bins, else the compute dtype."""
         return "int32" if self.output_mode == "int" else str(self.compute_dtype)
 
-    def adapt(self, data: Any, steps: int | None = None) -> None:
+    def adapt(self, data: Array, steps: int | None = None) -> None:
         """Learn the boundaries from an array, or from an iterable of batches."""
         self.reset_state()
         for batch in batches_of(data, steps, self.display_name()):
@@ -119,7 +128,7 @@ class Discretization(Layer):
         """Forget the data seen by `update_state`."""
         self._sketch = None
 
-    def update_state(self, data: Any) -> None:
+    def update_state(self, data: Array) -> None:
         """Take a batch into the quantiles."""
         if self._given:
             raise ValueError(
@@ -139,7 +148,7 @@ class Discretization(Layer):
         if self._sketch is not None and self.num_bins is not None:
             self.bin_boundaries = self._sketch.boundaries(self.num_bins)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Find the bins."""
         if self.bin_boundaries is None:
             raise ValueError(
@@ -157,7 +166,7 @@ class Discretization(Layer):
         """Return the number of bins: of `num_bins` some stay empty where values repeat."""
         return len(self.bin_boundaries or ()) + 1 if self._given else int(self.num_bins or 0)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+    def compute_output_shape(self, input_shape: Shape) -> tuple[Any, ...]:
         """Return the result's shape, known before `adapt`."""
         return encoded_shape(tuple(input_shape), self._depth(), self.output_mode)
 

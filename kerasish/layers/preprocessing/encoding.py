@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.typing import Array, Shape, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def check_mode(who: str, mode: Any, known: tuple[str, ...]) -> None:
+def check_mode(who: str, mode: str, known: tuple[str, ...]) -> None:
     """Raise ValueError unless `mode` is among the known ones."""
     if mode not in known:
         raise UnknownNameError.of(f"{who}: output_mode", mode, known)
 
 
-def refuse_sparse(who: str, sparse: Any) -> None:
+def refuse_sparse(who: str, sparse: bool) -> None:
     """Raise ValueError where a sparse result is asked for."""
     if sparse:
         raise ValueError(f"{who}: sparse=True is not supported; results are dense.")
 
 
-def encoded_shape(shape: Any, depth: int | None, mode: str) -> tuple[Any, ...]:
+def encoded_shape(shape: Shape, depth: int | None, mode: str) -> tuple[Any, ...]:
     """Return the shape of `encode`'s result for indices of a shape."""
     if mode == "int":
         return tuple(shape)
@@ -33,7 +37,7 @@ def encoded_shape(shape: Any, depth: int | None, mode: str) -> tuple[Any, ...]:
     return (*shape[:-1], depth)
 
 
-def encode(indices: Any, depth: int, mode: str, dtype: str, weights: Any = None) -> Any:
+def encode(indices: Tensor, depth: int, mode: str, dtype: str, weights: Array = None) -> Tensor:
     """Return one-hot rows, or what occurs (multi_hot) or how often (count) along the last axis.
 
     Args:
@@ -60,7 +64,7 @@ def encode(indices: Any, depth: int, mode: str, dtype: str, weights: Any = None)
     return ops.sum(hot, axis=-2)
 
 
-def encode_array(indices: Any, depth: int, mode: str, dtype: str) -> Any:
+def encode_array(indices: Array, depth: int, mode: str, dtype: str) -> Array:
     """Return `encode` of a NumPy array of int64, in memory for many categories, too.
 
     Negative indices count nowhere.
@@ -74,7 +78,9 @@ def encode_array(indices: Any, depth: int, mode: str, dtype: str) -> Any:
     return count_in_rows(indices.ravel(), rows, count, depth, mode, dtype).reshape(shape)
 
 
-def count_in_rows(numbers: Any, rows: Any, count: int, depth: int, mode: str, dtype: str) -> Any:
+def count_in_rows(
+    numbers: Array, rows: Array, count: int, depth: int, mode: str, dtype: str
+) -> Array:
     """Return how often each number stands in each row, or (multi_hot) whether it does.
 
     Args:
@@ -115,7 +121,7 @@ class CategoryEncoding(Layer):
     example = {"args": {"num_tokens": 4}, "shape": (2, 3), "dtype": "int32", "high": 4}
 
     def __init__(
-        self, num_tokens: Any = None, output_mode: str = "multi_hot", sparse: bool = False,
+        self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
@@ -132,7 +138,7 @@ class CategoryEncoding(Layer):
         self.num_tokens, self.output_mode, self.sparse = num_tokens, output_mode, sparse
         self.autocast = False  # categories stay what they are
 
-    def call(self, inputs: Any, count_weights: Any = None) -> Any:
+    def call(self, inputs: Tensor, count_weights: TensorLike | None = None) -> Tensor:
         """Encode."""
         if count_weights is not None and self.output_mode != "count":
             raise ValueError(

@@ -11,30 +11,32 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 _MASK = 2**64 - 1
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _CROSS = 0xC6A4A7935BD1E995
 
 
-def _u(number: int) -> Any:
+def _u(number: int) -> Array:
     """Return a number modulo 2**64."""
     return np.uint64(number & _MASK)
 
 
-def _turn(x: Any, bits: int) -> Any:
+def _turn(x: Array, bits: int) -> Array:
     """Return x rotated right."""
     return (x >> np.uint64(bits)) | (x << np.uint64(64 - bits))
 
 
-def _turn_left(x: Any, bits: int) -> Any:
+def _turn_left(x: Array, bits: int) -> Array:
     return _turn(x, 64 - bits)
 
 
-def _shift_mix(x: Any) -> Any:
+def _shift_mix(x: Array) -> Array:
     return x ^ (x >> np.uint64(47))
 
 
-def _mix_pair(u: Any, v: Any, factor: Any) -> Any:
+def _mix_pair(u: Array, v: Array, factor: Array) -> Array:
     a = _shift_mix((u ^ v) * factor)
     return _shift_mix((v ^ a) * factor) * factor
 
@@ -46,21 +48,21 @@ class _Rows:
         self.length = length
         self.bytes = np.frombuffer(b"".join(strings), np.uint8).reshape(len(strings), length)
 
-    def word(self, place: int, size: int) -> Any:
+    def word(self, place: int, size: int) -> Array:
         part = np.ascontiguousarray(self.bytes[:, place : place + size])
         return part.view(f"<u{size}")[:, 0].astype(np.uint64)
 
-    def at(self, place: int) -> Any:
+    def at(self, place: int) -> Array:
         return self.word(place if place >= 0 else self.length + place, 8)
 
-    def byte(self, place: int) -> Any:
+    def byte(self, place: int) -> Array:
         return self.bytes[:, place].astype(np.uint64)
 
 
 # --- FarmHash64 (its variant "na") -------------------------------------------------------------
 
 
-def _farm_short(s: _Rows) -> Any:
+def _farm_short(s: _Rows) -> Array:
     n = s.length
     factor = _u(_K2 + 2 * n)
     if n >= 8:
@@ -74,17 +76,17 @@ def _farm_short(s: _Rows) -> Any:
     return _shift_mix(y * _u(_K2) ^ z * _u(_K0)) * _u(_K2)
 
 
-def _farm_half(s: _Rows, a: Any, factor: Any) -> tuple[Any, Any]:
+def _farm_half(s: _Rows, a: Array, factor: Array) -> tuple[Any, Any]:
     b, c, d = s.at(8), s.at(-8) * factor, s.at(-16) * _u(_K2)
     return _turn(a + b, 43) + _turn(c, 30) + d, a + _turn(b + _u(_K2), 18) + c
 
 
-def _farm_middle(s: _Rows) -> Any:
+def _farm_middle(s: _Rows) -> Array:
     factor = _u(_K2 + 2 * s.length)
     return _mix_pair(*_farm_half(s, s.at(0) * _u(_K1), factor), factor)
 
 
-def _farm_long(s: _Rows) -> Any:
+def _farm_long(s: _Rows) -> Array:
     factor = _u(_K2 + 2 * s.length)
     a = s.at(0) * _u(_K2)
     y, other = _farm_half(s, a, factor)
@@ -94,7 +96,7 @@ def _farm_long(s: _Rows) -> Any:
     return _mix_pair(_turn(e + f, 43) + _turn(g, 30) + h, e + _turn(f + a, 18) + g, factor)
 
 
-def _weak(s: _Rows, place: int, a: Any, b: Any) -> tuple[Any, Any]:
+def _weak(s: _Rows, place: int, a: Array, b: Array) -> tuple[Any, Any]:
     w, x, y, z = (s.at(place + 8 * i) for i in range(4))
     a = a + w
     b, c = _turn(b + a + z, 21), a
@@ -102,7 +104,7 @@ def _weak(s: _Rows, place: int, a: Any, b: Any) -> tuple[Any, Any]:
     return a + z, b + _turn(a, 44) + c
 
 
-def _farm_blocks(s: _Rows) -> Any:
+def _farm_blocks(s: _Rows) -> Array:
     n = s.length
     ones = np.ones(len(s.bytes), np.uint64)
     y = ones * _u(81 * _K1 + 113)
@@ -135,7 +137,7 @@ def _farm_blocks(s: _Rows) -> Any:
     return _mix_pair(left, _mix_pair(v[1], w[1], factor) + x, factor)
 
 
-def _farm(s: _Rows) -> Any:
+def _farm(s: _Rows) -> Array:
     if s.length == 0:
         return np.full(len(s.bytes), _K2, np.uint64)
     if s.length <= 16:
@@ -148,7 +150,7 @@ def _farm(s: _Rows) -> Any:
 # --- SipHash-2-4 ----------------------------------------------------------------------------------
 
 
-def _sip(s: _Rows, key: tuple[int, int]) -> Any:
+def _sip(s: _Rows, key: tuple[int, int]) -> Array:
     ones = np.ones(len(s.bytes), np.uint64)
     magic = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
     a, b, c, d = (ones * _u(m ^ key[i % 2]) for i, m in enumerate(magic))
@@ -179,7 +181,7 @@ def _sip(s: _Rows, key: tuple[int, int]) -> Any:
 # --- what the layers call -------------------------------------------------------------------------
 
 
-def _by_length(strings: Sequence[bytes], one_length: Callable[[_Rows], Any]) -> Any:
+def _by_length(strings: Sequence[bytes], one_length: Callable[[_Rows], Any]) -> Array:
     groups: dict[int, list[int]] = {}
     for i, s in enumerate(strings):
         groups.setdefault(len(s), []).append(i)
@@ -189,7 +191,7 @@ def _by_length(strings: Sequence[bytes], one_length: Callable[[_Rows], Any]) -> 
     return found
 
 
-def farm_fingerprints(strings: Sequence[bytes]) -> Any:
+def farm_fingerprints(strings: Sequence[bytes]) -> Array:
     """Return FarmHash64 of each string, uint64.
 
     Source: Pike, FarmHash (2014), its stable `Fingerprint64`.
@@ -201,7 +203,7 @@ def farm_fingerprints(strings: Sequence[bytes]) -> Any:
     return _by_length(strings, _farm)
 
 
-def keyed_fingerprints(strings: Sequence[bytes], key: tuple[int, int]) -> Any:
+def keyed_fingerprints(strings: Sequence[bytes], key: tuple[int, int]) -> Array:
     """Return SipHash-2-4 of each string under a key of two 64-bit numbers, uint64.
 
     Source: Aumasson and Bernstein, SipHash: a fast short-input PRF (2012).
@@ -213,7 +215,7 @@ def keyed_fingerprints(strings: Sequence[bytes], key: tuple[int, int]) -> Any:
     return _by_length(strings, lambda rows: _sip(rows, key))
 
 
-def join_fingerprints(first: Any, second: Any) -> Any:
+def join_fingerprints(first: Array, second: Array) -> Array:
     """Return the fingerprints of pairs of fingerprints; the order counts.
 
     Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,19 @@ from kerasish.layers.preprocessing.fingerprint import (
 )
 from kerasish.layers.preprocessing.reading import is_text, read_integers, read_strings
 from kerasish.tensor import Tensor
+from kerasish.typing import AnyTensor, Array, PolicyLike, TensorLike
 
 _CROSS_KEY = 0xDECAFCAFFE  # what crossings start from in TensorFlow
 
 
-def read_categories(x: Any, who: str) -> Any:
+def read_categories(x: TensorLike, who: str) -> Array:
     """Return strings as a NumPy array of str, numbers as one of int64."""
     if not isinstance(x, Tensor) and is_text(np.asarray(x)):
         return read_strings(x, who)
     return read_integers(x, who)
 
 
-def fingerprints(array: Any, salt: list[int] | None = None) -> Any:
+def fingerprints(array: Array, salt: list[int] | None = None) -> Array:
     """Return the fingerprint of each element, flat, uint64; equal ones are hashed once.
 
     Strings are hashed in UTF-8, integers in decimal.
@@ -51,7 +53,7 @@ def fingerprints(array: Any, salt: list[int] | None = None) -> Any:
     return np.fromiter(map(found.__getitem__, flat), np.uint64, len(flat))
 
 
-def read_salt(who: str, salt: Any) -> list[int] | None:
+def read_salt(who: str, salt: str | int | Sequence[int] | None) -> list[int] | None:
     """Return the key of two numbers that a salt stands for, or None.
 
     Raises:
@@ -66,7 +68,7 @@ def read_salt(who: str, salt: Any) -> list[int] | None:
     raise ValueError(f"{who}: salt is an integer or a pair of integers, got {salt!r}.")
 
 
-def hashed(array: Any, bins: int, salt: list[int] | None) -> Any:
+def hashed(array: Array, bins: int, salt: list[int] | None) -> Array:
     """Return each element's bin, int64: FarmHash64, or SipHash with a salt, modulo `bins`."""
     prints = fingerprints(array, salt)
     return (prints % np.uint64(bins)).astype(np.int64).reshape(array.shape)
@@ -90,7 +92,9 @@ class Hashing(HostLayer):
     """
 
     def __init__(
-        self, num_bins: Any, mask_value: Any = None, salt: Any = None, output_mode: str = "int",
+        self, num_bins: int, mask_value: AnyTensor | None = None,
+        salt: str | int | Sequence[int] | None = None,
+        output_mode: str = "int",
         sparse: bool = False, **kwargs: Any,
     ) -> None:  # fmt: skip
         if kwargs.get("dtype") is None:
@@ -109,7 +113,7 @@ class Hashing(HostLayer):
         self.num_bins, self.mask_value, self.salt = num_bins, mask_value, read_salt(who, salt)
         self.output_mode, self.sparse = output_mode, sparse
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: TensorLike) -> Tensor:
         """Hash."""
         x = read_categories(inputs, self.display_name())
         if self.mask_value is None:
@@ -120,7 +124,7 @@ class Hashing(HostLayer):
         indices = ops.convert_to_tensor(bins)
         return encode(indices, self.num_bins, self.output_mode, self.compute_dtype)
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""
         shape = encoded_shape(inputs.shape, self.num_bins, self.output_mode)
         return KerasTensor(shape, self.compute_dtype)
@@ -145,8 +149,9 @@ class HashedCrossing(HostLayer):
     """
 
     def __init__(
-        self, num_bins: Any, output_mode: str = "int", sparse: bool = False, name: Any = None,
-        dtype: Any = None, **kwargs: Any,
+        self, num_bins: int, output_mode: str = "int", sparse: bool = False,
+        name: str | None = None,
+        dtype: PolicyLike | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         if dtype is None:
             dtype = "int64" if output_mode == "int" else config.floatx()
@@ -158,7 +163,7 @@ class HashedCrossing(HostLayer):
         refuse_sparse(who, sparse)
         self.num_bins, self.output_mode, self.sparse = num_bins, output_mode, sparse
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Sequence[Any]) -> Tensor:
         """Cross."""
         who = self.display_name()
         self._check(inputs)
@@ -180,7 +185,7 @@ class HashedCrossing(HostLayer):
         indices = ops.convert_to_tensor(bins)
         return encode(indices, self.num_bins, self.output_mode, self.compute_dtype)
 
-    def _feature(self, x: Any) -> Any:
+    def _feature(self, x: AnyTensor) -> Array:
         kind = "f" if isinstance(x, Tensor) and x.dtype.startswith("float") else "i"
         if kind == "f" or not isinstance(x, Tensor) and np.asarray(x).dtype.kind == "f":
             raise ValueError(
@@ -188,7 +193,7 @@ class HashedCrossing(HostLayer):
             )
         return read_categories(x, self.display_name())
 
-    def _check(self, inputs: Any) -> None:
+    def _check(self, inputs: Sequence[Any]) -> None:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(
                 f"{self.display_name()}: expected a list or tuple of at least two inputs, got "
@@ -196,7 +201,7 @@ class HashedCrossing(HostLayer):
                 + (f" of {len(inputs)}." if isinstance(inputs, (list, tuple)) else ".")
             )
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Sequence[Tensor]) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""
         self._check(inputs)
         shape = encoded_shape(inputs[0].shape, self.num_bins, self.output_mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,10 @@ from kerasish.layers.preprocessing.vocabulary import (
     read_lines,
     save_tokens,
 )
+from kerasish.typing import Array, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 _OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
@@ -44,9 +48,12 @@ class IndexLookup(HostLayer):
     """
 
     def __init__(
-        self, max_tokens: int | None, num_oov_indices: int, mask_token: Any, oov_token: Any,
-        vocabulary: Any, idf_weights: Any, invert: bool, output_mode: str, sparse: bool,
-        pad_to_max_tokens: bool, oov_method: str, salt: Any, vocabulary_size: int | None = None,
+        self, max_tokens: int | None, num_oov_indices: int, mask_token: Any, oov_token: str | int,
+        vocabulary: Sequence[Any] | None, idf_weights: Sequence[float] | None, invert: bool,
+        output_mode: str,
+        sparse: bool,
+        pad_to_max_tokens: bool, oov_method: str, salt: str | int | Sequence[int] | None,
+        vocabulary_size: int | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
@@ -90,7 +97,9 @@ class IndexLookup(HostLayer):
         if vocabulary is not None:
             self._take_vocabulary(vocabulary, idf_weights)
 
-    def _take_vocabulary(self, vocabulary: Any, idf_weights: Any) -> None:
+    def _take_vocabulary(
+        self, vocabulary: Sequence[Any], idf_weights: Sequence[float] | None
+    ) -> None:
         if self.output_mode == "tf_idf" and idf_weights is None:
             raise ValueError(
                 f"{self.display_name()}: with output_mode='tf_idf', vocabulary= needs idf_weights= "
@@ -105,7 +114,7 @@ class IndexLookup(HostLayer):
 
     vocabulary_dtype = "int64"
 
-    def _read(self, x: Any) -> Any:
+    def _read(self, x: TensorLike) -> Array:
         """Return tokens as a NumPy array."""
         return read_integers(x, self.display_name())
 
@@ -152,7 +161,9 @@ class IndexLookup(HostLayer):
             return self.max_tokens
         return self.vocabulary_size()
 
-    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
+    def set_vocabulary(
+        self, vocabulary: Sequence[Any], idf_weights: TensorLike | None = None
+    ) -> None:
         """Set the vocabulary, instead of learning it.
 
         Args:
@@ -190,7 +201,9 @@ class IndexLookup(HostLayer):
                 f"special tokens has {self._first + len(tokens)}."
             )
 
-    def _checked_weights(self, tokens: Sequence[Any], idf_weights: Any, led: bool) -> Any:
+    def _checked_weights(
+        self, tokens: Sequence[Any], idf_weights: TensorLike | None, led: bool
+    ) -> Array:
         who = self.display_name()
         if self.output_mode != "tf_idf":
             if idf_weights is not None:
@@ -207,7 +220,7 @@ class IndexLookup(HostLayer):
         return weights[weights.size - len(tokens) :]
 
     @property
-    def idf_weights(self) -> Any:
+    def idf_weights(self) -> Array:
         """The factor of each number's count, with output_mode "tf_idf"; None before they are set.
 
         Unknown tokens count with the mean of the others.
@@ -221,7 +234,7 @@ class IndexLookup(HostLayer):
 
     # --- learning it --------------------------------------------------------------------------
 
-    def adapt(self, data: Any, steps: int | None = None) -> None:
+    def adapt(self, data: Array, steps: int | None = None) -> None:
         """Learn the vocabulary: the most frequent tokens of an array or iterable of batches."""
         self.reset_state()
         for batch in batches_of(data, steps, self.display_name()):
@@ -238,13 +251,13 @@ class IndexLookup(HostLayer):
         self._counts, self._table, self._idf = TokenCounts(), None, None
         self._expected_size = None
 
-    def update_state(self, data: Any) -> None:
+    def update_state(self, data: Array) -> None:
         """Count the tokens of a batch; a row of the last axis is a document."""
         array = self._read(data)
         rows = array.reshape(-1, array.shape[-1] if array.ndim > 1 else 1)
         self.count_tokens(rows.tolist())
 
-    def count_tokens(self, documents: Any) -> None:
+    def count_tokens(self, documents: Sequence[Any]) -> None:
         """Count the tokens of documents, lists of tokens."""
         self._counts.add(documents, self.output_mode == "tf_idf")
 
@@ -260,7 +273,7 @@ class IndexLookup(HostLayer):
 
     # --- looking up ---------------------------------------------------------------------------
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor | Sequence[Any]) -> Tensor:
         """Look up."""
         if self.invert:
             return self._invert(read_integers(inputs, self.display_name()))
@@ -276,7 +289,7 @@ class IndexLookup(HostLayer):
             )
         return self._table
 
-    def find_numbers(self, flat: Sequence[Any]) -> Any:
+    def find_numbers(self, flat: Sequence[Any]) -> Array:
         """Return the numbers of a list of tokens, int64; masked ones negative, or 0 as numbers."""
         numbers = self._need_table().find(flat)
         unknown = np.flatnonzero(numbers == UNKNOWN)
@@ -286,7 +299,7 @@ class IndexLookup(HostLayer):
             numbers[numbers == MASKED] = 0
         return numbers
 
-    def _oov(self, tokens: list[Any]) -> Any:
+    def _oov(self, tokens: list[Any]) -> int:
         if self.num_oov_indices == 0:
             raise ValueError(
                 f"{self.display_name()}: tokens that are not in the vocabulary: "
@@ -302,23 +315,23 @@ class IndexLookup(HostLayer):
             return np.mod(array, self.num_oov_indices)
         return hashed(array, self.num_oov_indices, self.salt)
 
-    def encode_numbers(self, numbers: Any) -> Any:
+    def encode_numbers(self, numbers: Array) -> Tensor:
         """Return an array of numbers as output_mode says; negative ones count nowhere."""
         if self.output_mode == "tf_idf":
             return self._weighed(encode_array(numbers, self.depth(), "count", config.floatx()))
         return ops.convert_to_tensor(encode_array(numbers, self.depth(), self.output_mode, "int64"))
 
-    def encode_rows(self, numbers: Any, rows: Any, count: int) -> Any:
+    def encode_rows(self, numbers: Array, rows: Array, count: int) -> Tensor:
         """Return the counts of `numbers`, each in its one of `count` rows, as output_mode says."""
         weighed = self.output_mode == "tf_idf"
         mode, dtype = ("count", config.floatx()) if weighed else (self.output_mode, "int64")
         counts = count_in_rows(numbers, rows, count, self.depth(), mode, dtype)
         return self._weighed(counts) if weighed else ops.convert_to_tensor(counts)
 
-    def _weighed(self, counts: Any) -> Any:
+    def _weighed(self, counts: Array) -> Tensor:
         return ops.convert_to_tensor(counts * self.idf_weights.astype(counts.dtype))
 
-    def _invert(self, numbers: Any) -> Any:
+    def _invert(self, numbers: Array) -> Any:
         tokens = self._need_table().tokens
         every = [*self._specials, *tokens, self.oov_token]
         places = np.where((numbers >= 0) & (numbers < len(every) - 1), numbers, len(every) - 1)
@@ -326,7 +339,7 @@ class IndexLookup(HostLayer):
         taken = found[places]
         return taken if taken.dtype.kind == "U" else ops.convert_to_tensor(taken)
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""
         if self.invert:
             return KerasTensor(inputs.shape, self.vocabulary_dtype)
@@ -338,7 +351,7 @@ class IndexLookup(HostLayer):
 
     # --- files --------------------------------------------------------------------------------
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self, store: dict[str, Any]) -> None:
         """Put the idf weights into the dict-like `store`."""
         if self.output_mode == "tf_idf" and self._idf is not None:
             store["idf_weights"] = self.idf_weights
@@ -382,7 +395,7 @@ class IndexLookup(HostLayer):
             )
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
+    def from_config(cls, config: dict[str, Any]) -> IndexLookup:
         """Return the layer that `get_config` describes."""
         cls.refuse_path(config)
         return super().from_config(config)

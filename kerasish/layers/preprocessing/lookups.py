@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish.layers.preprocessing.lookup import IndexLookup
 from kerasish.layers.preprocessing.reading import read_strings
+from kerasish.typing import AnyTensor, Array, Structure
 
 
 class StringLookup(IndexLookup):
@@ -42,10 +44,13 @@ class StringLookup(IndexLookup):
     expected_dtype = "string"
 
     def __init__(
-        self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: Any = None,
-        oov_token: str = "[UNK]", vocabulary: Any = None, idf_weights: Any = None,
+        self, max_tokens: int | None = None, num_oov_indices: int = 1,
+        mask_token: str | None = None,
+        oov_token: str = "[UNK]", vocabulary: Sequence[str] | None = None,
+        idf_weights: Sequence[float] | None = None,
         invert: bool = False, output_mode: str = "int", pad_to_max_tokens: bool = False,
-        sparse: bool = False, encoding: str = "utf-8", name: Any = None, salt: Any = None,
+        sparse: bool = False, encoding: str = "utf-8", name: str | None = None,
+        salt: str | int | Sequence[int] | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         self.encoding = encoding
@@ -57,10 +62,10 @@ class StringLookup(IndexLookup):
         if self.invert:
             self.expected_dtype = "int64"
 
-    def _read(self, x: Any) -> Any:
+    def _read(self, x: Structure) -> Array:
         return read_strings(x, self.display_name(), self.encoding)
 
-    def _token(self, value: Any) -> Any:
+    def _token(self, value: str) -> str:
         return value.decode(self.encoding) if isinstance(value, bytes) else str(value)
 
 
@@ -90,11 +95,13 @@ class IntegerLookup(IndexLookup):
     expected_dtype = "int64"
 
     def __init__(
-        self, max_tokens: int | None = None, num_oov_indices: int = 1, mask_token: Any = None,
-        oov_token: int = -1, vocabulary: Any = None, vocabulary_dtype: str = "int64",
+        self, max_tokens: int | None = None, num_oov_indices: int = 1,
+        mask_token: AnyTensor | None = None,
+        oov_token: int = -1, vocabulary: Sequence[int] | None = None,
+        vocabulary_dtype: str = "int64",
         idf_weights: Any = None, invert: bool = False, output_mode: str = "int",
         sparse: bool = False, pad_to_max_tokens: bool = False, oov_method: str = "floormod",
-        salt: Any = None, name: Any = None, **kwargs: Any,
+        salt: Any = None, name: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         if vocabulary_dtype != "int64":
             raise ValueError(
@@ -109,7 +116,7 @@ class IntegerLookup(IndexLookup):
             output_mode, sparse, pad_to_max_tokens, oov_method, salt, name=name, **kwargs,
         )  # fmt: skip
 
-    def _token(self, value: Any) -> Any:
+    def _token(self, value: str | int) -> int:
         if isinstance(value, (str, bytes)):
             try:
                 return int(value)

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from kerasish.tensor import Tensor, to_numpy
+from kerasish.typing import Array, Shape, Structure, TensorLike
 
 
-def is_text(array: Any) -> bool:
+def is_text(array: Array) -> bool:
     """Return whether a NumPy array holds strings or bytes."""
     if array.dtype.kind in "UST":
         return True
     return array.dtype.kind == "O" and all(isinstance(x, (str, bytes)) for x in array.flat)
 
 
-def read_strings(x: Any, who: str, encoding: str = "utf-8") -> Any:
+def read_strings(x: Structure, who: str, encoding: str = "utf-8") -> Array:
     """Return strings, bytes (decoded) or nested lists of them as a NumPy array of str or objects.
 
     Raises:
@@ -39,14 +40,14 @@ def read_strings(x: Any, who: str, encoding: str = "utf-8") -> Any:
     raise ValueError(f"{who}: expected strings, got numbers of dtype {array.dtype}.")
 
 
-def strings_like(flat: list[str], shape: Any) -> Any:
+def strings_like(flat: list[str], shape: Shape) -> Array:
     """Return strings as an array of objects: each takes its own length, not the longest one's."""
     made = np.empty(len(flat), object)
     made[:] = flat
     return made.reshape(shape)
 
 
-def _string(value: Any, who: str, encoding: str) -> str:
+def _string(value: str | float, who: str, encoding: str) -> str:
     if isinstance(value, bytes):
         return value.decode(encoding)
     if isinstance(value, str):
@@ -54,7 +55,7 @@ def _string(value: Any, who: str, encoding: str) -> str:
     raise ValueError(f"{who}: expected strings, got {value!r} of type {type(value).__name__}.")
 
 
-def _rectangular(x: Any, who: str) -> Any:
+def _rectangular(x: Structure, who: str) -> Array:
     try:
         return np.asarray(x)
     except ValueError as error:
@@ -64,7 +65,7 @@ def _rectangular(x: Any, who: str) -> Any:
         ) from error
 
 
-def read_integers(x: Any, who: str) -> Any:
+def read_integers(x: TensorLike, who: str) -> Array:
     """Return numbers, truth values or nested lists of them as a NumPy array of int64.
 
     Raises:
@@ -76,7 +77,7 @@ def read_integers(x: Any, who: str) -> Any:
     return array.astype(np.int64)
 
 
-def batches_of(data: Any, steps: int | None, who: str) -> Iterator[Any]:
+def batches_of(data: Array, steps: int | None, who: str) -> Iterator[Any]:
     """Yield the batches to adapt to: an array or list is one; of (x, y) pairs, x counts.
 
     Args:

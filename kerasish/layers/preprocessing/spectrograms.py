@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import config, ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.typing import AnyTensor, Array, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
 
@@ -46,7 +50,7 @@ class STFTSpectrogram(Layer):
 
     def __init__(
         self, mode: str = "log", frame_length: int = 256, frame_step: int | None = None,
-        fft_length: int | None = None, window: Any = "hann", periodic: bool = False,
+        fft_length: int | None = None, window: str = "hann", periodic: bool = False,
         scaling: str | None = "density", padding: str = "valid", expand_dims: bool = False,
         data_format: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
@@ -81,7 +85,7 @@ class STFTSpectrogram(Layer):
         self.window = window
         self._taper = self._tapered()
 
-    def _tapered(self) -> Any:
+    def _tapered(self) -> Array:
         if self.window is None:
             return np.ones(self.frame_length, "float32")
         if isinstance(self.window, str):
@@ -102,7 +106,7 @@ class STFTSpectrogram(Layer):
             taper = taper / abs(taper.sum())
         return taper
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make the kernels: windowed cosines and sines, one frequency a filter."""
         if len(input_shape) != 3:
             raise ValueError(
@@ -117,13 +121,13 @@ class STFTSpectrogram(Layer):
         if self.mode != "real":
             self.imag_kernel = self._kernel("imag_kernel", waves.imag)
 
-    def _kernel(self, name: str, wave: Any) -> Any:
+    def _kernel(self, name: str, wave: Array) -> AnyTensor:
         numbers = wave[:, None, :].astype("float32")
         return self.add_weight(
             name=name, shape=numbers.shape, initializer=lambda shape, dtype=None: numbers
         )
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Transform."""
         x = ops.cast(inputs, self.compute_dtype)
         if self.data_format == "channels_last":
@@ -140,8 +144,8 @@ class STFTSpectrogram(Layer):
             return ops.reshape(ops.transpose(y, (0, 2, 1, 3)), (-1, frames, channels * bins))
         return ops.reshape(ops.transpose(y, (0, 1, 3, 2)), (-1, channels * bins, frames))
 
-    def _transformed(self, x: Any) -> Any:
-        def part(kernel: Any) -> Any:
+    def _transformed(self, x: Tensor) -> Tensor:
+        def part(kernel: AnyTensor) -> Tensor:
             return ops.conv(x, kernel, self._step, self.padding, data_format="channels_last")
 
         if self.mode == "real":
@@ -162,7 +166,7 @@ class STFTSpectrogram(Layer):
             ops.log(ops.maximum(magnitude, config.epsilon())) if self.mode == "log" else magnitude
         )
 
-    def _sides(self) -> Any:
+    def _sides(self) -> Tensor:
         """Return how many frequencies each bin stands for: itself and its negative one."""
         sides = np.full(self._size // 2 + 1, 2.0, "float32")
         sides[0] = 1.0
@@ -211,7 +215,7 @@ class MelSpectrogram(Layer):
 
     def __init__(
         self, fft_length: int = 2048, sequence_stride: int = 512,
-        sequence_length: int | None = None, window: Any = "hann", sampling_rate: int = 16000,
+        sequence_length: int | None = None, window: str = "hann", sampling_rate: int = 16000,
         num_mel_bins: int = 128, min_freq: float = 20.0, max_freq: float | None = None,
         power_to_db: bool = True, top_db: float = 80.0, mag_exp: float = 2.0,
         min_power: float = 1e-10, ref_power: float = 1.0, **kwargs: Any,
@@ -235,7 +239,7 @@ class MelSpectrogram(Layer):
         self.power_to_db, self.top_db, self.mag_exp = power_to_db, top_db, mag_exp
         self.min_power, self.ref_power = min_power, ref_power
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         """Transform."""
         x = ops.cast(inputs, self.compute_dtype)
         real, imag = ops.stft(
@@ -253,7 +257,7 @@ class MelSpectrogram(Layer):
             mel = self._decibels(mel)
         return ops.swapaxes(mel, -1, -2)
 
-    def _decibels(self, x: Any) -> Any:
+    def _decibels(self, x: Tensor) -> Tensor:
         reference = 10.0 * math.log10(max(abs(self.ref_power), self.min_power))
         level = ops.subtract(
             ops.multiply(ops.log10(ops.maximum(x, self.min_power)), 10.0), reference
@@ -263,7 +267,7 @@ class MelSpectrogram(Layer):
     def linear_to_mel_weight_matrix(
         self, num_mel_bins: int = 20, num_spectrogram_bins: int = 129, sampling_rate: int = 8000,
         lower_edge_hertz: float = 125.0, upper_edge_hertz: float = 3800.0, dtype: str = "float32",
-    ) -> Any:  # fmt: skip
+    ) -> Tensor:  # fmt: skip
         """Return the weight of each frequency in each band: triangles on the mel scale.
 
         Args:
@@ -286,5 +290,5 @@ class MelSpectrogram(Layer):
         return ops.convert_to_tensor(weights.astype("float32"), dtype=dtype)
 
 
-def _mel(hertz: Any) -> Any:
+def _mel(hertz: Array) -> Array:
     return 1127.0 * np.log1p(hertz / 700.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from kerasish.layers.preprocessing.encoding import check_mode
 from kerasish.layers.preprocessing.lookups import StringLookup
 from kerasish.layers.preprocessing.reading import batches_of, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
+from kerasish.typing import Array, Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 # ASCII alone, as in Keras: other letters keep their case, other signs stay.
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
@@ -74,10 +78,13 @@ class TextVectorization(HostLayer):
 
     def __init__(
         self, max_tokens: int | None = None,
-        standardize: Any = "lower_and_strip_punctuation", split: Any = "whitespace",
-        ngrams: Any = None, output_mode: str = "int", output_sequence_length: int | None = None,
-        pad_to_max_tokens: bool = False, vocabulary: Any = None, idf_weights: Any = None,
-        sparse: bool = False, ragged: bool = False, encoding: str = "utf-8", name: Any = None,
+        standardize: str = "lower_and_strip_punctuation", split: str = "whitespace",
+        ngrams: str | int | Sequence[int] | None = None, output_mode: str = "int",
+        output_sequence_length: int | None = None,
+        pad_to_max_tokens: bool = False, vocabulary: Sequence[str] | None = None,
+        idf_weights: Sequence[float] | None = None,
+        sparse: bool = False, ragged: bool = False, encoding: str = "utf-8",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
         size = kwargs.pop("vocabulary_size", None)  # files name it
@@ -132,11 +139,11 @@ class TextVectorization(HostLayer):
         """Return the number of numbers: of the vocabulary with its special tokens."""
         return self._lookup_layer.vocabulary_size()
 
-    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
+    def set_vocabulary(self, vocabulary: Sequence[str], idf_weights: Any = None) -> None:
         """Set the vocabulary, instead of learning it; see `StringLookup.set_vocabulary`."""
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
-    def adapt(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> None:
+    def adapt(self, data: Array, batch_size: int | None = None, steps: int | None = None) -> None:
         """Learn the vocabulary: the most frequent tokens of an array or iterable of batches.
 
         Args:
@@ -153,7 +160,7 @@ class TextVectorization(HostLayer):
         """Forget the tokens counted, and a vocabulary learnt from them."""
         self._lookup_layer.reset_state()
 
-    def update_state(self, data: Any) -> None:
+    def update_state(self, data: Array) -> None:
         """Count the tokens of a batch of texts."""
         texts = read_strings(data, self.display_name(), self.encoding)
         if texts.ndim < 2:  # each text is a document
@@ -166,7 +173,7 @@ class TextVectorization(HostLayer):
 
     # --- vectorising --------------------------------------------------------------------------
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Structure) -> Tensor:
         """Vectorise."""
         texts = read_strings(inputs, self.display_name(), self.encoding)
         lookup = self._lookup_layer
@@ -182,11 +189,11 @@ class TextVectorization(HostLayer):
         found = lookup.encode_rows(numbers, places, len(rows))
         return ops.reshape(found, (*leading, found.shape[-1]))
 
-    def _leading(self, shape: Any) -> tuple[Any, ...]:
+    def _leading(self, shape: Shape) -> tuple[Any, ...]:
         """Return the sizes of a result before its last one: a row a text, or a list of tokens."""
         return tuple(shape[:-1] if self.split is None else shape[:1])
 
-    def _padded(self, rows: Sequence[list[str]]) -> Any:
+    def _padded(self, rows: Sequence[list[str]]) -> Array:
         """Return the tokens' numbers, a row a text, cut or padded with 0."""
         length = self.output_sequence_length
         if length is None:
@@ -198,7 +205,7 @@ class TextVectorization(HostLayer):
         found[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(flat)
         return found
 
-    def _tokens(self, texts: Any) -> list[list[str]]:
+    def _tokens(self, texts: Array) -> list[list[str]]:
         """Return the tokens of each text; without a split, a row of the last axis is tokens."""
         texts = self._standardized(texts)
         if self.split is None:
@@ -216,7 +223,7 @@ class TextVectorization(HostLayer):
             return [_join(row, self._lengths) for row in rows]
         return rows
 
-    def _standardized(self, texts: Any) -> Any:
+    def _standardized(self, texts: Array) -> Array:
         if self.standardize is None:
             return texts
         if callable(self.standardize):
@@ -232,7 +239,7 @@ class TextVectorization(HostLayer):
         table = _TABLES[self.standardize]
         return strings_like([t.translate(table) for t in texts.ravel().tolist()], texts.shape)
 
-    def _split_all(self, texts: Any) -> list[list[str]]:
+    def _split_all(self, texts: Array) -> list[list[str]]:
         if not callable(self.split):
             return list(map(_SPLITS[self.split], texts.tolist()))
         found = self.split(texts.astype(str))
@@ -246,7 +253,7 @@ class TextVectorization(HostLayer):
             read_strings(list(row), self.display_name(), self.encoding).tolist() for row in rows
         ]
 
-    def compute_output_spec(self, inputs: Any) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> Any:
         """Return a symbolic tensor of the result's shape and dtype."""
         leading = self._leading(inputs.shape)
         if self.output_mode == "int":
@@ -259,7 +266,7 @@ class TextVectorization(HostLayer):
 
     # --- files --------------------------------------------------------------------------------
 
-    def save_own_variables(self, store: Any) -> None:
+    def save_own_variables(self, store: dict[str, Any]) -> None:
         """Put the idf weights into the dict-like `store`."""
         self._lookup_layer.save_own_variables(store)
 
@@ -294,10 +301,10 @@ class TextVectorization(HostLayer):
             if isinstance(config.get(name), dict):
                 config[name] = deserialize_keras_object(config[name])
         StringLookup.refuse_path(config)
-        return super().from_config(config)  # type: ignore[no-any-return]
+        return super().from_config(config)
 
 
-def _lengths_of(ngrams: Any, who: str) -> tuple[int, ...]:
+def _lengths_of(ngrams: str | int | Sequence[int] | None, who: str) -> tuple[int, ...]:
     """Return the lengths of n-grams to make, () for none."""
     if ngrams is None:
         return ()

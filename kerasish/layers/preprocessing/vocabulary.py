@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 _TEXT, _EXACT = "vocabulary.txt", "vocabulary.json"
 
 
@@ -40,7 +42,7 @@ class TokenCounts:
         found.sort(key=lambda t: (self.tokens[t], t), reverse=True)
         return found if most is None else found[: max(most, 0)]
 
-    def idf(self, tokens: Sequence[Any]) -> Any:
+    def idf(self, tokens: Sequence[Any]) -> Array:
         """Return log(1 + documents / (1 + documents with the token)) of each, float32.
 
         Source: Sparck Jones, A statistical interpretation of term specificity (1972), smoothed.
@@ -61,19 +63,21 @@ class TokenTable:
         mask: the token that stands for nothing, or None.
     """
 
-    def __init__(self, tokens: Sequence[Any], first: int, mask: Any = None) -> None:
+    def __init__(self, tokens: Sequence[Any], first: int, mask: str | int | None = None) -> None:
         self.tokens, self.first = list(tokens), first
         self._numbers = {t: i for i, t in enumerate(self.tokens, first)}
         if mask is not None:
             self._numbers[mask] = MASKED
 
-    def find(self, flat: Sequence[Any]) -> Any:
+    def find(self, flat: Sequence[Any]) -> Array:
         """Return the numbers of tokens, int64; UNKNOWN or MASKED where there is none."""
         get = self._numbers.get
         return np.fromiter((get(t, UNKNOWN) for t in flat), np.int64, len(flat))
 
 
-def check_tokens(who: str, tokens: list[Any], reserved: dict[str, Any], specials: Any) -> None:
+def check_tokens(
+    who: str, tokens: list[Any], reserved: dict[str, Any], specials: Sequence[Any]
+) -> None:
     """Raise ValueError where a token stands twice, or a special one among the others.
 
     Args:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, registry
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.typing import AnyTensor, Shape, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 MODES = ("sum", "mul", "concat", "ave", None)
 
@@ -94,7 +98,7 @@ class Bidirectional(Layer):
                     f"have {own} and {other}."
                 )
 
-    def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
+    def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
         """Build both layers."""
         for layer in (self.forward_layer, self.backward_layer):
             if not layer.built:
@@ -119,8 +123,12 @@ class Bidirectional(Layer):
         self.reset_state()
 
     def call(
-        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: Any = None
-    ) -> Any:
+        self,
+        sequences: Tensor,
+        initial_state: Any = None,
+        mask: AnyTensor | None = None,
+        training: bool | None = None,
+    ) -> Structure:
         """Run both layers and merge."""
         first: list[Any] = [None, None]
         if initial_state is not None:
@@ -140,7 +148,7 @@ class Bidirectional(Layer):
             return (*merged, *last) if self.merge_mode is None else (merged, *last)
         return merged
 
-    def _merge(self, y: Any, z: Any) -> Any:
+    def _merge(self, y: Tensor, z: Tensor) -> Structure:
         if self.merge_mode is None:
             return y, z
         if self.merge_mode == "concat":
@@ -150,7 +158,7 @@ class Bidirectional(Layer):
         total = ops.add(y, z)
         return total if self.merge_mode == "sum" else ops.divide(total, 2.0)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
         """Return the input's mask with `return_sequences`, else None; None for states."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         own = mask if self.return_sequences else None

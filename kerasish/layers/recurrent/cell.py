@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, constraints, initializers, ops, random, regularizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.initializers.initializer import Initializer
+    from kerasish.tensor import Tensor
 
 
 def is_plain(cell: Any) -> bool:
@@ -34,18 +46,18 @@ class RecurrentCell(Layer):
     def __init__(
         self,
         units: int,
-        activation: Any,
-        recurrent_activation: Any,
+        activation: ActivationLike | None,
+        recurrent_activation: ActivationLike | None,
         use_bias: bool,
-        kernel_initializer: Any,
-        recurrent_initializer: Any,
-        bias_initializer: Any,
-        kernel_regularizer: Any,
-        recurrent_regularizer: Any,
-        bias_regularizer: Any,
-        kernel_constraint: Any,
-        recurrent_constraint: Any,
-        bias_constraint: Any,
+        kernel_initializer: InitializerLike,
+        recurrent_initializer: InitializerLike,
+        bias_initializer: InitializerLike,
+        kernel_regularizer: RegularizerLike | None,
+        recurrent_regularizer: RegularizerLike | None,
+        bias_regularizer: RegularizerLike | None,
+        kernel_constraint: ConstraintLike | None,
+        recurrent_constraint: ConstraintLike | None,
+        bias_constraint: ConstraintLike | None,
         dropout: float,
         recurrent_dropout: float,
         seed: Any,
@@ -75,7 +87,7 @@ class RecurrentCell(Layer):
         self._masks: dict[str, Any] = {}
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> int:
         """The size of the state, or a list of sizes."""
         return self.units
 
@@ -87,10 +99,10 @@ class RecurrentCell(Layer):
     def _bias_shape(self) -> tuple[int, ...]:
         return (self._gates * self.units,)
 
-    def _bias_start(self) -> Any:
+    def _bias_start(self) -> Initializer:
         return self.bias_initializer
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, gates), recurrent_kernel (units, gates) and bias."""
         size = input_shape[-1]
         if size is None:
@@ -135,15 +147,21 @@ class RecurrentCell(Layer):
         """Forget the masks: the next step draws new ones."""
         self._masks.clear()
 
-    def _mask(self, kind: str, x: Any, rate: float) -> Any:
+    def _mask(self, kind: str, x: AnyTensor, rate: float) -> Tensor:
         if kind not in self._masks:
             ones = ops.ones(x.shape, x.dtype)
             self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
         return self._masks[kind]
 
     def _product(
-        self, kind: str, x: Any, kernel: Any, training: Any, rate: float, first: int = 0
-    ) -> Any:
+        self,
+        kind: str,
+        x: AnyTensor,
+        kernel: AnyTensor,
+        training: bool,
+        rate: float,
+        first: int = 0,
+    ) -> Tensor:
         """Return x @ kernel, in training with dropout of `x`.
 
         Args:
@@ -163,17 +181,19 @@ class RecurrentCell(Layer):
         ]
         return products[0] if count == 1 else ops.concatenate(products, axis=-1)
 
-    def _of_inputs(self, x: Any, training: Any) -> Any:
+    def _of_inputs(self, x: Tensor, training: bool) -> Tensor:
         """Return a step's inputs @ kernel, with dropout in training."""
         return self._product("inputs", x, self.kernel, training, self.dropout)
 
-    def _of_state(self, h: Any, kernel: Any, training: Any, first: int = 0) -> Any:
+    def _of_state(self, h: AnyTensor, kernel: AnyTensor, training: bool, first: int = 0) -> Tensor:
         """Return the state @ kernel, with dropout in training; `kernel` begins at gate `first`."""
         return self._product("state", h, kernel, training, self.recurrent_dropout, first)
 
     # --- whole sequences ------------------------------------------------------------------------
 
-    def run(self, x: Any, states: list[Any], mask: Any, training: Any) -> Any:
+    def run(
+        self, x: Tensor, states: list[Any], mask: AnyTensor | None, training: bool
+    ) -> tuple[Any, ...] | None:
         """Return (outputs of all steps, last states) by one op, or None where there is none.
 
         Args:
@@ -187,11 +207,11 @@ class RecurrentCell(Layer):
             x = ops.multiply(x, self._mask("inputs", x[0], self.dropout))
         return self._run(x, states, () if mask is None else (ops.cast(mask, x.dtype),))
 
-    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+    def _run(self, x: Tensor, states: list[Any], mask: tuple[Any, ...]) -> Any:
         """Return what `run` does."""
         return None
 
-    def _project(self, x: Any, bias: Any) -> Any:
+    def _project(self, x: Tensor, bias: AnyTensor | None) -> Tensor:
         """Return x @ kernel + bias: one product for all steps."""
         steps, n, size = x.shape
         z = ops.matmul(ops.reshape(x, (steps * n, size)), self.kernel)

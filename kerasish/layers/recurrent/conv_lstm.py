@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, config, constraints, initializers, ops, random, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
@@ -16,6 +17,19 @@ from kerasish.ops.basic.window import (
     resolve_padding,
     window_counts,
 )
+from kerasish.typing import (
+    ActivationLike,
+    AnyTensor,
+    ConstraintLike,
+    InitializerLike,
+    IntOrTuple,
+    RegularizerLike,
+    SeedLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class ConvLSTMCell(Layer):
@@ -35,24 +49,24 @@ class ConvLSTMCell(Layer):
         self,
         rank: int,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike = "tanh",
+        recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: Any = None,
@@ -96,7 +110,7 @@ class ConvLSTMCell(Layer):
         """The channels of h and c."""
         return [self.filters, self.filters]
 
-    def _windows(self, shape: Any) -> tuple[Any, ...]:
+    def _windows(self, shape: Shape) -> tuple[Any, ...]:
         """Return the state's shape, without the batch, for one step's input shape."""
         first = self.data_format == "channels_first"
         sizes = tuple(shape[2:] if first else shape[1:-1])
@@ -113,7 +127,7 @@ class ConvLSTMCell(Layer):
         )
         return (self.filters, *made) if first else (*made, self.filters)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Make kernel (*window, channels, 4 filters), recurrent_kernel and bias."""
         channels = input_shape[1 if self.data_format == "channels_first" else -1]
         if channels is None:
@@ -144,12 +158,12 @@ class ConvLSTMCell(Layer):
                 constraint=self.bias_constraint,
             )
 
-    def _forget_one(self, shape: Any, dtype: Any = None) -> Any:
+    def _forget_one(self, shape: Shape, dtype: str | None = None) -> Tensor:
         n, start = self.filters, self.bias_initializer
         parts = [start((n,), dtype), ops.ones((n,), dtype), start((2 * n,), dtype)]
         return ops.concatenate(parts, axis=0)
 
-    def first_states(self, step_shape: Any) -> list[Any]:
+    def first_states(self, step_shape: Shape) -> list[Any]:
         """Return states of zeros for inputs of one step of this shape."""
         shape = (step_shape[0], *self._windows(step_shape))
         return [ops.zeros(shape, self.compute_dtype) for _ in range(2)]
@@ -158,15 +172,15 @@ class ConvLSTMCell(Layer):
         """Forget the masks: the next step draws new ones."""
         self._masks.clear()
 
-    def _mask(self, kind: str, x: Any, rate: float) -> Any:
+    def _mask(self, kind: str, x: Tensor, rate: float) -> Any:
         if kind not in self._masks:
             ones = ops.ones(x.shape, x.dtype)
             self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
         return self._masks[kind]
 
     def _product(
-        self, kind: str, x: Any, kernel: Any, training: Any, rate: float, *window: Any
-    ) -> Any:
+        self, kind: str, x: Tensor, kernel: AnyTensor, training: bool, rate: float, *window: Any
+    ) -> Tensor:
         """Return the convolution of `x`, in training with dropout: each gate has its own mask."""
         if not training or not rate:
             return ops.conv(x, kernel, *window)
@@ -174,7 +188,9 @@ class ConvLSTMCell(Layer):
         dropped = [(ops.multiply(x, self._mask(f"{kind} {i}", x, rate)), k) for i, k in parts]
         return ops.concatenate([ops.conv(x, k, *window) for x, k in dropped], axis=-1)
 
-    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+    def call(
+        self, inputs: Tensor, states: Sequence[Tensor], training: bool = False
+    ) -> tuple[Any, ...]:
         """Run one step."""
         form = "channels_last"
         x, h, c = (channels_to_last(t, self.data_format) for t in (inputs, *states))
@@ -218,28 +234,28 @@ class BaseConvLSTM(RNN):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: IntOrTuple,
+        strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
-        dilation_rate: Any = 1,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        dilation_rate: IntOrTuple = 1,
+        activation: ActivationLike = "tanh",
+        recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
@@ -259,8 +275,8 @@ class BaseConvLSTM(RNN):
         )  # fmt: skip
         self.input_spec = InputSpec(ndim=self._rank + 3)
 
-    def _zero_states(self, shape: Any) -> list[Any]:
-        return self.cell.first_states((shape[0], *shape[2:]))  # type: ignore[no-any-return]
+    def _zero_states(self, shape: Shape) -> list[Any]:
+        return self.cell.first_states((shape[0], *shape[2:]))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

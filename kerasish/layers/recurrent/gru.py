@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.recurrent.cell import RecurrentCell
 from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
+from kerasish.typing import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    SeedLike,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class GRUCell(RecurrentCell):
@@ -29,18 +40,18 @@ class GRUCell(RecurrentCell):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike | None = "tanh",
+        recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         reset_after: bool = True,
@@ -65,7 +76,9 @@ class GRUCell(RecurrentCell):
         bias = ops.convert_to_tensor(self.bias)
         return (bias[0], bias[1]) if self.reset_after else (bias, None)
 
-    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+    def call(
+        self, inputs: Tensor, states: Sequence[Tensor], training: bool = False
+    ) -> tuple[Any, ...]:
         """Run one step."""
         h = states[0] if isinstance(states, (list, tuple)) else states
         of_x, of_h = self._biases()
@@ -86,7 +99,7 @@ class GRUCell(RecurrentCell):
         h = ops.add(ops.multiply(z, h), ops.multiply(ops.subtract(1.0, z), n))
         return h, [h]
 
-    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+    def _run(self, x: Tensor, states: list[Any], mask: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not self.reset_after:
             return None
         of_x, of_h = self._biases()
@@ -119,29 +132,29 @@ class GRU(CellLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike | None = "tanh",
+        recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
         stateful: bool = False,
         unroll: bool = False,
         reset_after: bool = True,
-        use_cudnn: Any = "auto",
+        use_cudnn: bool | str = "auto",
         **kwargs: Any,
     ) -> None:
         cell = GRUCell(

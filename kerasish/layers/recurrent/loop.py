@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, tree
 from kerasish.engine.layer.input_spec import InputSpec
@@ -10,6 +11,10 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.recurrent.cell import RecurrentCell
 from kerasish.tensor import Variable
+from kerasish.typing import AnyTensor, Shape
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class StackedRNNCells(Layer):
@@ -19,7 +24,7 @@ class StackedRNNCells(Layer):
         cells: the cells, the lowest first.
     """
 
-    def __init__(self, cells: Any, **kwargs: Any) -> None:
+    def __init__(self, cells: Sequence[Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for cell in cells:
             if not hasattr(cell, "state_size") or not callable(getattr(cell, "call", None)):
@@ -44,7 +49,7 @@ class StackedRNNCells(Layer):
         """Return the first states of the cells."""
         return [first_state(cell, batch_size, self.compute_dtype) for cell in self.cells]
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         """Build the cells."""
         for cell in self.cells:
             if isinstance(cell, Layer) and not cell.built:
@@ -52,7 +57,9 @@ class StackedRNNCells(Layer):
             size = getattr(cell, "output_size", None) or tree.flatten(cell.state_size)[0]
             input_shape = (input_shape[0], size)
 
-    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+    def call(
+        self, inputs: Tensor, states: Sequence[Any], training: bool = False
+    ) -> tuple[Any, ...]:
         """Run the step of each cell."""
         made = []
         for cell, own in zip(self.cells, states):
@@ -133,12 +140,12 @@ class RNN(Layer):
     # --- states -------------------------------------------------------------------------------
 
     @property
-    def states(self) -> Any:
+    def states(self) -> list[Any]:
         """The variables that hold the states between the calls of a stateful layer, or None."""
         return self._kept.states
 
     @property
-    def state_size(self) -> Any:
+    def state_size(self) -> int | list[Any]:
         """The cell's state size(s)."""
         return self.cell.state_size
 
@@ -147,11 +154,13 @@ class RNN(Layer):
         found = first_state(self.cell, batch_size, self.compute_dtype)
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
-    def _zero_states(self, shape: Any) -> list[Any]:
+    def _zero_states(self, shape: Shape) -> list[Any]:
         """Return the states before the first step of sequences of this shape."""
         return self.get_initial_state(shape[0])
 
-    def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
+    def build(
+        self, sequences_shape: Shape, initial_state_shape: Sequence[Any] | None = None
+    ) -> None:
         """Build the cell and, if stateful, the variables of the states."""
         shape = tuple(sequences_shape)
         if len(shape) < 3:
@@ -185,7 +194,7 @@ class RNN(Layer):
         """Set the states kept between calls to zero."""
         self.reset_state()
 
-    def _first_states(self, given: Any, shape: Any) -> list[Any]:
+    def _first_states(self, given: Sequence[Any] | None, shape: Shape) -> list[Any]:
         if given is None:
             if self.stateful:
                 return [tree.map_structure(lambda v: v.value, s) for s in self.states]
@@ -204,8 +213,12 @@ class RNN(Layer):
     # --- call ---------------------------------------------------------------------------------
 
     def call(
-        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: Any = False
-    ) -> Any:
+        self,
+        sequences: Tensor,
+        initial_state: Sequence[Any] | None = None,
+        mask: AnyTensor | None = None,
+        training: bool = False,
+    ) -> Tensor | tuple[Any, ...]:
         """Run the cell over the steps."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         states = self._first_states(initial_state, sequences.shape)
@@ -232,7 +245,9 @@ class RNN(Layer):
         if hasattr(self.cell, "reset_dropout_masks"):
             self.cell.reset_dropout_masks()
 
-    def _steps(self, x: Any, states: list[Any], mask: Any, training: Any, started: bool) -> Any:
+    def _steps(
+        self, x: Tensor, states: list[Any], mask: AnyTensor | None, training: bool, started: bool
+    ) -> tuple[Any, ...]:
         """Return (outputs of all steps, the last output, the last states); steps come first."""
         if isinstance(self.cell, RecurrentCell):
             found = self.cell.run(x, states, mask, training)
@@ -243,7 +258,7 @@ class RNN(Layer):
                 return outputs, outputs[-1], last
         return self._loop(x, states, mask)
 
-    def _cover(self, outputs: Any, mask: Any, started: bool) -> Any:
+    def _cover(self, outputs: Tensor, mask: AnyTensor, started: bool) -> Tensor:
         """Return the outputs with 0 where a mask leaves nothing to show.
 
         The op's outputs are states: before the first step that counts, the state is the one
@@ -257,7 +272,7 @@ class RNN(Layer):
             return outputs
         return ops.multiply(outputs, ops.expand_dims(shown, -1))
 
-    def _loop(self, x: Any, states: list[Any], mask: Any) -> Any:
+    def _loop(self, x: Tensor, states: list[Any], mask: AnyTensor | None) -> tuple[Any, ...]:
         outputs: list[Any] = []
         for t in range(x.shape[0]):
             output, new = self.cell(x[t], states)
@@ -270,8 +285,15 @@ class RNN(Layer):
             raise ShapeError(f"{self.display_name()}: the sequence has no steps (shape {x.shape}).")
         return ops.stack(outputs), outputs[-1], states
 
-    def _hold(self, counts: Any, output: Any, new: Any, outputs: list[Any], states: Any) -> Any:
-        def choose(a: Any, b: Any) -> Any:
+    def _hold(
+        self,
+        counts: AnyTensor,
+        output: Tensor,
+        new: Sequence[Any],
+        outputs: list[Any],
+        states: Sequence[Any],
+    ) -> tuple[Any, ...]:
+        def choose(a: Tensor, b: Tensor) -> Tensor:
             wide = ops.reshape(counts, (counts.shape[0], *(1,) * (len(a.shape) - 1)))
             return ops.where(wide, a, b)
 
@@ -279,7 +301,7 @@ class RNN(Layer):
         before = ops.zeros(output.shape, output.dtype) if none else outputs[-1]
         return choose(output, before), tree.map_structure(choose, new, states)
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
         """Return the input's mask with `return_sequences`, else None; None for states."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         own = mask if self.return_sequences else None
@@ -311,7 +333,7 @@ def _shown(name: str) -> property:
     return property(read, doc=f"The cell's {name}.")
 
 
-def of_cell(*names: str) -> Any:
+def of_cell(*names: str) -> Callable[..., Any]:
     """Return a decorator that lets a layer show these attributes of its cell as its own."""
 
     def decorate(cls: type) -> type:

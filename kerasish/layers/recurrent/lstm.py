@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.recurrent.cell import RecurrentCell
 from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
+from kerasish.typing import (
+    ActivationLike,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    SeedLike,
+    Shape,
+)
+
+if TYPE_CHECKING:
+    from kerasish.initializers.initializer import Initializer
+    from kerasish.tensor import Tensor
 
 
 class LSTMCell(RecurrentCell):
@@ -28,19 +42,19 @@ class LSTMCell(RecurrentCell):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike | None = "tanh",
+        recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         seed: Any = None,
@@ -59,18 +73,20 @@ class LSTMCell(RecurrentCell):
         """The sizes of h and c."""
         return [self.units, self.units]
 
-    def _bias_start(self) -> Any:
+    def _bias_start(self) -> Initializer | Callable[..., Any]:
         if not self.unit_forget_bias:
             return self.bias_initializer
         units, start = self.units, self.bias_initializer
 
-        def forget_one(shape: Any, dtype: Any = None) -> Any:
+        def forget_one(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
             parts = [start((units,), dtype), ops.ones((units,), dtype), start((2 * units,), dtype)]
             return ops.concatenate(parts, axis=0)
 
         return forget_one
 
-    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+    def call(
+        self, inputs: Tensor, states: Sequence[Tensor], training: bool = False
+    ) -> tuple[Any, ...]:
         """Run one step."""
         h, c = states
         z = self._of_inputs(inputs, training)
@@ -83,7 +99,7 @@ class LSTMCell(RecurrentCell):
         h = ops.multiply(self.recurrent_activation(zo), self.activation(c))
         return h, [h, c]
 
-    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+    def _run(self, x: Tensor, states: list[Any], mask: tuple[Any, ...]) -> tuple[Any, ...]:
         h, c, _ = ops.lstm(self._project(x, self.bias), self.recurrent_kernel, *states, *mask)
         return h, [h[-1], c[-1]]
 
@@ -111,29 +127,29 @@ class LSTM(CellLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
-        recurrent_activation: Any = "sigmoid",
+        activation: ActivationLike | None = "tanh",
+        recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
         unit_forget_bias: bool = True,
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
         stateful: bool = False,
         unroll: bool = False,
-        use_cudnn: Any = "auto",
+        use_cudnn: bool | str = "auto",
         **kwargs: Any,
     ) -> None:
         cell = LSTMCell(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.recurrent.cell import RecurrentCell
 from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
+from kerasish.typing import (
+    ActivationLike,
+    ConstraintLike,
+    InitializerLike,
+    RegularizerLike,
+    SeedLike,
+)
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class SimpleRNNCell(RecurrentCell):
@@ -22,20 +33,20 @@ class SimpleRNNCell(RecurrentCell):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
+        activation: ActivationLike | None = "tanh",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -45,7 +56,9 @@ class SimpleRNNCell(RecurrentCell):
             seed, **kwargs,
         )  # fmt: skip
 
-    def call(self, inputs: Any, states: Any, training: Any = False) -> Any:
+    def call(
+        self, inputs: Tensor, states: Sequence[Tensor], training: bool = False
+    ) -> tuple[Any, ...]:
         """Run one step."""
         h = states[0] if isinstance(states, (list, tuple)) else states
         z = self._of_inputs(inputs, training)
@@ -54,7 +67,7 @@ class SimpleRNNCell(RecurrentCell):
         h = self.activation(ops.add(z, self._of_state(h, self.recurrent_kernel, training)))
         return h, [h]
 
-    def _run(self, x: Any, states: list[Any], mask: tuple[Any, ...]) -> Any:
+    def _run(self, x: Tensor, states: list[Any], mask: tuple[Any, ...]) -> tuple[Any, ...]:
         z = self._project(x, self.bias)
         h = ops.simple_rnn(z, self.recurrent_kernel, *states, *mask)
         return h, [h[-1]]
@@ -82,18 +95,18 @@ class SimpleRNN(CellLayer):
     def __init__(
         self,
         units: int,
-        activation: Any = "tanh",
+        activation: ActivationLike | None = "tanh",
         use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros",
-        kernel_regularizer: Any = None,
-        recurrent_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        kernel_constraint: Any = None,
-        recurrent_constraint: Any = None,
-        bias_constraint: Any = None,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        recurrent_initializer: InitializerLike = "orthogonal",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike | None = None,
+        recurrent_regularizer: RegularizerLike | None = None,
+        bias_regularizer: RegularizerLike | None = None,
+        activity_regularizer: RegularizerLike | None = None,
+        kernel_constraint: ConstraintLike | None = None,
+        recurrent_constraint: ConstraintLike | None = None,
+        bias_constraint: ConstraintLike | None = None,
         dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         return_sequences: bool = False,
@@ -101,7 +114,7 @@ class SimpleRNN(CellLayer):
         go_backwards: bool = False,
         stateful: bool = False,
         unroll: bool = False,
-        seed: Any = None,
+        seed: SeedLike | None = None,
         **kwargs: Any,
     ) -> None:
         cell = SimpleRNNCell(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.algebra.solving import (
     check_matrix,
@@ -22,37 +23,41 @@ from kerasish.ops.basic.reshaping import expand_dims
 from kerasish.ops.basic.selection import get_item, where
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, least
+from kerasish.typing import AnyTensor, Array, ArrayModule, DTypeLike, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["cholesky", "cholesky_inverse", "eig", "eigh", "lu_factor", "qr", "svd"]
 
 
-def _positive(*shape: int) -> Any:
+def _positive(*shape: int) -> Callable[..., Any]:
     """Return an example input: symmetric positive definite matrices."""
     import numpy as np
 
-    def draw(rng):
+    def draw(rng: Any) -> Tensor:
         x = rng.normal(size=shape)
         return x @ np.swapaxes(x, -1, -2) + 2 * np.eye(shape[-1])
 
     return draw
 
 
-def _symmetric(*shape: int) -> Any:
+def _symmetric(*shape: int) -> Callable[..., Any]:
     """Return an example input: symmetric matrices with eigenvalues apart."""
     import numpy as np
 
-    def draw(rng):
+    def draw(rng: Any) -> Tensor:
         x = rng.normal(size=shape)
         return x + np.swapaxes(x, -1, -2) + 4 * np.diag(np.arange(shape[-1]))
 
     return draw
 
 
-def _halved(xp, x):
+def _halved(xp: ArrayModule, x: Array) -> Array:
     return (x + xp.swapaxes(x, -1, -2)) / 2
 
 
-def _evened(x):
+def _evened(x: Tensor) -> Any:
     """Return the symmetric part of x: the gradient of what sees only that part."""
     return multiply(add(x, swap_last(x)), 0.5)
 
@@ -65,13 +70,13 @@ def _cholesky_shape(x: Spec) -> Spec:
     return x
 
 
-def _half_triangle(x):
+def _half_triangle(x: Tensor) -> Any:
     """Return the lower triangle of x, its diagonal halved."""
     half = multiply(eye(x.shape[-1], dtype=x.dtype), 0.5)
     return subtract(triangle(x, True), multiply(x, half))
 
 
-def _cholesky_grad(g, y, x):
+def _cholesky_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     # I. Murray, Differentiation of the Cholesky decomposition, 2016.
     turned = swap_last(y)
     inner = _half_triangle(matmul(turned, triangle(g, True)))
@@ -87,7 +92,7 @@ def _cholesky_grad(g, y, x):
     examples=[((_positive(3, 3),), {}), ((_positive(2, 2, 2),), {}), ((_positive(1, 1),), {})],
 )
 @in_single
-def cholesky_lower(xp, x):
+def cholesky_lower(xp: ArrayModule, x: Array) -> Array:
     """The lower triangular y with y @ transpose(y) = x; only x's symmetric part is seen.
 
     Shape: (..., n, n) -> (..., n, n).
@@ -96,7 +101,7 @@ def cholesky_lower(xp, x):
 
 
 @function
-def cholesky(x: Any, upper: bool = False) -> Any:
+def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the triangular factor of a symmetric positive definite x = L @ transpose(L).
 
     Args:
@@ -111,7 +116,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 
 @function
-def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the inverse of L @ transpose(L), x being L (or transpose(L), with `upper`).
 
     Example:
@@ -135,7 +140,7 @@ def _lu_shape(x: Spec) -> tuple[Spec, Spec]:
     return x, Spec((*x.shape[:-2], count), "int32")
 
 
-def _lu_grad(g, y, x):
+def _lu_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     if x.shape[-2] != x.shape[-1]:
         raise ValueError(f"lu_factor: only square matrices have a gradient, got shape {x.shape}.")
     both, pivots = y
@@ -159,7 +164,7 @@ def _lu_grad(g, y, x):
     outputs=2,
 )
 @in_single
-def lu_factor(xp, x):
+def lu_factor(xp: ArrayModule, x: Array) -> Array:
     """The triangles of P @ x = L @ U in one matrix (L's unit diagonal left out), and the pivots:
     row i was swapped with row pivots[i], in turn.
 
@@ -187,7 +192,7 @@ def lu_factor(xp, x):
     None,
     examples=[((lambda rng: rng.integers(2, 3, (2, 3)).astype("int32"),), {"dtype": "float32"})],
 )
-def swaps(xp, pivots, *, dtype):
+def swaps(xp: ArrayModule, pivots: Array, *, dtype: DTypeLike) -> Array:
     """The permutation matrix of swapping row i with row pivots[i], in turn.
 
     Shape: (..., n) -> (..., n, n).
@@ -215,13 +220,13 @@ def _qr_shape(x: Spec, mode: str) -> tuple[Spec, Spec]:
     return Spec((*lead, rows, inner), x.dtype), Spec((*lead, inner, columns), x.dtype)
 
 
-def _qr_canonical(shapes: Any, attrs: dict[str, Any]) -> dict[str, Any]:
+def _qr_canonical(shapes: Sequence[Any], attrs: dict[str, Any]) -> dict[str, Any]:
     if attrs["mode"] not in ("reduced", "complete"):
         raise ValueError(f"qr: mode must be 'reduced' or 'complete', got {attrs['mode']!r}.")
     return attrs
 
 
-def _qr_grad(g, y, x, mode):
+def _qr_grad(g: Tensor, y: Tensor, x: Tensor, mode: Any) -> tuple[Any, ...]:
     rows, columns = x.shape[-2:]
     if mode == "complete" and rows > columns:
         raise ValueError(
@@ -238,7 +243,7 @@ def _qr_grad(g, y, x, mode):
     return (concatenate([first, matmul(q, grown)], -1),)
 
 
-def _qr_square_grad(gq, gr, q, r):
+def _qr_square_grad(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     # S. Walter & L. Lehmann, Algorithmic differentiation of linear algebra functions, 2018.
     gr = triangle(gr, False)
     inner = subtract(matmul(r, swap_last(gr)), matmul(swap_last(gq), q))
@@ -261,7 +266,7 @@ def _qr_square_grad(gq, gr, q, r):
     outputs=2,
 )
 @in_single
-def qr(xp, x, *, mode="reduced"):
+def qr(xp: ArrayModule, x: Array, *, mode: str = "reduced") -> Array:
     """The (q, r) with x = q @ r, q's columns orthonormal and r upper triangular.
 
     Args:
@@ -280,7 +285,7 @@ def _eigh_shape(x: Spec) -> tuple[Spec, Spec]:
     return Spec(x.shape[:-1], x.dtype), x
 
 
-def _eigh_grad(g, y, x):
+def _eigh_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     (gw, gv), (w, v) = g, y
     turned = swap_last(v)
     inner = multiply(reciprocal_gaps(w), matmul(turned, gv))
@@ -297,7 +302,7 @@ def _eigh_grad(g, y, x):
     outputs=2,
 )
 @in_single
-def eigh(xp, x):
+def eigh(xp: ArrayModule, x: Array) -> Array:
     """The eigenvalues, smallest first, and eigenvectors (columns) of x's symmetric part.
 
     The gradient by way of the vectors asks for eigenvalues that differ.
@@ -321,7 +326,7 @@ def _eig_shape(x: Spec) -> tuple[Spec, Spec]:
     examples=[((matrix(3, 3),), {}), ((matrix(2, 2, 2),), {})],
     outputs=2,
 )
-def eig(xp, x):
+def eig(xp: ArrayModule, x: Array) -> Array:
     """The eigenvalues and eigenvectors (columns), complex; no gradient.
 
     Shape: (..., n, n) -> (..., n), (..., n, n).
@@ -341,7 +346,7 @@ def _values_shape(x: Spec) -> Spec:
     return Spec((*x.shape[:-2], least(sizes)), x.dtype)
 
 
-def _values_grad(g, y, x):
+def _values_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     u, _, vh = svd_reduced(x)
     return (matmul(multiply(u, expand_dims(g, -2)), vh),)
 
@@ -351,7 +356,7 @@ RECTANGLES = [((matrix(3, 3),), {}), ((matrix(2, 4, 2),), {}), ((matrix(2, 3),),
 
 @op("decomposition", _values_shape, _values_grad, "float", examples=RECTANGLES)
 @in_single
-def singular_values(xp, x):
+def singular_values(xp: ArrayModule, x: Array) -> Array:
     """The singular values, largest first.
 
     Shape: (..., m, n) -> (..., min(m, n)).
@@ -365,14 +370,14 @@ def _reduced_shape(x: Spec) -> tuple[Spec, Spec, Spec]:
     return tuple(Spec((*lead, *s), x.dtype) for s in ((m, k), (k,), (k, n)))  # type: ignore[return-value]
 
 
-def reciprocal_gaps(values: Any) -> Any:
+def reciprocal_gaps(values: AnyTensor) -> Tensor:
     """Return 1 / (values[j] - values[i]) at (i, j), zero on the diagonal."""
     gaps = subtract(expand_dims(values, -2), expand_dims(values, -1))
     diagonal = eye(values.shape[-1], dtype="bool")
     return where(diagonal, 0.0, divide(1.0, where(diagonal, 1.0, gaps)))
 
 
-def _reduced_grad(g, y, x):
+def _reduced_grad(g: Any, y: Any, x: Tensor) -> tuple[Any, ...]:
     # J. Townsend, Differentiating the singular value decomposition, 2016, for real matrices.
     gu, gs, gvh = g
     u, s, vh = y
@@ -397,7 +402,7 @@ def _reduced_grad(g, y, x):
 
 @op("decomposition", _reduced_shape, _reduced_grad, "float", examples=RECTANGLES, outputs=3)
 @in_single
-def svd_reduced(xp, x):
+def svd_reduced(xp: ArrayModule, x: Array) -> Array:
     """The (u, s, vh) with x = u @ diag(s) @ vh, the columns of u and the rows of vh orthonormal.
 
     The gradient asks for singular values that differ.
@@ -418,7 +423,7 @@ def _svd_shape(x: Spec) -> tuple[Spec, Spec, Spec]:
     )
 
 
-def _svd_grad(g, y, x):
+def _svd_grad(g: Tensor, y: Tensor, x: Tensor) -> Any:
     # What arrives at the columns that only complete a basis is left out: they are arbitrary.
     inner = least(x.shape[-2:])
     left, right = (..., slice(0, inner)), (..., slice(0, inner), slice(None))
@@ -436,7 +441,7 @@ def _svd_grad(g, y, x):
     outputs=3,
 )
 @in_single
-def svd_full(xp, x):
+def svd_full(xp: ArrayModule, x: Array) -> Array:
     """As `svd_reduced`, with u and vh completed to square matrices.
 
     Shape: (..., m, n) -> (..., m, m), (..., min(m, n)), (..., n, n).
@@ -445,7 +450,7 @@ def svd_full(xp, x):
 
 
 @function
-def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> Structure:
     """Return (u, s, vh) with x = u @ diag(s) @ vh; without `compute_uv` only s, largest first.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -17,12 +17,18 @@ from kerasish.ops.basic.reshaping import expand_dims, moveaxis
 from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
+from kerasish.typing import Axis, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["matrix_rank", "norm"]
 
 
 @function
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(
+    x: TensorLike, ord: str | float | None = None, axis: Axis | None = None, keepdims: bool = False
+) -> Tensor:
     """Return a vector norm along one axis, or a matrix norm over two.
 
     Args:
@@ -53,7 +59,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return expand_dims(y, tuple(sorted(axes))) if keepdims else y
 
 
-def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
+def _vector_norm(x: Tensor, ord: str | float, axis: int, keepdims: bool) -> Tensor:
     if isinstance(ord, str):
         raise ValueError(f"norm: ord {ord!r} is for matrices (two axes), not for vectors.")
     if ord == 0:
@@ -68,7 +74,7 @@ def _vector_norm(x: Any, ord: Any, axis: int, keepdims: bool) -> Any:
     return power(total, 1.0 / ord)
 
 
-def _matrix_norm(x: Any, ord: Any) -> Any:
+def _matrix_norm(x: Tensor, ord: str | float) -> Tensor:
     if ord == "fro":
         return sqrt(reduce_sum(square(x), (-2, -1)))
     if ord == "nuc":
@@ -85,7 +91,7 @@ def _matrix_norm(x: Any, ord: Any) -> Any:
 
 
 @function
-def cdist(x: Any, y: Any) -> Any:
+def cdist(x: TensorLike, y: TensorLike) -> Tensor:
     """Return the Euclidean distances between the rows of x and those of y.
 
     Shape: (..., n, d), (..., m, d) -> (..., n, m).
@@ -104,7 +110,7 @@ def cdist(x: Any, y: Any) -> Any:
 
 
 @function
-def matrix_rank(x: Any, tol: Any = None) -> Any:
+def matrix_rank(x: Any, tol: Any = None) -> Tensor:
     """Return how many singular values exceed `tol`, int32.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.arithmetic import add, multiply, negative, subtract
@@ -16,6 +16,10 @@ from kerasish.ops.basic.reshaping import expand_dims, squeeze
 from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, agree, broadcast_shapes
+from kerasish.typing import AnyTensor, Array, ArrayModule, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["det", "inv", "lstsq", "pinv", "solve", "solve_triangular"]
 
@@ -26,7 +30,7 @@ def in_single(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Run a kernel on half precision in float32: LAPACK knows no smaller floats."""
 
     @functools.wraps(kernel)
-    def run(xp: Any, x: Any, *others: Any, **attrs: Any) -> Any:
+    def run(xp: ArrayModule, x: Array, *others: Any, **attrs: Any) -> Array:
         if x.dtype.itemsize > 2:
             return kernel(xp, x, *others, **attrs)
         wide = (a.astype(xp.float32) for a in (x, *others))
@@ -38,7 +42,7 @@ def in_single(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def matrix(*shape: int, shift: float = 2.0) -> Any:
+def matrix(*shape: int, shift: float = 2.0) -> Callable[..., Any]:
     """Return an example input: matrices of `shape`, far from singular where they are square."""
     import numpy as np
 
@@ -79,7 +83,7 @@ def _solve_shape(a: Spec, b: Spec) -> Spec:
     return Spec((*lead, a.shape[-1], b.shape[-1]), a.dtype)
 
 
-def _solve_grad(g, y, a, b):
+def _solve_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ...]:
     into = solve_matrix(swap_last(a), g)
     return negative(matmul(into, swap_last(y))), into
 
@@ -96,7 +100,7 @@ def _solve_grad(g, y, a, b):
     ],
 )
 @in_single
-def solve_matrix(xp, a, b):
+def solve_matrix(xp: ArrayModule, a: Array, b: Array) -> Array:
     """The x with a @ x = b, column by column.
 
     Shape: (..., n, n), (..., n, k) -> (..., n, k).
@@ -104,7 +108,7 @@ def solve_matrix(xp, a, b):
     return xp.linalg.solve(a, b)
 
 
-def _inv_grad(g, y, x):
+def _inv_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     turned = swap_last(y)
     return (negative(matmul(turned, matmul(g, turned))),)
 
@@ -114,7 +118,7 @@ SQUARE = [((matrix(3, 3),), {}), ((matrix(2, 2, 2),), {}), ((matrix(1, 1),), {})
 
 @op("decomposition", _square("inv"), _inv_grad, "float", examples=SQUARE)
 @in_single
-def inv(xp, x):
+def inv(xp: ArrayModule, x: Array) -> Array:
     """The y with x @ y = identity.
 
     Shape: (..., n, n) -> (..., n, n).
@@ -127,17 +131,17 @@ def _without_matrix(x: Spec) -> Spec:
     return Spec(x.shape[:-2], x.dtype)
 
 
-def _per_matrix(x):
+def _per_matrix(x: Tensor) -> Any:
     return expand_dims(x, (-2, -1))
 
 
-def _det_grad(g, y, x):
+def _det_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     return (multiply(_per_matrix(multiply(g, y)), swap_last(inv(x))),)
 
 
 @op("decomposition", _without_matrix, _det_grad, "float", examples=SQUARE)
 @in_single
-def det(xp, x):
+def det(xp: ArrayModule, x: Array) -> Array:
     """The determinant; the gradient asks for one that is not zero.
 
     Shape: (..., n, n) -> (...).
@@ -145,7 +149,7 @@ def det(xp, x):
     return xp.linalg.det(x)
 
 
-def _slogdet_grad(g, y, x):
+def _slogdet_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     return (multiply(_per_matrix(g[1]), swap_last(inv(x))),)
 
 
@@ -158,7 +162,7 @@ def _slogdet_grad(g, y, x):
     outputs=2,
 )
 @in_single
-def slogdet(xp, x):
+def slogdet(xp: ArrayModule, x: Array) -> Array:
     """The sign of the determinant, and log|determinant|.
 
     Shape: (..., n, n) -> (...), (...).
@@ -172,7 +176,7 @@ def _pinv_shape(x: Spec, rcond: float | None) -> Spec:
     return Spec((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
 
 
-def _pinv_grad(g, y, x, rcond):
+def _pinv_grad(g: Tensor, y: Tensor, x: Tensor, rcond: Any) -> tuple[Any, ...]:
     # Golub & Pereyra, SIAM J. Numer. Anal. 10 (1973), transposed; for x of constant rank.
     turned, back = swap_last(y), swap_last(g)
     lost = subtract(back, matmul(matmul(x, y), back))
@@ -197,7 +201,7 @@ def _pinv_grad(g, y, x, rcond):
     ],
 )
 @in_single
-def pinv(xp, x, *, rcond=None):
+def pinv(xp: ArrayModule, x: Array, *, rcond: Any = None) -> Array:
     """The pseudo-inverse of Moore and Penrose.
 
     Args:
@@ -217,7 +221,7 @@ def pinv(xp, x, *, rcond=None):
 # --- Keras's functions ----------------------------------------------------------------------------
 
 
-def _columns(a: Any, b: Any, solver: Callable[[Any, Any], Any]) -> Any:
+def _columns(a: TensorLike, b: TensorLike, solver: Callable[[Any, Any], Any]) -> Tensor:
     """Solve with b, which may be vectors: one axis less than a, or only one."""
     a, b = as_tensor(a), as_tensor(b)
     if len(b.shape) == len(a.shape) - 1 or len(b.shape) == 1:
@@ -226,7 +230,7 @@ def _columns(a: Any, b: Any, solver: Callable[[Any, Any], Any]) -> Any:
 
 
 @function
-def solve(a: Any, b: Any) -> Any:
+def solve(a: TensorLike, b: TensorLike) -> Tensor:
     """Return the x with a @ x = b.
 
     Shape: (..., n, n), (..., n, k) or (..., n) -> as b.
@@ -238,7 +242,7 @@ def solve(a: Any, b: Any) -> Any:
     return _columns(a, b, solve_matrix)
 
 
-def triangle(x: Any, lower: bool, strict: bool = False) -> Any:
+def triangle(x: AnyTensor, lower: bool, strict: bool = False) -> Tensor:
     """Return x with zeros above (lower) or below its diagonal; `strict`: on it, too."""
     rows, columns = x.shape[-2:]
     corner = as_tensor(_corner(rows, columns, lower, strict))
@@ -246,7 +250,7 @@ def triangle(x: Any, lower: bool, strict: bool = False) -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _corner(rows: int, columns: int, lower: bool, strict: bool) -> Any:
+def _corner(rows: int, columns: int, lower: bool, strict: bool) -> Array:
     import numpy as np
 
     full = np.ones((rows, columns), bool)
@@ -254,7 +258,7 @@ def _corner(rows: int, columns: int, lower: bool, strict: bool) -> Any:
 
 
 @function
-def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
+def solve_triangular(a: TensorLike, b: TensorLike, lower: bool = False) -> Tensor:
     """Return the x with T @ x = b, T being the lower or upper triangle of a.
 
     Shape: (..., n, n), (..., n, k) or (..., n) -> as b.
@@ -267,7 +271,7 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
 
 
 @function
-def logdet(x: Any) -> Any:
+def logdet(x: TensorLike) -> Tensor:
     """Return log(det(x)); NaN where the determinant is negative.
 
     Example:
@@ -279,7 +283,7 @@ def logdet(x: Any) -> Any:
 
 
 @function
-def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
+def lstsq(a: TensorLike, b: TensorLike, rcond: float | None = None) -> Tensor:
     """Return the shortest x for which |a @ x - b| is least: pinv(a) @ b.
 
     Shape: (..., m, n), (..., m, k) or (..., m) -> (..., n, k) or (..., n).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import DTypeError
 from kerasish.ops import dtypes
@@ -41,6 +41,11 @@ from kerasish.ops.basic.reduce import reduce_all
 from kerasish.ops.basic.trigonometry import sin
 from kerasish.ops.op import c_function, function, op
 from kerasish.ops.shapes import broadcast, same
+from kerasish.typing import Array, ArrayModule, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "allclose", "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",
@@ -59,7 +64,7 @@ __all__ = [
     examples=[((numbers(0.5, 2),), {}), ((numbers(-2, -0.5),), {}), (((0, 2),), {})],
     native=c_function("cbrt"),
 )
-def cbrt(xp, x):
+def cbrt(xp: ArrayModule, x: Array) -> Array:
     """The cube root of x."""
     return xp.cbrt(x).astype(x.dtype)
 
@@ -72,7 +77,7 @@ def cbrt(xp, x):
     examples=SINGLE,
     native=c_function("erfc"),
 )
-def erfc(xp, x):
+def erfc(xp: ArrayModule, x: Array) -> Array:
     """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969."""
     wide = x.astype(xp.float64)
     far = _erfc_positive(xp, xp.minimum(xp.absolute(wide), 30.0))
@@ -80,13 +85,13 @@ def erfc(xp, x):
     return xp.where(xp.absolute(wide) <= 0.5, 1 - erf.kernel(xp, wide), far).astype(x.dtype)
 
 
-def _logaddexp_grad(g, y, a, b):
+def _logaddexp_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ...]:
     share = sigmoid(subtract(a, b))
     return multiply(g, share), multiply(g, subtract(1, share))
 
 
 @op("elementwise", broadcast, _logaddexp_grad, "float", examples=PAIRS)
-def logaddexp(xp, x1, x2):
+def logaddexp(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """log(exp(x1) + exp(x2)), without overflow."""
     return xp.logaddexp(x1, x2)
 
@@ -101,7 +106,7 @@ def logaddexp(xp, x1, x2):
         ((integers(-9, 9), integers(1, 5)), {}),
     ],
 )
-def fmod(xp, x1, x2):
+def fmod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - trunc(x1 / x2) * x2, with the sign of x1."""
     return xp.fmod(x1, x2)
 
@@ -110,19 +115,19 @@ WHOLE = [((integers(-12, 13), integers(1, 9)), {}), ((integers(0, 9, 2, 1), inte
 
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
-def gcd(xp, x1, x2):
+def gcd(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The greatest number that divides both whole numbers."""
     return xp.gcd(x1, x2)
 
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
-def lcm(xp, x1, x2):
+def lcm(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The least number that both whole numbers divide."""
     return xp.lcm(x1, x2)
 
 
 @op("elementwise", broadcast, None, "float", examples=PAIRS, exact_storage=True)
-def nextafter(xp, x1, x2):
+def nextafter(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The number next to x1 in its dtype, on the way to x2."""
     return xp.nextafter(x1, x2).astype(x1.dtype)
 
@@ -131,7 +136,7 @@ def nextafter(xp, x1, x2):
 
 
 @function
-def logaddexp2(x1: Any, x2: Any) -> Any:
+def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return log2(2 ** x1 + 2 ** x2), without overflow."""
     ln2 = math.log(2)
     x1, x2 = meeting(x1, x2)
@@ -139,31 +144,31 @@ def logaddexp2(x1: Any, x2: Any) -> Any:
 
 
 @function
-def exp2(x: Any) -> Any:
+def exp2(x: TensorLike) -> Tensor:
     """Return 2 ** x."""
     x = as_float(x)
     return power(2.0, x)
 
 
 @function
-def deg2rad(x: Any) -> Any:
+def deg2rad(x: TensorLike) -> Tensor:
     """Return the angle x, in degrees, in radians."""
     return multiply(as_float(x), math.pi / 180)
 
 
 @function
-def rad2deg(x: Any) -> Any:
+def rad2deg(x: TensorLike) -> Tensor:
     """Return the angle x, in radians, in degrees."""
     return multiply(as_float(x), 180 / math.pi)
 
 
 @function
-def fabs(x: Any) -> Any:
+def fabs(x: TensorLike) -> Tensor:
     """Return |x| in floating point."""
     return absolute(as_float(x))
 
 
-def _around_nan(x1: Any, x2: Any, pick: Any) -> Any:
+def _around_nan(x1: TensorLike, x2: TensorLike, pick: Op) -> Tensor:
     x1, x2 = meeting(x1, x2, floating=False)
     if not any(dtypes.is_float(x.dtype) for x in (x1, x2)):
         return pick(x1, x2)
@@ -171,19 +176,19 @@ def _around_nan(x1: Any, x2: Any, pick: Any) -> Any:
 
 
 @function
-def fmax(x1: Any, x2: Any) -> Any:
+def fmax(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the larger of x1 and x2; the other one where one is NaN."""
     return _around_nan(x1, x2, maximum)
 
 
 @function
-def fmin(x1: Any, x2: Any) -> Any:
+def fmin(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the smaller of x1 and x2; the other one where one is NaN."""
     return _around_nan(x1, x2, minimum)
 
 
 @function
-def heaviside(x1: Any, x2: Any) -> Any:
+def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return 0 where x1 < 0, x2 where x1 = 0, 1 where x1 > 0."""
     x1, x2 = meeting(x1, x2)
     step = select(isnan(x1), x1, cast(greater(x1, 0), x1.dtype))
@@ -191,7 +196,7 @@ def heaviside(x1: Any, x2: Any) -> Any:
 
 
 @function
-def hypot(x1: Any, x2: Any) -> Any:
+def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return sqrt(x1² + x2²), without overflow."""
     x1, x2 = map(absolute, meeting(x1, x2))
     big, small = maximum(x1, x2), minimum(x1, x2)
@@ -202,7 +207,7 @@ def hypot(x1: Any, x2: Any) -> Any:
 
 
 @function
-def ldexp(x1: Any, x2: Any) -> Any:
+def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * 2 ** x2."""
     x1, x2 = as_float(x1), as_tensor(x2)
     if not dtypes.is_integer(x2.dtype):
@@ -211,7 +216,7 @@ def ldexp(x1: Any, x2: Any) -> Any:
 
 
 @function
-def sinc(x: Any) -> Any:
+def sinc(x: TensorLike) -> Tensor:
     """Return sin(pi * x) / (pi * x), 1 at 0."""
     x = as_float(x)
     small = less(absolute(x), 1e-3)
@@ -223,28 +228,28 @@ def sinc(x: Any) -> Any:
 
 
 @function
-def divide_no_nan(x1: Any, x2: Any) -> Any:
+def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 / x2, and 0 where x2 is 0."""
     zero = equal(x2, 0)
     return select(zero, 0, divide(x1, select(zero, 1, x2)))
 
 
 @function
-def isposinf(x: Any) -> Any:
+def isposinf(x: TensorLike) -> Tensor:
     """Return whether x is +infinity."""
     return logical_and(isinf(x), greater(x, 0))
 
 
 @function
-def isneginf(x: Any) -> Any:
+def isneginf(x: TensorLike) -> Tensor:
     """Return whether x is -infinity."""
     return logical_and(isinf(x), less(x, 0))
 
 
 @function
 def isclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
     x1, x2 = meeting(x1, x2)
     room = add(multiply(absolute(x2), rtol), atol)
@@ -255,16 +260,16 @@ def isclose(
 
 @function
 def allclose(
-    x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Any:
+    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Return whether all elements are close; see `isclose`."""
     return reduce_all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
 @function
 def nan_to_num(
-    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+    x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
     """Return x with numbers for NaN and infinities (None: the dtype's largest and least).
 
     Example:
@@ -281,12 +286,12 @@ def nan_to_num(
 
 
 @function
-def copy(x: Any) -> Any:
+def copy(x: TensorLike) -> Tensor:
     """Return the same values as a tensor of its own."""
     return alias(x)
 
 
-def array(x: Any, dtype: Any = None) -> Any:
+def array(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return x as a tensor, of `dtype` if one is given."""
     x = as_tensor(x)
     return x if dtype is None else cast(x, dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -14,6 +14,10 @@ from kerasish.ops.basic.selection import get_item
 from kerasish.ops.basic.trigonometry import arctan2, cos, sin
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec, agree
+from kerasish.typing import Array, ArrayModule, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["angle", "conj", "conjugate", "imag", "isreal", "real", "view"]
 
@@ -26,7 +30,7 @@ def _whole_dtype(dtype: str) -> str:
     return "complex128" if dtype == "float64" else "complex64"
 
 
-def _complex_example(rng: Any) -> Any:
+def _complex_example(rng: Any) -> Array:
     return (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3))).astype("complex64")
 
 
@@ -39,25 +43,25 @@ PARTS = [((_complex_example,), {}), (((2, 3),), {})]
     lambda g, y, x: (cast(g, x.dtype),),
     examples=PARTS,
 )
-def real(xp, x):
+def real(xp: ArrayModule, x: Array) -> Array:
     """The real part of x."""
     return xp.real(x)
 
 
-def _imag_grad(g, y, x):
+def _imag_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     if x.dtype not in dtypes.COMPLEXES:
         return (None,)
     return (join_parts(multiply(g, 0), g),)
 
 
 @op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS)
-def imag(xp, x):
+def imag(xp: ArrayModule, x: Array) -> Array:
     """The imaginary part of x, zeros for real x."""
     return xp.imag(x)
 
 
 @op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS)
-def conj(xp, x):
+def conj(xp: ArrayModule, x: Array) -> Array:
     """x with the sign of its imaginary part turned."""
     return xp.conj(x) if x.dtype.kind == "c" else x
 
@@ -69,7 +73,7 @@ def conj(xp, x):
     "float",
     examples=[(((2, 3), (2, 3)), {})],
 )
-def join_parts(xp, a, b):
+def join_parts(xp: ArrayModule, a: Array, b: Array) -> Array:
     """The complex numbers a + ib, float32 parts giving complex64."""
     name = _whole_dtype(dtypes.name_of(a.dtype))
     return (a + xp.asarray(1j, dtype=name) * b).astype(name)
@@ -79,25 +83,25 @@ conjugate = conj
 
 
 @function
-def angle(x: Any) -> Any:
+def angle(x: TensorLike) -> Tensor:
     """Return the angle of x in the complex plane, in radians in [-pi, pi]."""
     return arctan2(imag(x), real(x))
 
 
 @function
-def isreal(x: Any) -> Any:
+def isreal(x: TensorLike) -> Tensor:
     """Return whether the imaginary part of x is 0."""
     return equal(imag(x), 0)
 
 
 @function
-def polar(abs_: Any, angle: Any) -> Any:
+def polar(abs_: TensorLike, angle: TensorLike) -> Tensor:
     """Return the complex number of the given absolute value and angle (in radians)."""
     return join_parts(multiply(abs_, cos(angle)), multiply(abs_, sin(angle)))
 
 
 @function
-def view_as_complex(x: Any) -> Any:
+def view_as_complex(x: TensorLike) -> Tensor:
     """Return x[..., 0] + i * x[..., 1]; the last axis of x has size 2."""
     x = as_tensor(x)
     if not x.shape or not agree(x.shape[-1], 2):
@@ -106,7 +110,7 @@ def view_as_complex(x: Any) -> Any:
 
 
 @function
-def view_as_real(x: Any) -> Any:
+def view_as_real(x: TensorLike) -> Tensor:
     """Return the real and imaginary parts of x along a new last axis."""
     return stack([real(x), imag(x)], -1)
 
@@ -132,13 +136,13 @@ def _view_shape(x: Spec, dtype: str) -> Spec:
     canonical=_view_canonical,
     examples=[(((2, 4),), {"dtype": "int32"}), (((2, 4),), {"dtype": "uint8"})],
 )
-def reinterpret(xp, x, *, dtype):
+def reinterpret(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
     """The bits of x read as another dtype; sizes in bytes that differ scale the last axis."""
     return xp.ascontiguousarray(x).view(dtypes.array_dtype(dtype))
 
 
 @function
-def view(x: Any, dtype: Any = None) -> Any:
+def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return the bits of x read as another dtype (None: its own)."""
     x = as_tensor(x)
     return x if dtype is None else reinterpret(x, dtype)

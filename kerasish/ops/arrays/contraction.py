@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.arithmetic import add, multiply, subtract
@@ -15,11 +16,15 @@ from kerasish.ops.basic.reshaping import moveaxis, stack
 from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, broadcast_shapes, is_unknown, normalize_axis
+from kerasish.typing import AnyTensor, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["cross", "dot", "inner", "tensordot", "vdot"]
 
 
-def _axes(given: Any, ndim: int) -> list[int]:
+def _axes(given: int | Sequence[int], ndim: int) -> list[int]:
     many = given if isinstance(given, (tuple, list)) else (given,)
     return [normalize_axis(a, ndim, "tensordot") for a in many]
 
@@ -30,7 +35,9 @@ def _count(sizes: list[Any]) -> int:
 
 
 @function
-def affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> Any:
+def affine(
+    x: TensorLike, kernel: TensorLike, bias: TensorLike | None = None, rectified: bool = False
+) -> Tensor:
     """Return x @ kernel + bias over the last axis of x; `rectified`: max(that, 0).
 
     Args:
@@ -49,7 +56,7 @@ def affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> An
 
 
 @function
-def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+def tensordot(x1: TensorLike, x2: TensorLike, axes: Any = 2) -> Tensor:
     """Return the sums of products over pairs of axes: a matrix product of reshaped tensors.
 
     Args:
@@ -87,14 +94,14 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     return reshape(_in_own_dtype(rows, columns), (*outer_1, *outer_2))
 
 
-def _in_own_dtype(x1: Any, x2: Any) -> Any:
+def _in_own_dtype(x1: Tensor, x2: Tensor) -> Tensor:
     """Return the matrix product; of int8, unlike `matmul`, in int8."""
     y = matmul(x1, x2)
     return cast(y, "int8") if x1.dtype == x2.dtype == "int8" else y
 
 
 @function
-def dot(x1: Any, x2: Any) -> Any:
+def dot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * x2 for a number, else the sums over x1's last and x2's last but one axis.
 
     Example:
@@ -110,7 +117,7 @@ def dot(x1: Any, x2: Any) -> Any:
 
 
 @function
-def inner(x1: Any, x2: Any) -> Any:
+def inner(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * x2 for a number, else the sums over both last axes.
 
     Example:
@@ -124,7 +131,7 @@ def inner(x1: Any, x2: Any) -> Any:
 
 
 @function
-def vdot(x1: Any, x2: Any) -> Any:
+def vdot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the sum of products of all elements.
 
     Example:
@@ -136,8 +143,13 @@ def vdot(x1: Any, x2: Any) -> Any:
 
 @function
 def cross(
-    x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
-) -> Any:
+    x1: TensorLike,
+    x2: TensorLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Tensor:
     """Return the vector product along axes of size 3, or 2 (its third element is then 0).
 
     Args:
@@ -164,7 +176,9 @@ def cross(
     return moveaxis(stack(parts, -1), -1, axisc)
 
 
-def _with_third(a: Any, a0: Any, a1: Any, b: Any, b0: Any, b1: Any) -> tuple[Any, Any]:
+def _with_third(
+    a: Tensor, a0: AnyTensor, a1: AnyTensor, b: Tensor, b0: AnyTensor, b1: AnyTensor
+) -> tuple[Any, Any]:
     """Return the first two elements of the vector product; a missing third one counts as 0."""
     if a.shape[-1] == 2:
         b2 = get_item(b, (..., 2))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -11,6 +11,10 @@ from kerasish.ops.basic.arithmetic import maximum, minimum
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.reshaping import shape as shape_of
 from kerasish.ops.op import function
+from kerasish.typing import Array, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "convert_to_numpy", "convert_to_tensor", "custom_gradient", "dtype", "is_tensor",
@@ -24,7 +28,7 @@ derivatives: dict[str, Callable[..., Any]] = {}
 
 def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None
-) -> Any:
+) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
 
     Example:
@@ -39,13 +43,13 @@ def convert_to_tensor(
     return x if dtype is None or x.dtype == dtypes.name_of(dtype) else cast(x, dtype)
 
 
-def convert_to_numpy(x: Any) -> Any:
+def convert_to_numpy(x: TensorLike) -> Array:
     """Return x as a NumPy array, which may be written to: that changes no tensor."""
     array = as_tensor(x).numpy()
     return array if array.flags.writeable else array.copy()
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor of kerasish (a variable is not one).
 
     Example:
@@ -55,7 +59,7 @@ def is_tensor(x: Any) -> bool:
     return hasattr(x, "maker") or hasattr(type(x), "__kerasish_function__")
 
 
-def dtype(x: Any) -> str:
+def dtype(x: TensorLike) -> str:
     """Return the name of x's dtype."""
     return dtypes.name_of(x.dtype) if hasattr(x, "dtype") else as_tensor(x).dtype
 
@@ -65,13 +69,18 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     return derivatives["custom_gradient"](f)
 
 
-def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+def jvp(
+    fun: Callable[..., Any],
+    primals: Sequence[float],
+    tangents: Sequence[float],
+    has_aux: bool = False,
+) -> tuple[Tensor, ...]:
     """Return (fun(*primals), its derivative along `tangents`)."""
     return derivatives["jvp"](fun, primals, tangents, has_aux)
 
 
 @function
-def saturate_cast(x: Any, dtype: Any) -> Any:
+def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """Return x as `dtype`, held within what that can express.
 
     Example:
@@ -92,7 +101,7 @@ def saturate_cast(x: Any, dtype: Any) -> Any:
     return cast(x, name)
 
 
-def same_rank(x: Any, starts: Any, what: str) -> None:
+def same_rank(x: TensorLike, starts: Any, what: str) -> None:
     """Raise unless `starts` holds one number for each axis of x."""
     if len(starts) != len(shape_of(x)):
         raise ShapeError(f"{what}: {len(starts)} start indices for shape {shape_of(x)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.shaping import diagonal
@@ -16,6 +16,10 @@ from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, is_unknown
+from kerasish.typing import TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["einsum"]
 
@@ -24,7 +28,7 @@ Term = tuple[Any, Letters]  # a tensor, and the letter of each of its axes
 
 
 @function
-def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Tensor:
     """Return the sum of products that `subscripts` spells: "ij,jk->ik" is a matrix product.
 
     Each operand's axes have a letter each. Letters that the result does not name are summed
@@ -68,8 +72,12 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 
 @function
 def einsum_affine(
-    subscripts: str, x: Any, kernel: Any, bias: Any = None, rectified: bool = False
-) -> Any:
+    subscripts: str,
+    x: TensorLike,
+    kernel: TensorLike,
+    bias: TensorLike | None = None,
+    rectified: bool = False,
+) -> Tensor:
     """Return einsum(subscripts, x, kernel) + bias; `rectified`: max(that, 0).
 
     Args:
@@ -146,7 +154,7 @@ def _sizes(subscripts: str, tensors: Sequence[Any], inputs: Sequence[Letters]) -
     return sizes
 
 
-def _without_repeats(x: Any, own: Letters) -> Term:
+def _without_repeats(x: Tensor, own: Letters) -> Term:
     """Return the diagonal along the axes that share a letter."""
     for letter in dict.fromkeys(own):
         while own.count(letter) > 1:
@@ -157,7 +165,7 @@ def _without_repeats(x: Any, own: Letters) -> Term:
     return x, own
 
 
-def _without_ones(x: Any, own: Letters, sizes: dict[str, int]) -> Term:
+def _without_ones(x: Tensor, own: Letters, sizes: dict[str, int]) -> Term:
     """Drop the axes of size 1 that are to broadcast."""
     kept = [i for i, c in enumerate(own) if x.shape[i] != 1 or sizes[c] == 1]
     if len(kept) == len(own):
@@ -171,7 +179,7 @@ def _summed(term: Term, needed: set[str]) -> Term:
     return (reduce_sum(x, axes), tuple(c for c in own if c in needed)) if axes else term
 
 
-def _ordered(x: Any, own: Letters, wanted: Letters, sizes: dict[str, int]) -> Any:
+def _ordered(x: Tensor, own: Letters, wanted: Letters, sizes: dict[str, int]) -> Tensor:
     """Return x with its axes in the order of `wanted`."""
     order = tuple(own.index(c) for c in wanted)
     return x if order == tuple(range(len(own))) else transpose(x, order)
@@ -225,5 +233,5 @@ def _meet(left: Term, right: Term, needed: set[str], sizes: dict[str, int]) -> T
     return _reshaped(product, shape(*both, *rows, *columns)), (*both, *rows, *columns)
 
 
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if tuple(x.shape) == shape else reshape(x, shape)

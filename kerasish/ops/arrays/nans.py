@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.statistics import check_method, interpolated, to_last
@@ -19,6 +20,11 @@ from kerasish.ops.basic.selection import sort, take_along_axis
 from kerasish.ops.basic.statistics import cumprod, cumsum, max, min
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes
+from kerasish.typing import AnyTensor, Array, Axis, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian",
@@ -26,18 +32,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _filled(x: Any, value: float) -> Any:
+def _filled(x: TensorLike, value: float) -> Tensor:
     """Return x with `value` in place of NaN."""
     x = as_tensor(x)
     return select(isnan(x), value, x) if dtypes.is_float(x.dtype) else x
 
 
-def _none_left(x: Any, axis: Any, keepdims: bool) -> Any:
+def _none_left(x: Tensor, axis: Axis | None, keepdims: bool) -> Tensor:
     return reduce_all(isnan(x), axis, keepdims)
 
 
 @function
-def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the sum over `axis`, NaN counting as 0.
 
     Example:
@@ -48,24 +54,26 @@ def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanprod(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the product over `axis`, NaN counting as 1."""
     return reduce_prod(_filled(x, 1), axis, keepdims)
 
 
 @function
-def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+def nancumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the sums up to each place along `axis`, NaN counting as 0."""
     return cumsum(_filled(x, 0), axis, dtype)
 
 
 @function
-def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+def nancumprod(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the products up to each place along `axis`, NaN counting as 1."""
     return cumprod(_filled(x, 1), axis, dtype)
 
 
-def _extreme(x: Any, axis: Any, keepdims: bool, filler: float, reduce: Any) -> Any:
+def _extreme(
+    x: Array, axis: Any, keepdims: bool, filler: float, reduce: Callable[..., Any]
+) -> Tensor:
     x = as_tensor(x)
     if not dtypes.is_float(x.dtype):
         return reduce(x, axis, keepdims)
@@ -74,18 +82,18 @@ def _extreme(x: Any, axis: Any, keepdims: bool, filler: float, reduce: Any) -> A
 
 
 @function
-def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over `axis` that is a number, NaN if there is none."""
     return _extreme(x, axis, keepdims, -math.inf, max)
 
 
 @function
-def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmin(x: AnyTensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over `axis` that is a number, NaN if there is none."""
     return _extreme(x, axis, keepdims, math.inf, min)
 
 
-def _position(x: Any, axis: Any, keepdims: bool, filler: float, find: Any) -> Any:
+def _position(x: Array, axis: Axis | None, keepdims: bool, filler: float, find: Op) -> Tensor:
     x = as_tensor(x)
     if not dtypes.is_float(x.dtype):
         return find(x, axis, keepdims)
@@ -94,30 +102,30 @@ def _position(x: Any, axis: Any, keepdims: bool, filler: float, find: Any) -> An
 
 
 @function
-def nanargmax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return where the largest number over `axis` is, -1 if there is none."""
     return _position(x, axis, keepdims, -math.inf, argmax)
 
 
 @function
-def nanargmin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanargmin(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return where the smallest number over `axis` is, -1 if there is none."""
     return _position(x, axis, keepdims, math.inf, argmin)
 
 
-def _count(x: Any, axis: Any, keepdims: bool) -> Any:
+def _count(x: Tensor, axis: Axis | None, keepdims: bool) -> Tensor:
     return reduce_sum(cast(logical_not(isnan(x)), x.dtype), axis, keepdims)
 
 
 @function
-def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the mean of the numbers over `axis`, NaN if there are none."""
     x = as_float(x)
     return divide(nansum(x, axis, keepdims), _count(x, axis, keepdims))
 
 
 @function
-def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanvar(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the variance of the numbers over `axis`, NaN if there are none."""
     x = as_float(x)
     apart = select(isnan(x), 0, subtract(x, nanmean(x, axis, True)))
@@ -125,15 +133,19 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the square root of the variance of the numbers over `axis`."""
     return sqrt(nanvar(x, axis, keepdims))
 
 
 @function
 def nanquantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike,
+    q: TensorLike,
+    axis: Axis | None = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:
     """Return the value below which the share q of the numbers over `axis` lies.
 
     Args:
@@ -157,7 +169,7 @@ def nanquantile(
         q = expand_dims(q, -1)
     places = multiply(maximum(subtract(count, 1), 0), q)
 
-    def pick(whole: Any) -> Any:
+    def pick(whole: TensorLike) -> Tensor:
         rows = expand_dims(cast(whole, "int32"), -1)
         spread = expand_dims(ordered, 0) if lead else ordered
         return take_along_axis(spread, rows, -1)[..., 0]
@@ -170,13 +182,17 @@ def nanquantile(
 
 @function
 def nanpercentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike,
+    q: float,
+    axis: Axis | None = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:
     """Return the quantile of q / 100 of the numbers over `axis`; see `nanquantile`."""
     return nanquantile(x, divide(as_float(q), 100), axis, method, keepdims)
 
 
 @function
-def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def nanmedian(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the middle of the numbers over `axis`, or the mean of the two in the middle."""
     return nanquantile(x, 0.5, axis, "linear", keepdims)

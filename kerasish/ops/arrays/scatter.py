@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError, TraceError
 from kerasish.ops import dtypes
@@ -19,6 +19,10 @@ from kerasish.ops.basic.reshaping import expand_dims, stack
 from kerasish.ops.basic.statistics import max
 from kerasish.ops.op import function, is_inferring, op
 from kerasish.ops.shapes import Spec, agree, is_unknown
+from kerasish.typing import AnyTensor, Array, ArrayModule, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "scatter", "scatter_update", "segment_max", "segment_min", "segment_prod", "segment_sum",
@@ -28,7 +32,7 @@ __all__ = [
 # --- slices ---------------------------------------------------------------------------------
 
 
-def _starts(inputs: Any, start_indices: Any, what: str) -> list[Any]:
+def _starts(inputs: Tensor, start_indices: AnyTensor, what: str) -> list[Any]:
     """Return the start for each axis: an int where it is known, else an integer tensor."""
     if hasattr(start_indices, "shape"):
         count = start_indices.shape[0]
@@ -41,14 +45,14 @@ def _starts(inputs: Any, start_indices: Any, what: str) -> list[Any]:
     return [_number(s) for s in starts]
 
 
-def _number(start: Any) -> Any:
+def _number(start: Any) -> TensorLike:
     if isinstance(start, int) or not hasattr(start, "maker"):
         return int(start)
     traced = type(start.value.dtype) is str
     return start if traced else int(start)
 
 
-def _held(start: Any, size: Any, room: Any, what: str) -> Any:
+def _held(start: AnyTensor, size: int, room: int, what: str) -> TensorLike:
     """Return `start` (negative: from the end) moved so that `size` places fit into `room`."""
     last = room - size
     if last < 0 and not (is_unknown(size) or is_unknown(room)):
@@ -62,7 +66,7 @@ def _held(start: Any, size: Any, room: Any, what: str) -> Any:
     return cast(start, "int32")
 
 
-def _open_end(x: Any, axis: int) -> Any:
+def _open_end(x: Tensor, axis: int) -> Any:
     """Return, for shape inference, x with an unknown size of `axis`."""
     if not is_inferring(x):
         raise TraceError("slice: a size of -1 needs a start that is known while a step is traced.")
@@ -71,7 +75,7 @@ def _open_end(x: Any, axis: int) -> Any:
 
 
 @function
-def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
+def slice(inputs: TensorLike, start_indices: TensorLike, shape: ShapeLike) -> Tensor:
     """Return the part of `inputs` of the given shape that begins at `start_indices`.
 
     Args:
@@ -116,7 +120,7 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Any:
     canonical=lambda shapes, attrs: {"starts": tuple(int(s) for s in attrs["starts"])},
     examples=[(((3, 4), (2, 2)), {"starts": (1, 2)}), (((4,), (0,)), {"starts": (1,)})],
 )
-def write_slice(xp, x, updates, *, starts):
+def write_slice(xp: ArrayModule, x: Array, updates: Array, *, starts: Any) -> Array:
     """x with `updates` in place of its part that begins at `starts`."""
     y = xp.array(x)
     y[tuple(builtins.slice(s, s + n) for s, n in zip(starts, updates.shape))] = updates
@@ -124,7 +128,7 @@ def write_slice(xp, x, updates, *, starts):
 
 
 @function
-def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
+def slice_update(inputs: TensorLike, start_indices: TensorLike, updates: TensorLike) -> Tensor:
     """Return `inputs` with `updates` in place of its part that begins at `start_indices`.
 
     Example:
@@ -153,7 +157,7 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 
 @function
-def scatter(indices: Any, values: Any, shape: Any) -> Any:
+def scatter(indices: TensorLike, values: TensorLike, shape: ShapeLike) -> Tensor:
     """Return zeros of `shape` to which `values` are added at `indices`.
 
     Args:
@@ -168,7 +172,9 @@ def scatter(indices: Any, values: Any, shape: Any) -> Any:
     return add_at(values, indices, sizes(shape, "scatter"))
 
 
-def _combine_grad(g, y, x, indices, updates, how):
+def _combine_grad(
+    g: Tensor, y: Tensor, x: Tensor, indices: Any, updates: Any, how: Any
+) -> tuple[Any, ...]:
     if how == "mul":
         # Each factor's derivative is the product of the others; a zero factor's is not told.
         safe = select(equal(x, 0), 1, x)
@@ -183,7 +189,7 @@ def _combine_grad(g, y, x, indices, updates, how):
     return multiply(share, hit), None, multiply(read_at(share, indices), from_update)
 
 
-def _multiply_at(xp: Any, y: Any, places: Any, updates: Any) -> Any:
+def _multiply_at(xp: ArrayModule, y: Array, places: Array, updates: Array) -> Array:
     """Multiply y in place, for array modules whose multiply has no `at`: one rank at a time."""
     shape = y.shape[: len(places)]
     flat = xp.ravel_multi_index(places, shape, mode="wrap").ravel()
@@ -210,7 +216,7 @@ def _multiply_at(xp: Any, y: Any, places: Any, updates: Any) -> Any:
         (((4,), integers(0, 4, 5, 1), (5,)), {"how": "mul"}),
     ],
 )
-def combine_at(xp, x, indices, updates, *, how):
+def combine_at(xp: ArrayModule, x: Array, indices: Array, updates: Array, *, how: Any) -> Array:
     """x with max, min or product taken with `updates` at `indices`; those that meet all count."""
     y = xp.array(x)
     places = tuple(xp.moveaxis(indices, -1, 0))
@@ -223,7 +229,9 @@ def combine_at(xp, x, indices, updates, *, how):
 
 
 @function
-def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = None) -> Any:
+def scatter_update(
+    inputs: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str | None = None
+) -> Tensor:
     """Return `inputs` with `updates` written at `indices`.
 
     Args:
@@ -254,7 +262,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = Non
 # --- segments ---------------------------------------------------------------------------------
 
 
-def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any, Any]:
+def _segments(data: TensorLike, segment_ids: TensorLike, num_segments: Any) -> tuple[Any, Any, Any]:
     """Return (data, ids, count) with the ids that are out of range sent to an extra segment."""
     data, ids = as_tensor(data), cast(as_tensor(segment_ids), "int32")
     if len(ids.shape) != 1 or not data.shape or not agree(ids.shape[0], data.shape[0]):
@@ -272,8 +280,8 @@ def _segments(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, Any,
 
 @function
 def segment_sum(
-    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
-) -> Any:
+    data: TensorLike, segment_ids: TensorLike, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
     """Return the sums of data's rows that have the same id (of truth values: whether any holds).
 
     Args:
@@ -295,7 +303,9 @@ def segment_sum(
     return strided_slice(add_rows(data, ids, count + 1, 0), [builtins.slice(0, count)])
 
 
-def _segment_extreme(data: Any, segment_ids: Any, num_segments: Any, how: str) -> Any:
+def _segment_extreme(
+    data: AnyTensor, segment_ids: AnyTensor, num_segments: Any, how: str
+) -> Tensor:
     data, ids, count = _segments(data, segment_ids, num_segments)
     if count is None:
         return unsized((None, *data.shape[1:]), data.dtype)
@@ -310,8 +320,8 @@ def _segment_extreme(data: Any, segment_ids: Any, num_segments: Any, how: str) -
 
 @function
 def segment_max(
-    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
-) -> Any:
+    data: TensorLike, segment_ids: TensorLike, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
     """Return the largest of data's rows that have the same id; see `segment_sum`.
 
     An id that no row has gets the least value of the dtype (-inf of floats).
@@ -321,15 +331,15 @@ def segment_max(
 
 @function
 def segment_min(
-    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
-) -> Any:
+    data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
     """Return the smallest of data's rows that have the same id; see `segment_sum`."""
     return _segment_extreme(data, segment_ids, num_segments, "min")
 
 
 @function
 def segment_prod(
-    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
-) -> Any:
+    data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
+) -> Tensor:
     """Return the product of data's rows that have the same id; see `segment_sum`."""
     return _segment_extreme(data, segment_ids, num_segments, "mul")

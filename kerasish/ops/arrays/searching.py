@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from kerasish.ops.basic.reshaping import expand_dims, ravel
 from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function, is_inferring, op
 from kerasish.ops.shapes import Shape, Spec, normalize_axis
+from kerasish.typing import Array, ArrayModule, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["argpartition", "digitize", "isin", "nonzero", "searchsorted", "select", "unique"]
 
@@ -28,7 +33,7 @@ def _side(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"side": attrs["side"]}
 
 
-def _ordered(rng: Any) -> Any:
+def _ordered(rng: Any) -> Array:
     return np.sort(rng.normal(size=5))
 
 
@@ -40,13 +45,15 @@ def _ordered(rng: Any) -> Any:
     canonical=_side,
     examples=[((_ordered, (2, 3)), {}), ((_ordered, (4,)), {"side": "right"})],
 )
-def searchsorted(xp, sorted_sequence, values, *, side="left"):
+def searchsorted(
+    xp: ArrayModule, sorted_sequence: Array, values: Array, *, side: str = "left"
+) -> Array:
     """The first places at which `values` keep the sorted sequence sorted, int32."""
     return xp.searchsorted(sorted_sequence, values, side=side).astype(xp.int32)
 
 
 @function
-def digitize(x: Any, bins: Any) -> Any:
+def digitize(x: TensorLike, bins: TensorLike) -> Tensor:
     """Return the number of the bin in which each element lies: how many edges are <= x.
 
     Example:
@@ -57,7 +64,7 @@ def digitize(x: Any, bins: Any) -> Any:
 
 
 @function
-def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
+def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
     """Return positions along `axis` that put the kth smallest element in its place."""
     x = as_tensor(x)
     if axis is None:
@@ -68,14 +75,16 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
 
 
 @function
-def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(
+    x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Return whether each element of x1 is one of x2's (or is none of them)."""
     found = reduce_any(equal(expand_dims(as_tensor(x1), -1), ravel(x2)), -1)
     return logical_not(found) if invert else found
 
 
 @function
-def nonzero(x: Any) -> Any:
+def nonzero(x: TensorLike) -> Any:
     """Return, for each axis, the positions of the elements that are not 0.
 
     How many there are depends on the numbers, so this function cannot be traced.
@@ -84,7 +93,7 @@ def nonzero(x: Any) -> Any:
 
 
 @function
-def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+def select_first(condlist: Sequence[Any], choicelist: Any, default: Any = 0) -> Tensor:
     """Return, place by place, the choice of the first condition that holds, else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(
@@ -99,15 +108,15 @@ def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @function
 def unique(
-    x: Any,
+    x: TensorLike,
     sorted: bool = True,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
     axis: int | None = None,
     size: int | None = None,
-    fill_value: Any = None,
-) -> Any:
+    fill_value: int | None = None,
+) -> Structure:
     """Return the different elements of x in order; optionally where they are and how often.
 
     How many there are depends on the numbers, so this function cannot be traced.
@@ -149,7 +158,7 @@ def unique(
     return (as_tensor(values), *more) if more else as_tensor(values)
 
 
-def _unique_specs(x: Any, wanted: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
+def _unique_specs(x: Tensor, wanted: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
     """Return tensors without numbers of the shapes that `unique` gives."""
     if axis is not None:
         axis = normalize_axis(axis, len(x.shape), "unique")
@@ -161,7 +170,7 @@ def _unique_specs(x: Any, wanted: tuple[bool, ...], axis: int | None, size: int 
     return (found, *more) if more else found
 
 
-def _sized(array: Any, size: int, fill: Any, axis: int) -> Any:
+def _sized(array: Array, size: int, fill: Array, axis: int) -> Array:
     have = array.shape[axis]
     if have >= size:
         return np.take(array, range(size), axis=axis)

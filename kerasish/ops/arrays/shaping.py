@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float, meeting
@@ -19,6 +20,10 @@ from kerasish.ops.basic.reshaping import split as split_at
 from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import function
 from kerasish.ops.shapes import broadcast_shapes, is_unknown, normalize_axis
+from kerasish.typing import AnyTensor, Array, DTypeLike, Shape, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "append", "array_split", "diag", "diagflat", "diagonal", "diff", "dsplit", "dstack",
@@ -31,34 +36,34 @@ __all__ = [
 
 
 @function
-def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
+def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> Tensor:
     """Return x2 behind x1 along `axis` (None: both flattened)."""
     if axis is None:
         return concatenate([ravel(x1), ravel(x2)], 0)
     return concatenate([x1, x2], axis)
 
 
-def _at_least(x: Any, ndim: int) -> Any:
+def _at_least(x: AnyTensor, ndim: int) -> Tensor:
     x = as_tensor(x)
     missing = ndim - len(x.shape)
     return x if missing <= 0 else reshape(x, (1,) * missing + tuple(x.shape))
 
 
 @function
-def vstack(xs: Any) -> Any:
+def vstack(xs: Sequence[Array]) -> Tensor:
     """Return the tensors xs stacked as rows."""
     return concatenate([_at_least(x, 2) for x in xs], 0)
 
 
 @function
-def hstack(xs: Any) -> Any:
+def hstack(xs: Sequence[Array]) -> Tensor:
     """Return the tensors xs joined along the second axis, or the first where there is no second."""
     parts = [_at_least(x, 1) for x in xs]
     return concatenate(parts, 0 if len(parts[0].shape) == 1 else 1)
 
 
 @function
-def dstack(xs: Any) -> Any:
+def dstack(xs: Sequence[Array]) -> Tensor:
     """Return the tensors xs joined along the third axis."""
     parts = []
     for x in xs:
@@ -68,7 +73,7 @@ def dstack(xs: Any) -> Any:
 
 
 @function
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def array_split(x: TensorLike, indices_or_sections: int, axis: int = 0) -> list[Tensor]:
     """Return x cut along `axis` into sections whose sizes differ by 1 at most."""
     x = as_tensor(x)
     if not isinstance(indices_or_sections, int):
@@ -79,14 +84,14 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 @function
-def hsplit(x: Any, indices_or_sections: Any) -> Any:
+def hsplit(x: TensorLike, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """Return x cut along its second axis, or the first where there is no second."""
     x = as_tensor(x)
     return split_at(x, indices_or_sections, 0 if len(x.shape) == 1 else 1)
 
 
 @function
-def vsplit(x: Any, indices_or_sections: Any) -> Any:
+def vsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
     """Return x cut along its first axis; it has two or more."""
     x = as_tensor(x)
     if len(x.shape) < 2:
@@ -95,7 +100,7 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @function
-def dsplit(x: Any, indices_or_sections: Any) -> Any:
+def dsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
     """Return x cut along its third axis."""
     return split_at(x, indices_or_sections, 2)
 
@@ -104,19 +109,19 @@ def dsplit(x: Any, indices_or_sections: Any) -> Any:
 
 
 @function
-def fliplr(x: Any) -> Any:
+def fliplr(x: TensorLike) -> Tensor:
     """Return x reversed along its second axis."""
     return flip(x, 1)
 
 
 @function
-def flipud(x: Any) -> Any:
+def flipud(x: TensorLike) -> Tensor:
     """Return x reversed along its first axis."""
     return flip(x, 0)
 
 
 @function
-def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+def rot90(array: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Return the array turned k times by 90 degrees from the first axis of `axes` to the second.
 
     Example:
@@ -141,11 +146,11 @@ def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 # --- diagonals ----------------------------------------------------------------------------------
 
 
-def _zero(x: Any) -> Any:
+def _zero(x: Tensor) -> int:
     return False if x.dtype == "bool" else 0
 
 
-def _matrices(x: Any, what: str) -> Any:
+def _matrices(x: AnyTensor, what: str) -> Tensor:
     x = as_tensor(x)
     if len(x.shape) < 2:
         raise ShapeError(f"{what}: expected 2 axes or more, got shape {x.shape}.")
@@ -153,21 +158,21 @@ def _matrices(x: Any, what: str) -> Any:
 
 
 @function
-def tril(x: Any, k: int = 0) -> Any:
+def tril(x: TensorLike, k: int = 0) -> Tensor:
     """Return x with zeros above the k-th diagonal of its last two axes."""
     x = _matrices(x, "tril")
     return select(tri(x.shape[-2], x.shape[-1], k, "bool"), x, _zero(x))
 
 
 @function
-def triu(x: Any, k: int = 0) -> Any:
+def triu(x: TensorLike, k: int = 0) -> Tensor:
     """Return x with zeros below the k-th diagonal of its last two axes."""
     x = _matrices(x, "triu")
     return select(tri(x.shape[-2], x.shape[-1], k - 1, "bool"), _zero(x), x)
 
 
 @function
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Return the diagonal of two axes of x, `offset` places to the right, as the last axis.
 
     Example:
@@ -187,13 +192,13 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @function
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Return the sum of the diagonal of two axes of x."""
     return reduce_sum(diagonal(x, offset, axis1, axis2), -1)
 
 
 @function
-def diag(x: Any, k: int = 0) -> Any:
+def diag(x: TensorLike, k: int = 0) -> Tensor:
     """Return the k-th diagonal of a matrix, or the matrix with x on its k-th diagonal.
 
     Example:
@@ -212,7 +217,7 @@ def diag(x: Any, k: int = 0) -> Any:
 
 
 @function
-def diagflat(x: Any, k: int = 0) -> Any:
+def diagflat(x: TensorLike, k: int = 0) -> Tensor:
     """Return the matrix with the elements of x on its k-th diagonal."""
     return diag(ravel(x), k)
 
@@ -221,7 +226,7 @@ def diagflat(x: Any, k: int = 0) -> Any:
 
 
 @function
-def meshgrid(*x: Any, indexing: str = "xy") -> Any:
+def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
     """Return the coordinates of the grid spanned by vectors, one tensor for each of them.
 
     Args:
@@ -245,14 +250,14 @@ def meshgrid(*x: Any, indexing: str = "xy") -> Any:
 
 @function
 def linspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
-) -> Any:
+) -> Structure:
     """Return `num` numbers from `start` to `stop` at equal distances along a new `axis`.
 
     Args:
@@ -285,14 +290,14 @@ def linspace(
 
 @function
 def logspace(
-    start: Any,
-    stop: Any,
+    start: TensorLike,
+    stop: TensorLike,
     num: int = 50,
     endpoint: bool = True,
-    base: Any = 10,
-    dtype: Any = None,
+    base: int = 10,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
-) -> Any:
+) -> Tensor:
     """Return `num` numbers from base ** start to base ** stop at equal ratios."""
     exponents = linspace(start, stop, num, endpoint, False, None, axis)
     y = power(cast(as_tensor(base), exponents.dtype), exponents)
@@ -301,8 +306,13 @@ def logspace(
 
 @function
 def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Any:
+    start: TensorLike,
+    stop: TensorLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+) -> Tensor:
     """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios."""
     start, stop = meeting(start, stop)
     ratio = log(divide(stop, start))
@@ -311,7 +321,7 @@ def geomspace(
 
 
 @function
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803
+def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """Return the powers of x as columns, the highest first unless `increasing`.
 
     Example:
@@ -327,7 +337,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 
 
 @function
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
     """Return the differences of neighbours along `axis`, taken n times."""
     a = as_tensor(a)
     axis = normalize_axis(axis, len(a.shape), "diff")
@@ -340,7 +350,9 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 
 @function
-def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+def trapezoid(
+    y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
+) -> Tensor:
     """Return the integral of y along `axis` by the trapezoidal rule.
 
     Args:
@@ -359,7 +371,7 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
 
 
 @function
-def unravel_index(indices: Any, shape: Any) -> Any:
+def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
     """Return the index along each axis of `shape` of positions in the flattened array."""
     rest = as_tensor(indices)
     total = math.prod(shape)
@@ -375,13 +387,13 @@ def unravel_index(indices: Any, shape: Any) -> Any:
 
 
 @function
-def outer(x1: Any, x2: Any) -> Any:
+def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the products of each element of x1 (rows) and each of x2 (columns)."""
     return multiply(expand_dims(ravel(x1), -1), ravel(x2))
 
 
 @function
-def kron(x1: Any, x2: Any) -> Any:
+def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the Kronecker product: x2 laid out in blocks, each times an element of x1."""
     x1, x2 = as_tensor(x1), as_tensor(x2)
     ndim = max(len(x1.shape), len(x2.shape))

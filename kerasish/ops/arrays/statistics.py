@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
@@ -24,6 +25,10 @@ from kerasish.ops.basic.selection import sort
 from kerasish.ops.basic.statistics import max, mean, min
 from kerasish.ops.op import function, is_inferring
 from kerasish.ops.shapes import agree, normalize_axes
+from kerasish.typing import AnyTensor, Axis, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "average", "bincount", "corrcoef", "correlate", "count_nonzero", "histogram", "median",
@@ -32,25 +37,27 @@ __all__ = [
 
 
 @function
-def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def prod(
+    x: AnyTensor, axis: Axis | None = None, keepdims: bool = False, dtype: DTypeLike | None = None
+) -> Tensor:
     """Return the product over `axis` (None: all)."""
     return reduce_prod(x if dtype is None else cast(as_tensor(x), dtype), axis, keepdims)
 
 
 @function
-def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def ptp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the largest element less the smallest one over `axis`."""
     return subtract(max(x, axis, keepdims), min(x, axis, keepdims))
 
 
 @function
-def count_nonzero(x: Any, axis: Any = None) -> Any:
+def count_nonzero(x: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return how many elements over `axis` are not 0, int32."""
     return reduce_sum(cast(not_equal(x, 0), "int32"), axis)
 
 
 @function
-def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
+def average(x: AnyTensor, axis: Axis | None = None, weights: AnyTensor | None = None) -> Tensor:
     """Return sum(weights * x) / sum(weights) over `axis`.
 
     Args:
@@ -83,7 +90,9 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
 METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def to_last(x: Any, axis: Any, what: str) -> tuple[Any, tuple[int, ...]]:
+def to_last(
+    x: AnyTensor, axis: int | Sequence[int] | None, what: str
+) -> tuple[Any, tuple[int, ...]]:
     """Return (x with `axis` flattened into one last axis, the axes as numbers)."""
     axes = normalize_axes(axis, len(x.shape), what)
     rest = [s for i, s in enumerate(x.shape) if i not in axes]
@@ -91,7 +100,7 @@ def to_last(x: Any, axis: Any, what: str) -> tuple[Any, tuple[int, ...]]:
     return reshape(moved, (*rest, math.prod(x.shape[a] for a in axes))), axes
 
 
-def interpolated(places: Any, pick: Any, method: str) -> Any:
+def interpolated(places: TensorLike, pick: Callable[..., Any], method: str) -> Tensor:
     """Return what lies at the fractional `places`, `pick(whole places)` giving what lies there."""
     if method == "lower":
         return pick(floor(places))
@@ -116,8 +125,12 @@ def check_method(method: str) -> None:
 
 @function
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike,
+    q: TensorLike,
+    axis: Axis | None = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:
     """Return the value below which the share q of the elements over `axis` lies.
 
     Args:
@@ -141,7 +154,7 @@ def quantile(
     places = multiply(q, float(flat.shape[-1] - 1))
     last = len(flat.shape) - 1
 
-    def pick(whole: Any) -> Any:
+    def pick(whole: TensorLike) -> Tensor:
         return take_rows(ordered, cast(whole, "int32"), last)
 
     # One axis, as wide as there are shares, stands last in what is picked.
@@ -152,20 +165,24 @@ def quantile(
     return _kept(select(odd, full_like(found, math.nan), found), x, axes, keepdims, shares)
 
 
-def _kept(y: Any, x: Any, axes: tuple[int, ...], keepdims: bool, lead: int) -> Any:
+def _kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool, lead: int) -> Tensor:
     return expand_dims(y, tuple(a + lead for a in axes)) if keepdims and axes else y
 
 
 @function
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: TensorLike,
+    q: float,
+    axis: Axis | None = None,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Tensor:
     """Return the quantile of q / 100; see `quantile`."""
     return quantile(x, divide(as_float(q), 100), axis, method, keepdims)
 
 
 @function
-def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def median(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the middle element over `axis`, or the mean of the two in the middle."""
     return quantile(x, 0.5, axis, "linear", keepdims)
 
@@ -174,7 +191,9 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False) -> Any:
+def bincount(
+    x: TensorLike, weights: TensorLike | None = None, minlength: int = 0, sparse: bool = False
+) -> Tensor:
     """Return how often (or with what weight) each whole number occurs in each row of x.
 
     The width of the result is max(x) + 1, at least `minlength`: it depends on numbers, so this
@@ -197,7 +216,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
     if math.prod(x.shape):
         if min(x).item() < 0:
             raise ValueError(f"bincount: numbers >= 0 were expected, got {min(x).item()}.")
-        top = max(x).item() + 1
+        top = int(max(x).item()) + 1
         size = top if top > minlength else minlength
     if len(x.shape) == 1:
         return add_rows(weights, x, size, 0)
@@ -208,7 +227,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
 
 
 @function
-def histogram(x: Any, bins: int = 10, range: Any = None) -> Any:
+def histogram(
+    x: TensorLike, bins: int = 10, range: Sequence[int] | None = None
+) -> tuple[Tensor, ...]:
     """Return (how many elements lie in each bin, the edges of the bins).
 
     Args:
@@ -236,7 +257,7 @@ def histogram(x: Any, bins: int = 10, range: Any = None) -> Any:
 
 
 @function
-def corrcoef(x: Any) -> Any:
+def corrcoef(x: TensorLike) -> Tensor:
     """Return the correlation coefficients of the rows of x, in [-1, 1]."""
     x = as_float(x)
     x = expand_dims(x, 0) if len(x.shape) < 2 else x
@@ -248,7 +269,7 @@ def corrcoef(x: Any) -> Any:
 
 
 @function
-def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
+def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> Tensor:
     """Return the sums of x1[k + n] * x2[n] over n, for each shift k.
 
     Args:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.control import vectorized_map
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.shapes import broadcast_shapes
+from kerasish.typing import AnyTensor, Structure
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["vectorize"]
 
@@ -48,7 +52,7 @@ def vectorize(
     kept = set(excluded or ())
 
     @functools.wraps(pyfunc)
-    def vectorized(*args: Any, **kwargs: Any) -> Any:
+    def vectorized(*args: Any, **kwargs: Any) -> Tensor | int | tuple[Tensor, ...]:
         moving = [i for i in range(len(args)) if i not in kept]
         names = [name for name in kwargs if name not in kept]
         tensors = [as_tensor(args[i]) for i in moving] + [as_tensor(kwargs[n]) for n in names]
@@ -62,7 +66,7 @@ def vectorize(
             for t, s in zip(tensors, splits)
         ]
 
-        def call(elements: Any) -> Any:
+        def call(elements: Sequence[Tensor]) -> Structure:
             full, named = list(args), dict(kwargs)
             for i, element in zip(moving, elements):
                 full[i] = element
@@ -74,7 +78,7 @@ def vectorize(
     return vectorized
 
 
-def _unflattened(y: Any, lead: tuple[int, ...]) -> Any:
+def _unflattened(y: AnyTensor, lead: tuple[int, ...]) -> Structure:
     if isinstance(y, (tuple, list)):
         return type(y)(_unflattened(part, lead) for part in y)
     return reshape(y, (*lead, *y.shape[1:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -23,16 +23,22 @@ from kerasish.ops.basic.comparison import greater, greater_equal, less, less_equ
 from kerasish.ops.basic.conversion import as_tensor, cast, stop_gradient
 from kerasish.ops.basic.creation import arange
 from kerasish.ops.basic.error_function import erf
-from kerasish.ops.basic.exponentials import exp, expm1, log, sqrt
+from kerasish.ops.basic.exponentials import exp as exp
+from kerasish.ops.basic.exponentials import expm1, log, sqrt
 from kerasish.ops.basic.movement import reshape, strided_slice
 from kerasish.ops.basic.nonlinearity import relu, sigmoid, softplus
-from kerasish.ops.basic.reduce import reduce_max, reduce_sum, running_sum
+from kerasish.ops.basic.reduce import reduce_max, running_sum
+from kerasish.ops.basic.reduce import reduce_sum as reduce_sum
 from kerasish.ops.basic.reshaping import split
 from kerasish.ops.basic.selection import sort
 from kerasish.ops.basic.statistics import clip
 from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes, normalize_axis
+from kerasish.typing import Axis, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish",
@@ -45,7 +51,7 @@ __all__ = [
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
-def as_float(x: Any) -> Any:
+def as_float(x: TensorLike) -> Tensor:
     """Return x as a tensor of a floating (or complex) dtype: the default one for whole numbers."""
     x = as_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
@@ -71,7 +77,7 @@ def meeting(*xs: Any, floating: bool = True) -> list[Any]:
 
 
 @function
-def relu6(x: Any) -> Any:
+def relu6(x: TensorLike) -> Tensor:
     """Return min(max(x, 0), 6).
 
     Example:
@@ -82,26 +88,26 @@ def relu6(x: Any) -> Any:
 
 
 @function
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     """Return x where x >= 0, negative_slope * x elsewhere."""
     x = as_float(x)
     return select(greater_equal(x, 0), x, multiply(x, negative_slope))
 
 
 @function
-def threshold(x: Any, threshold: float, default_value: float) -> Any:
+def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
     """Return x where x > threshold, default_value elsewhere."""
     return select(greater(x, threshold), x, default_value)
 
 
-def _negative_part(x: Any) -> tuple[Any, Any]:
+def _negative_part(x: Tensor) -> tuple[Any, Any]:
     """Return (x > 0, min(x, 0)); the latter keeps exp finite, so that its gradient is too."""
     positive = greater(x, 0)
     return positive, select(positive, 0, x)
 
 
 @function
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """Return x where x > 0, alpha * (exp(x) - 1) elsewhere. Source: Clevert et al., ICLR 2016."""
     x = as_float(x)
     positive, below = _negative_part(x)
@@ -109,13 +115,13 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @function
-def selu(x: Any) -> Any:
+def selu(x: TensorLike) -> Tensor:
     """Return 1.0507 * elu(x, 1.6733). Source: Klambauer et al., NeurIPS 2017."""
     return multiply(elu(x, SELU_ALPHA), SELU_SCALE)
 
 
 @function
-def celu(x: Any, alpha: float = 1.0) -> Any:
+def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """Return max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1). Source: Barron, 2017."""
     x = as_float(x)
     positive, below = _negative_part(x)
@@ -126,20 +132,20 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 
 @function
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x: TensorLike) -> Tensor:
     """Return log(1 / (1 + exp(-x))), without overflow."""
     return negative(softplus(negative(x)))
 
 
 @function
-def softsign(x: Any) -> Any:
+def softsign(x: TensorLike) -> Tensor:
     """Return x / (1 + |x|)."""
     x = as_float(x)
     return divide(x, add(absolute(x), 1))
 
 
 @function
-def silu(x: Any) -> Any:
+def silu(x: TensorLike) -> Tensor:
     """Return x * sigmoid(x). Source: Hendrycks & Gimpel, 2016.
 
     Example:
@@ -153,13 +159,13 @@ swish = silu
 
 
 @function
-def mish(x: Any) -> Any:
+def mish(x: TensorLike) -> Tensor:
     """Return x * tanh(softplus(x)). Source: Misra, 2019."""
     return multiply(x, tanh(softplus(x)))
 
 
 @function
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
     """Return x * P(X <= x) for a standard normal X, by tanh if approximate, else by erf.
 
     Source: Hendrycks & Gimpel, 2016.
@@ -175,21 +181,21 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @function
-def squareplus(x: Any, b: float = 4) -> Any:
+def squareplus(x: TensorLike, b: float = 4) -> Tensor:
     """Return (x + sqrt(x * x + b)) / 2. Source: Barron, 2021."""
     x = as_float(x)
     return multiply(add(x, sqrt(add(square(x), b))), 0.5)
 
 
 @function
-def tanh_shrink(x: Any) -> Any:
+def tanh_shrink(x: TensorLike) -> Tensor:
     """Return x - tanh(x)."""
     x = as_float(x)
     return subtract(x, tanh(x))
 
 
 @function
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: TensorLike, axis: int = -1) -> Tensor:
     """Return a * sigmoid(b), a and b being the halves of x along `axis`.
 
     Source: Dauphin et al., ICML 2017.
@@ -205,7 +211,7 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 
 @function
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x: TensorLike) -> Tensor:
     """Return min(max(x + 3, 0), 6) / 6.
 
     Example:
@@ -216,7 +222,7 @@ def hard_sigmoid(x: Any) -> Any:
 
 
 @function
-def hard_silu(x: Any) -> Any:
+def hard_silu(x: TensorLike) -> Tensor:
     """Return x * hard_sigmoid(x). Source: Howard et al., MobileNetV3, 2019."""
     return multiply(x, hard_sigmoid(x))
 
@@ -225,19 +231,19 @@ hard_swish = hard_silu
 
 
 @function
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x: TensorLike) -> Tensor:
     """Return x held between -1 and 1."""
     return clip(x, -1, 1)
 
 
 @function
-def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
+def hard_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
     """Return x where |x| > threshold, 0 elsewhere."""
     return select(greater(absolute(x), threshold), x, 0)
 
 
 @function
-def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
+def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
     """Return x moved by `threshold` towards 0, and 0 where it would get past it."""
     x = as_float(x)
     moved = subtract(x, multiply(sign(x), threshold))
@@ -245,7 +251,7 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 
 @function
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x: TensorLike) -> Tensor:
     """Return 0 for x <= -1, (x + 1)² / 4 up to 1, and x from there on."""
     x = as_float(x)
     curved = multiply(square(add(x, 1)), 0.25)
@@ -253,7 +259,7 @@ def sparse_plus(x: Any) -> Any:
 
 
 @function
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x: TensorLike) -> Tensor:
     """Return (x + 1) / 2 held between 0 and 1."""
     return multiply(add(clip(as_float(x), -1, 1), 1), 0.5)
 
@@ -261,7 +267,7 @@ def sparse_sigmoid(x: Any) -> Any:
 # --- distributions over an axis -------------------------------------------------------------------
 
 
-def _shifted(x: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
+def _shifted(x: TensorLike, axis: Axis | None) -> tuple[Any, tuple[int, ...]]:
     """Return x less its largest element over `axis`, which keeps exp from overflowing."""
     x = as_float(x)
     axes = normalize_axes(axis, len(x.shape), "softmax")
@@ -271,7 +277,7 @@ def _shifted(x: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 @function
-def softmax(x: Any, axis: Any = -1) -> Any:
+def softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
     """Return exp(x) / sum(exp(x)) over `axis`: a number, several, or None for all.
 
     Example:
@@ -284,14 +290,14 @@ def softmax(x: Any, axis: Any = -1) -> Any:
 
 
 @function
-def log_softmax(x: Any, axis: Any = -1) -> Any:
+def log_softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
     """Return x - log(sum(exp(x))) over `axis`: a number, several, or None for all."""
     shifted, axes = _shifted(x, axis)
     return subtract(shifted, log(reduce_sum(exp(shifted), axes, True)))
 
 
 @function
-def sparsemax(x: Any, axis: int = -1) -> Any:
+def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
     """Return the point of the probability simplex along `axis` that is nearest to x.
 
     Source: Martins & Astudillo, ICML 2016, algorithm 1.

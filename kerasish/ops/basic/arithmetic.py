@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kerasish.errors import DTypeError
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import cast
 from kerasish.ops.basic.examples import PAIRS, SINGLE, between, integers, numbers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, broadcast, same
+from kerasish.typing import Array, ArrayModule, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "abs", "absolute", "add", "ceil", "divide", "floor", "floor_divide", "maximum", "minimum",
@@ -17,7 +23,7 @@ __all__ = [
 
 
 @op("elementwise", broadcast, lambda g, y, a, b: (g, g), "same", examples=PAIRS, commutative=True)
-def add(xp, x1, x2):
+def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 + x2."""
     return xp.add(x1, x2)
 
@@ -45,7 +51,7 @@ def _negative_shape(x: Spec) -> Spec:
     "same",
     examples=PAIRS,
 )
-def subtract(xp, x1, x2):
+def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - x2."""
     return xp.subtract(x1, x2)
 
@@ -58,7 +64,7 @@ def subtract(xp, x1, x2):
     examples=PAIRS,
     commutative=True,
 )
-def multiply(xp, x1, x2):
+def multiply(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 * x2."""
     return xp.multiply(x1, x2)
 
@@ -76,13 +82,13 @@ _divide_grad = (
     "float",
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
 )
-def divide(xp, x1, x2):
+def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 / x2, in floating point."""
     return xp.true_divide(x1, x2)
 
 
 @op("elementwise", broadcast, None, "number", examples=[((integers(-9, 9), integers(1, 5)), {})])
-def floor_divide(xp, x1, x2):
+def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """floor(x1 / x2)."""
     return xp.floor_divide(x1, x2)
 
@@ -97,13 +103,13 @@ def floor_divide(xp, x1, x2):
         ((integers(-9, 9), integers(1, 5)), {}),
     ],
 )
-def mod(xp, x1, x2):
+def mod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - floor(x1 / x2) * x2, with the sign of x2."""
     return xp.remainder(x1, x2)
 
 
-def _chosen_grad(first):
-    def grad(g, y, a, b):
+def _chosen_grad(first: Any) -> Any:
+    def grad(g: Tensor, y: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
         # A tie shares the gradient, as the limit of the smooth maximum does.
         mine, other = (a, b) if first else (b, a)
         half = multiply(cast(equal(mine, other), dtype=g.dtype), 0.5)
@@ -123,13 +129,13 @@ _CHOSEN = (_chosen_grad(True), _chosen_grad(False))
     "same",
     examples=PAIRS,
 )
-def maximum(xp, x1, x2):
+def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The larger of x1 and x2; NaN if either is."""
     return xp.maximum(x1, x2)
 
 
 @op("elementwise", broadcast, _CHOSEN, "same", examples=PAIRS)
-def minimum(xp, x1, x2):
+def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The smaller of x1 and x2; NaN if either is."""
     return xp.minimum(x1, x2)
 
@@ -140,19 +146,19 @@ def minimum(xp, x1, x2):
 @op(
     "elementwise", _negative_shape, lambda g, y, x: (negative(g),), examples=SINGLE, keeps_zero=True
 )
-def negative(xp, x):
+def negative(xp: ArrayModule, x: Array) -> Array:
     """-x."""
     return xp.negative(x)
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, sign(x)),), examples=SINGLE, keeps_zero=True)
-def absolute(xp, x):
+def absolute(xp: ArrayModule, x: Array) -> Array:
     """|x|."""
     return xp.absolute(x)
 
 
 @op("elementwise", same, None, examples=SINGLE, keeps_zero=True)
-def sign(xp, x):
+def sign(xp: ArrayModule, x: Array) -> Array:
     """-1, 0 or 1 with the sign of x; NaN stays."""
     return xp.sign(x)
 
@@ -165,7 +171,7 @@ def sign(xp, x):
     examples=SINGLE,
     keeps_zero=True,
 )
-def square(xp, x):
+def square(xp: ArrayModule, x: Array) -> Array:
     """x * x."""
     return xp.square(x)
 
@@ -177,31 +183,31 @@ def square(xp, x):
     "float",
     examples=between(0.5, 2),
 )
-def reciprocal(xp, x):
+def reciprocal(xp: ArrayModule, x: Array) -> Array:
     """1 / x."""
     return xp.reciprocal(x)
 
 
 @op("elementwise", same, None, "float", examples=SINGLE)
-def floor(xp, x):
+def floor(xp: ArrayModule, x: Array) -> Array:
     """The largest whole number <= x."""
     return xp.floor(x)
 
 
 @op("elementwise", same, None, "float", examples=SINGLE)
-def ceil(xp, x):
+def ceil(xp: ArrayModule, x: Array) -> Array:
     """The smallest whole number >= x."""
     return xp.ceil(x)
 
 
 @op("elementwise", same, None, "float", examples=SINGLE)
-def rint(xp, x):
+def rint(xp: ArrayModule, x: Array) -> Array:
     """The nearest whole number, halves to even."""
     return xp.rint(x)
 
 
 @op("elementwise", same, None, examples=SINGLE)
-def trunc(xp, x):
+def trunc(xp: ArrayModule, x: Array) -> Array:
     """x without its fraction."""
     if x.dtype.kind in "biu":  # NumPy before 2.1 would make floats of them
         return x.copy()

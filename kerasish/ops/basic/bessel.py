@@ -8,13 +8,17 @@ uses the same coefficients. Source: Abramowitz & Stegun, 9.6.10 and 9.7.1.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kerasish.ops.basic.arithmetic import divide, multiply, subtract
 from kerasish.ops.basic.comparison import equal, select
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
+from kerasish.typing import Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["i0"]
 
@@ -36,14 +40,14 @@ def asymptotic(order: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
+def _horner(coefficients: tuple[float, ...], x: Array) -> Array:
     result = x * 0 + coefficients[-1]
     for c in coefficients[-2::-1]:
         result = result * x + c
     return result
 
 
-def _bessel(xp: Any, x: Any, order: int) -> Any:
+def _bessel(xp: ArrayModule, x: Array, order: int) -> Array:
     wide = x.astype(xp.float64)
     a = xp.absolute(wide)
     half = xp.minimum(a, SPLIT) / 2
@@ -57,17 +61,17 @@ def _bessel(xp: Any, x: Any, order: int) -> Any:
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, i1(x)),), "float", examples=SINGLE)
-def i0(xp, x):
+def i0(xp: ArrayModule, x: Array) -> Array:
     """The modified Bessel function of the first kind and order 0."""
     return _bessel(xp, x, 0)
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, _i1_slope(y, x)),), "float", examples=SINGLE)
-def i1(xp, x):
+def i1(xp: ArrayModule, x: Array) -> Array:
     """The modified Bessel function of the first kind and order 1."""
     return _bessel(xp, x, 1)
 
 
-def _i1_slope(y: Any, x: Any) -> Any:
+def _i1_slope(y: Tensor, x: Tensor) -> Tensor:
     small = equal(x, 0)
     return subtract(i0(x), select(small, 0.5, divide(y, select(small, 1, x))))

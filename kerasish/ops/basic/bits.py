@@ -5,6 +5,7 @@ from __future__ import annotations
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import broadcast, same
+from kerasish.typing import Array, ArrayModule
 
 __all__ = [
     "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or",
@@ -18,37 +19,37 @@ SHIFTS = [((integers(0, 99), integers(0, 5)), {})]
 
 
 @op("bits", broadcast, None, "same", examples=BITS, commutative=True)
-def bitwise_and(xp, x, y):
+def bitwise_and(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in both."""
     return xp.bitwise_and(x, y)
 
 
 @op("bits", broadcast, None, "same", examples=BITS, commutative=True)
-def bitwise_or(xp, x, y):
+def bitwise_or(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in either."""
     return xp.bitwise_or(x, y)
 
 
 @op("bits", broadcast, None, "same", examples=BITS, commutative=True)
-def bitwise_xor(xp, x, y):
+def bitwise_xor(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in just one."""
     return xp.bitwise_xor(x, y)
 
 
 @op("bits", same, None, examples=[((integers(0, 99),), {})])
-def bitwise_not(xp, x):
+def bitwise_not(xp: ArrayModule, x: Array) -> Array:
     """Every bit turned round."""
     return xp.invert(x)
 
 
 @op("bits", broadcast, None, "number", examples=SHIFTS)
-def left_shift(xp, x, y):
+def left_shift(xp: ArrayModule, x: Array, y: Array) -> Array:
     """x * 2 ** y."""
     return xp.left_shift(x, y)
 
 
 @op("bits", broadcast, None, "number", examples=SHIFTS)
-def right_shift(xp, x, y):
+def right_shift(xp: ArrayModule, x: Array, y: Array) -> Array:
     """floor(x / 2 ** y)."""
     return xp.right_shift(x, y)
 

@@ -7,6 +7,7 @@ from typing import Any
 from kerasish.ops.basic.examples import PAIRS, SINGLE, bools
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, broadcast, broadcast_bool
+from kerasish.typing import Array, ArrayModule
 
 __all__ = [
     "equal", "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal",
@@ -15,37 +16,37 @@ __all__ = [
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
-def equal(xp, x1, x2):
+def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 == x2."""
     return xp.equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
-def not_equal(xp, x1, x2):
+def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 != x2."""
     return xp.not_equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
-def less(xp, x1, x2):
+def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 < x2."""
     return xp.less(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
-def less_equal(xp, x1, x2):
+def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 <= x2."""
     return xp.less_equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
-def greater(xp, x1, x2):
+def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 > x2."""
     return xp.greater(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
-def greater_equal(xp, x1, x2):
+def greater_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 >= x2."""
     return xp.greater_equal(x1, x2)
 
@@ -55,25 +56,25 @@ def _as_bool(x: Spec, **attrs: Any) -> Spec:
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
-def isnan(xp, x):
+def isnan(xp: ArrayModule, x: Array) -> Array:
     """Whether x is not a number."""
     return xp.isnan(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
-def isinf(xp, x):
+def isinf(xp: ArrayModule, x: Array) -> Array:
     """Whether x is infinite."""
     return xp.isinf(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
-def isfinite(xp, x):
+def isfinite(xp: ArrayModule, x: Array) -> Array:
     """Whether x is neither infinite nor NaN."""
     return xp.isfinite(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
-def signbit(xp, x):
+def signbit(xp: ArrayModule, x: Array) -> Array:
     """Whether the sign bit of x is set (it is for -0.0)."""
     return xp.signbit(x)
 
@@ -82,25 +83,25 @@ BOOLS = [((bools(), bools()), {}), ((bools(2, 1), bools(3)), {})]
 
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
-def logical_and(xp, x1, x2):
+def logical_and(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """Whether both are true (non-zero)."""
     return xp.logical_and(x1, x2)
 
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
-def logical_or(xp, x1, x2):
+def logical_or(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """Whether either is true (non-zero)."""
     return xp.logical_or(x1, x2)
 
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
-def logical_xor(xp, x1, x2):
+def logical_xor(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """Whether just one is true (non-zero)."""
     return xp.logical_xor(x1, x2)
 
 
 @op("logic", _as_bool, None, None, examples=[((bools(),), {})])
-def logical_not(xp, x):
+def logical_not(xp: ArrayModule, x: Array) -> Array:
     """Whether x is false (zero)."""
     return xp.logical_not(x)
 
@@ -125,6 +126,6 @@ _where_grad = (
     examples=[((bools(), (2, 3), (2, 3)), {}), ((bools(2, 1), (), (3,)), {})],
     name="select",
 )
-def select(xp, condition, x1, x2):
+def select(xp: ArrayModule, condition: Array, x1: Array, x2: Array) -> Array:
     """x1 where the condition holds (is not zero), x2 elsewhere."""
     return xp.where(condition, x1, x2)

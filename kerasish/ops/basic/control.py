@@ -19,7 +19,7 @@ A trace offers it: one branch runs, and long loops are not unrolled. Without it,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import tree
 from kerasish.errors import DTypeError, ShapeError, TraceError, at_user_line
@@ -32,6 +32,10 @@ from kerasish.ops.basic.selection import get_item
 from kerasish.ops.basic.statistics import clip
 from kerasish.ops.op import current_engine, function
 from kerasish.ops.shapes import normalize_axis
+from kerasish.typing import Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map",
@@ -41,34 +45,34 @@ __all__ = [
 # --- what is at hand ------------------------------------------------------------------------------
 
 
-def _known(x: Any) -> bool:
+def _known(x: Tensor) -> bool:
     """Return whether the tensor x has numbers (a value of a trace has none yet)."""
     return type(x.value.dtype) is not str
 
 
-def _by_engine(kind: str, **parts: Any) -> Any:
+def _by_engine(kind: str, **parts: Any) -> Structure:
     return current_engine().control(kind, **parts)
 
 
-def tensors_of(structure: Any) -> Any:
+def tensors_of(structure: Structure) -> Structure:
     """Return the structure with leaves made tensors; None stays."""
     return tree.map_structure(lambda x: x if x is None else as_tensor(x), structure)
 
 
-def _scalar(x: Any, what: str) -> Any:
+def _scalar(x: TensorLike, what: str) -> Tensor:
     x = as_tensor(x)
     if x.shape not in ((), (1,)):
         raise ShapeError(f"{what}: expected one number, got shape {x.shape}.")
     return x if x.shape == () else reshape(x, ())
 
 
-def keep_kind(new: Any, old: Any, what: str) -> Any:
+def keep_kind(new: Structure, old: Structure, what: str) -> Structure:
     """Return `new` as tensors, or say where it differs from `old` in structure, shape or dtype."""
     try:
         tree.assert_same_structure(tree.lists_to_tuples(old), tree.lists_to_tuples(new))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what} must keep the structure {_sketch(old)}: {error}") from None
-    made = []
+    made: list[Any] = []
     for (path, a), b in zip(tree.flatten_with_path(old), tree.flatten(new)):
         place = f"{what}, value {'/'.join(str(part) for part in path)}" if path else what
         if a is None or b is None:
@@ -86,11 +90,11 @@ def keep_kind(new: Any, old: Any, what: str) -> Any:
     return tree.pack_sequence_as(old, made)
 
 
-def _sketch(structure: Any) -> str:
+def _sketch(structure: Structure) -> str:
     return str(tree.map_structure(lambda x: "*", structure)).replace("'", "")
 
 
-def _choose(condition: Any, yes: Any, no: Any) -> Any:
+def _choose(condition: Tensor, yes: TensorLike, no: TensorLike) -> Structure:
     return tree.map_structure(lambda a, b: a if a is None else select(condition, a, b), yes, no)
 
 
@@ -98,7 +102,7 @@ def _choose(condition: Any, yes: Any, no: Any) -> Any:
 
 
 @function
-def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+def cond(pred: TensorLike, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Structure:
     """Return true_fn() if `pred` holds, else false_fn().
 
     Example:
@@ -116,7 +120,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 
 
 @function
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: TensorLike, branches: Sequence[Callable[..., Any]], *operands: Any) -> Structure:
     """Return branches[index](*operands); an index outside goes to the nearest branch.
 
     Example:
@@ -145,9 +149,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
-    loop_vars: Any,
+    loop_vars: Structure,
     maximum_iterations: int | None = None,
-) -> Any:
+) -> Structure:
     """Return the loop variables after body(*loop_vars) ran for as long as cond(*loop_vars) held.
 
     Args:
@@ -162,7 +166,7 @@ def while_loop(
     single = not isinstance(loop_vars, (tuple, list))
     values = tensors_of((loop_vars,) if single else loop_vars)
 
-    def step(values: Any) -> Any:
+    def step(values: Any) -> Tensor | Sequence[Any]:
         new = body(*values)
         if single:
             new = new if isinstance(new, (tuple, list)) and len(new) == 1 else (new,)
@@ -174,7 +178,9 @@ def while_loop(
     return values[0] if single else values
 
 
-def _repeat(cond: Any, step: Any, values: Any, most: int | None) -> Any:
+def _repeat(
+    cond: Callable[..., Any], step: Callable[..., Any], values: Sequence[Any], most: int | None
+) -> str | Sequence[Any]:
     done = _by_engine("while_loop", cond=cond, body=step, loop_vars=values, maximum_iterations=most)
     if done is not NotImplemented:
         return done
@@ -189,7 +195,14 @@ def _repeat(cond: Any, step: Any, values: Any, most: int | None) -> Any:
     return values
 
 
-def _masked(cond: Any, step: Any, values: Any, most: int | None, count: int, active: Any) -> Any:
+def _masked(
+    cond: Callable[..., Any],
+    step: Callable[..., Any],
+    values: Sequence[Tensor],
+    most: int | None,
+    count: int,
+    active: Any,
+) -> Any:
     if most is None:
         raise TraceError(
             f"while_loop{at_user_line()}: how often the body runs depends on numbers that a trace "
@@ -205,7 +218,9 @@ def _masked(cond: Any, step: Any, values: Any, most: int | None, count: int, act
 
 
 @function
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(
+    lower: int, upper: TensorLike, body_fun: Callable[[Any, Any], Any], init_val: TensorLike
+) -> str | Tensor:
     """Return the state after state = body_fun(i, state) for i = lower, ..., upper - 1.
 
     Example:
@@ -215,7 +230,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     low, high = (_scalar(x, "fori_loop: bound") for x in (lower, upper))
     state = tensors_of(init_val)
 
-    def step(i: Any, state: Any) -> Any:
+    def step(i: TensorLike, state: TensorLike) -> Tensor | Sequence[Any]:
         return keep_kind(body_fun(i, state), state, "fori_loop: the result of body_fun")
 
     done = _by_engine("fori_loop", lower=low, upper=high, body_fun=step, init_val=state)
@@ -226,7 +241,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
             state = step(as_tensor(i), state)
         return state
 
-    def advance(values: Any) -> Any:
+    def advance(values: Sequence[Tensor]) -> tuple[Any, ...]:
         i, state = values
         return i + 1, step(i, state)
 
@@ -236,11 +251,11 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 @function
 def scan(
     f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any = None,
+    init: TensorLike | None,
+    xs: Structure = None,
     length: int | None = None,
     reverse: bool = False,
-    unroll: Any = 1,
+    unroll: int = 1,
 ) -> Any:
     """Return (last carry, stacked ys) of carry, y = f(carry, x) along the leading axis of xs.
 
@@ -260,7 +275,7 @@ def scan(
     carry, xs = tensors_of(init), tensors_of(xs)
     count = _length(xs, length)
 
-    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+    def step(carry: TensorLike | None, x: Structure) -> tuple[Any, Any]:
         pair = f(carry, x)
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ValueError(f"scan: f must return (carry, y), got {type(pair).__name__}.")
@@ -278,7 +293,7 @@ def scan(
     return carry, _stacked(ys[:: -1 if reverse else 1], "scan: the y that f returns")
 
 
-def _length(xs: Any, length: int | None) -> int:
+def _length(xs: Structure, length: int | None) -> int:
     sizes = set()
     for x in tree.flatten(xs):
         if x is None:
@@ -294,17 +309,17 @@ def _length(xs: Any, length: int | None) -> int:
     return sizes.pop()
 
 
-def _slice_of(xs: Any, i: int) -> Any:
+def _slice_of(xs: Structure, i: int) -> Structure:
     return tree.map_structure(lambda x: x if x is None else get_item(x, i), xs)
 
 
-def _stacked(ys: list[Any], what: str) -> Any:
+def _stacked(ys: list[Any], what: str) -> Structure:
     first = ys[0]
     ys = [first, *(keep_kind(y, first, what) for y in ys[1:])]
     return tree.map_structure(lambda *parts: None if parts[0] is None else stack(parts), *ys)
 
 
-def _no_results(step: Any, carry: Any, xs: Any) -> Any:
+def _no_results(step: Callable[..., Any], carry: Tensor, xs: Tensor) -> Tensor:
     """Return ys without a row: one step with zeros tells their shapes and dtypes."""
     x = tree.map_structure(lambda x: x if x is None else zeros(x.shape[1:], x.dtype), xs)
     y = step(carry, x)[1]
@@ -312,7 +327,7 @@ def _no_results(step: Any, carry: Any, xs: Any) -> Any:
 
 
 @function
-def map(f: Callable[[Any], Any], xs: Any) -> Any:
+def map(f: Callable[[Any], Any], xs: TensorLike) -> Structure:
     """Return the stacked f(x) for each x along the leading axis of xs.
 
     Example:
@@ -323,7 +338,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 
 
 @function
-def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Structure:
     """Return the stacked function(e) for each e along axis 0 of `elements`, one after the other.
 
     Args:
@@ -350,8 +365,8 @@ def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
 
 @function
 def associative_scan(
-    f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+    f: Callable[[Any, Any], Any], elems: TensorLike, reverse: bool = False, axis: int = 0
+) -> Structure:
     """Return all the running results x0, f(x0, x1), f(f(x0, x1), x2), ... along `axis`.
 
     Neighbours meet first, then their results: about 2 log2(n) calls of f on whole slices.
@@ -395,7 +410,7 @@ def _cut(parts: list[Any], axis: int, *bounds: Any) -> list[Any]:
     return [strided_slice(x, [*lead, slice(*bounds)]) for x in parts]
 
 
-def _prefixes(meet: Any, parts: list[Any], axis: int) -> list[Any]:
+def _prefixes(meet: Callable[..., Any], parts: list[Any], axis: int) -> list[Any]:
     n = parts[0].shape[axis]
     if n < 2:
         return parts
@@ -410,7 +425,7 @@ def _prefixes(meet: Any, parts: list[Any], axis: int) -> list[Any]:
     return [_interleave(a, b, axis) for a, b in zip(first, odd)]
 
 
-def _interleave(a: Any, b: Any, axis: int) -> Any:
+def _interleave(a: Tensor, b: Tensor, axis: int) -> Tensor:
     """Return a[0], b[0], a[1], b[1], ... along `axis`; a may have one more."""
     count = b.shape[axis]
     body = stack([_cut([a], axis, 0, count)[0], b], axis + 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.ops.basic.arithmetic import add
@@ -13,11 +14,15 @@ from kerasish.ops.basic.nonlinearity import relu
 from kerasish.ops.basic.window import channels_back, channels_to_last, layout, per_axis
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree
+from kerasish.typing import IntOrTuple, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["conv", "conv_transpose", "depthwise_conv", "separable_conv"]
 
 
-def _data_and_layout(inputs: Any, data_format: str | None, what: str) -> tuple[Any, str]:
+def _data_and_layout(inputs: TensorLike, data_format: str | None, what: str) -> tuple[Any, str]:
     inputs, data_format = as_tensor(inputs), layout(data_format)
     if not 3 <= len(inputs.shape) <= 5:
         raise ShapeError(
@@ -29,13 +34,13 @@ def _data_and_layout(inputs: Any, data_format: str | None, what: str) -> tuple[A
 
 @function
 def conv(
-    inputs: Any,
-    kernel: Any,
-    strides: Any = 1,
-    padding: Any = "valid",
+    inputs: TensorLike,
+    kernel: TensorLike,
+    strides: IntOrTuple = 1,
+    padding: str | Sequence[Any] = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
-) -> Any:
+    dilation_rate: IntOrTuple = 1,
+) -> Tensor:
     """Return the convolution of `inputs` with `kernel` over 1, 2 or 3 spatial axes.
 
     Args:
@@ -61,14 +66,14 @@ def conv(
 
 @function
 def biased_conv(
-    inputs: Any,
-    kernel: Any,
-    bias: Any,
-    strides: Any = 1,
-    padding: Any = "valid",
-    dilation_rate: Any = 1,
+    inputs: TensorLike,
+    kernel: TensorLike,
+    bias: TensorLike,
+    strides: IntOrTuple = 1,
+    padding: str | Sequence[Any] = "valid",
+    dilation_rate: IntOrTuple = 1,
     rectified: bool = False,
-) -> Any:
+) -> Tensor:
     """Return conv + bias, the channels being last; `rectified`: max(that, 0).
 
     Args:
@@ -84,13 +89,13 @@ def biased_conv(
 
 @function
 def depthwise_conv(
-    inputs: Any,
-    kernel: Any,
-    strides: Any = 1,
-    padding: Any = "valid",
+    inputs: TensorLike,
+    kernel: TensorLike,
+    strides: IntOrTuple = 1,
+    padding: str = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
-) -> Any:
+    dilation_rate: IntOrTuple = 1,
+) -> Tensor:
     """Return the convolution of every channel with its own filters.
 
     Args:
@@ -116,14 +121,14 @@ def depthwise_conv(
 
 @function
 def separable_conv(
-    inputs: Any,
-    depthwise_kernel: Any,
-    pointwise_kernel: Any,
-    strides: Any = 1,
-    padding: Any = "valid",
+    inputs: TensorLike,
+    depthwise_kernel: TensorLike,
+    pointwise_kernel: TensorLike,
+    strides: IntOrTuple = 1,
+    padding: str = "valid",
     data_format: str | None = None,
-    dilation_rate: Any = 1,
-) -> Any:
+    dilation_rate: IntOrTuple = 1,
+) -> Tensor:
     """Return conv(depthwise_conv(inputs, depthwise_kernel), pointwise_kernel)."""
     y = depthwise_conv(inputs, depthwise_kernel, strides, padding, data_format, dilation_rate)
     return conv(y, pointwise_kernel, 1, "valid", data_format)
@@ -155,14 +160,14 @@ def transpose_geometry(
 
 @function
 def conv_transpose(
-    inputs: Any,
-    kernel: Any,
-    strides: Any = 1,
-    padding: Any = "valid",
-    output_padding: Any = None,
+    inputs: TensorLike,
+    kernel: TensorLike,
+    strides: IntOrTuple = 1,
+    padding: str = "valid",
+    output_padding: int | Sequence[int] | None = None,
     data_format: str | None = None,
-    dilation_rate: Any = 1,
-) -> Any:
+    dilation_rate: IntOrTuple = 1,
+) -> Tensor:
     """Return the transposed convolution: what a `conv` with this kernel turns into `inputs`.
 
     Args:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops import dtypes
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, same
+from kerasish.typing import Array, ArrayModule, DTypeLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["cast", "stop_gradient"]
 
@@ -16,7 +20,7 @@ def _cast_shape(x: Spec, dtype: str) -> Spec:
     return Spec(x.shape, dtype)
 
 
-def _cast_grad(g, y, x, dtype):
+def _cast_grad(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> tuple[Any, ...]:
     smooth = dtypes.is_inexact(x.dtype) and dtypes.is_inexact(dtype)
     return (cast(g, dtype=x.dtype) if smooth else None,)
 
@@ -30,13 +34,13 @@ def _cast_grad(g, y, x, dtype):
     keeps_zero=True,
     flops=lambda inputs, results: 0,
 )
-def cast(xp, x, *, dtype):
+def cast(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
     """x as `dtype`; floats lose their fraction on the way to integers."""
     return x.astype(dtypes.array_dtype(dtype))
 
 
 @op("elementwise", same, None, examples=SINGLE, native=None, aliases=True)
-def stop_gradient(xp, variable):
+def stop_gradient(xp: ArrayModule, variable: Array) -> Array:
     """The same value, through which no gradient flows."""
     return variable
 
@@ -50,17 +54,17 @@ def stop_gradient(xp, variable):
     aliases=True,
     keeps_zero=True,
 )
-def alias(xp, x):
+def alias(xp: ArrayModule, x: Array) -> Array:
     """The same value: what turns arrays, lists, numbers and variables into tensors."""
     return x
 
 
 @op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True)
-def anew(xp, x):
+def anew(xp: ArrayModule, x: Array) -> Array:
     """The same value, for computing once more: passes do not see that the results are known."""
     return x
 
 
-def as_tensor(x: Any) -> Any:
+def as_tensor(x: Any) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, uncopied if it can be."""
     return x if hasattr(x, "maker") else alias(x)

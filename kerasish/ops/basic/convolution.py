@@ -14,20 +14,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.window import per_axis, resolve_padding, window_counts
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Shape, Spec, agree
+from kerasish.typing import Array, ArrayModule, IntOrTuple
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def accumulation_dtype(xp: Any, dtype: Any) -> Any:
+def accumulation_dtype(xp: ArrayModule, dtype: Array) -> Array:
     """Return the dtype in which products are summed: at least float32 for floats."""
     return xp.dtype("float32") if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
-def _padded(xp, x, counts, window, strides, padding, dilation):
+def _padded(
+    xp: ArrayModule,
+    x: Array,
+    counts: Array,
+    window: Array,
+    strides: Array,
+    padding: Array,
+    dilation: Array,
+) -> Array:
     """Return x with zeros round it, long enough for every window."""
     width = [(0, 0)]
     for size, count, w, s, (before, _), d in zip(
@@ -38,7 +51,7 @@ def _padded(xp, x, counts, window, strides, padding, dilation):
     return xp.pad(x, [*width, (0, 0)])
 
 
-def _taps(window, counts, strides, dilation):
+def _taps(window: Any, counts: Any, strides: Any, dilation: Any) -> Any:
     """Yield (position in the window, slices of the padded data that meet it)."""
     for position in itertools.product(*map(range, window)):
         places = [
@@ -48,7 +61,7 @@ def _taps(window, counts, strides, dilation):
         yield position, (slice(None), *places)
 
 
-def _by_group(xp, x, groups):
+def _by_group(xp: ArrayModule, x: Array, groups: Array) -> Array:
     """Return (..., groups * c) as (groups, places, c)."""
     return xp.moveaxis(x.reshape(-1, groups, x.shape[-1] // groups), 1, 0)
 
@@ -92,7 +105,12 @@ def _convolution_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[s
 
 
 def _convolution_shape(
-    x: Spec, kernel: Spec, strides: Any, padding: Any, dilation: Any, groups: int
+    x: Spec,
+    kernel: Spec,
+    strides: tuple[int, ...],
+    padding: str | tuple[Any, ...],
+    dilation: tuple[int, ...],
+    groups: int,
 ) -> Spec:
     counts = window_counts(
         x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation, "convolution"
@@ -100,11 +118,11 @@ def _convolution_shape(
     return Spec((x.shape[0], *counts, kernel.shape[-1]), x.dtype)
 
 
-def _convolution_by_x(g, y, x, kernel, **settings):
+def _convolution_by_x(g: Tensor, y: Tensor, x: Tensor, kernel: Any, **settings: Any) -> Any:
     return convolution_data_gradient(g, kernel, size=x.shape[1:-1], **settings)
 
 
-def _convolution_by_kernel(g, y, x, kernel, **settings):
+def _convolution_by_kernel(g: Tensor, y: Tensor, x: Tensor, kernel: Any, **settings: Any) -> Any:
     return convolution_kernel_gradient(x, g, size=kernel.shape[:-2], **settings)
 
 
@@ -128,7 +146,16 @@ UNEVEN = ((1, 1), (0, 1))  # an example's padding
     flops=lambda inputs, results: 2 * math.prod(results[0]) * math.prod(inputs[1][:-1]),
     epilogues=True,
 )
-def convolution(xp, x, kernel, *, strides=1, padding="valid", dilation=1, groups=1):
+def convolution(
+    xp: ArrayModule,
+    x: Array,
+    kernel: Array,
+    *,
+    strides: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Array:
     """y[i, o] = sum over k, c of x[i*s + k*d - p, c] * kernel[k, c, o] (no flip of the kernel).
 
     Args:
@@ -151,7 +178,7 @@ def convolution(xp, x, kernel, *, strides=1, padding="valid", dilation=1, groups
     return xp.moveaxis(y, 0, 1).reshape(x.shape[0], *counts, results).astype(x.dtype)
 
 
-def _product(numbers):
+def _product(numbers: Any) -> Any:
     total = 1
     for n in numbers:
         total *= n
@@ -195,7 +222,9 @@ def _data_shape(g: Spec, kernel: Spec, size: Shape, groups: int, **_: Any) -> Sp
     return Spec((g.shape[0], *size, None if part is None else part * groups), g.dtype)
 
 
-def _data_grad(h, y, g, kernel, size, **settings):
+def _data_grad(
+    h: Tensor, y: Tensor, g: Tensor, kernel: Any, size: Any, **settings: Any
+) -> tuple[Any, ...]:
     return (
         convolution(h, kernel, **settings),
         convolution_kernel_gradient(h, g, size=kernel.shape[:-2], **settings),
@@ -216,8 +245,16 @@ def _data_grad(h, y, g, kernel, size, **settings):
     ],
 )
 def convolution_data_gradient(
-    xp, g, kernel, *, size, strides=1, padding="valid", dilation=1, groups=1
-):
+    xp: ArrayModule,
+    g: Array,
+    kernel: Array,
+    *,
+    size: Sequence[Any],
+    strides: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Array:
     """x[j, c] = sum over i, k with i*s + k*d - p = j of g[i, o] * kernel[k, c, o].
 
     The transpose of `convolution` in its data: its gradient, and Keras's conv_transpose.
@@ -273,7 +310,9 @@ def _kernel_shape(x: Spec, g: Spec, size: Shape, groups: int, **_: Any) -> Spec:
     return Spec((*size, part, g.shape[-1]), x.dtype)
 
 
-def _kernel_grad(h, y, x, g, size, **settings):
+def _kernel_grad(
+    h: Tensor, y: Tensor, x: Tensor, g: Tensor, size: Any, **settings: Any
+) -> tuple[Any, ...]:
     return (
         convolution_data_gradient(g, h, size=x.shape[1:-1], **settings),
         convolution(x, h, **settings),
@@ -294,8 +333,16 @@ def _kernel_grad(h, y, x, g, size, **settings):
     ],
 )
 def convolution_kernel_gradient(
-    xp, x, g, *, size, strides=1, padding="valid", dilation=1, groups=1
-):
+    xp: ArrayModule,
+    x: Array,
+    g: Array,
+    *,
+    size: Sequence[int],
+    strides: IntOrTuple = 1,
+    padding: str = "valid",
+    dilation: IntOrTuple = 1,
+    groups: Any = 1,
+) -> Array:
     """kernel[k, c, o] = sum over i of x[i*s + k*d - p, c] * g[i, o].
 
     The transpose of `convolution` in its kernel: its gradient.

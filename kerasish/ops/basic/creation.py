@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -13,6 +13,10 @@ from kerasish.ops.basic.conversion import cast
 from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
+from kerasish.typing import Array, ArrayModule, DTypeLike, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones",
@@ -43,7 +47,7 @@ def _fill_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any
     ],
     repeats=True,
 )
-def fill(xp, *, shape, value, dtype=None):
+def fill(xp: ArrayModule, *, shape: ShapeLike, value: Any, dtype: DTypeLike | None = None) -> Array:
     """A tensor of `shape` whose elements are all the number `value`."""
     return xp.full(shape, value, dtype=dtypes.array_dtype(dtype))
 
@@ -57,7 +61,7 @@ def _range_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, An
     return {"start": start, "stop": stop, "step": step, "dtype": dtypes.name_of(dtype)}
 
 
-def _range_shape(start: Any, stop: Any, step: Any, dtype: str) -> Spec:
+def _range_shape(start: float, stop: float, step: float, dtype: str) -> Spec:
     return Spec((max(0, math.ceil((stop - start) / step)),), dtype)
 
 
@@ -68,7 +72,9 @@ def _range_shape(start: Any, stop: Any, step: Any, dtype: str) -> Spec:
     canonical=_range_canonical,
     examples=[((), {"start": 0, "stop": 5}), ((), {"start": 1.0, "stop": 2.0, "step": 0.25})],
 )
-def count_up(xp, *, start, stop, step=1, dtype=None):
+def count_up(
+    xp: ArrayModule, *, start: Any, stop: Any, step: Any = 1, dtype: DTypeLike | None = None
+) -> Array:
     """The numbers start, start + step, ... below stop."""
     return xp.arange(start, stop, step, dtype=dtypes.array_dtype(dtype))
 
@@ -77,7 +83,7 @@ def _number(x: Any) -> Any:
     return x.item() if hasattr(x, "item") else x
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full(shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor of `shape` filled with `fill_value` (a number, or what broadcasts to it).
 
     Example:
@@ -89,7 +95,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     return cast(broadcast_to(fill_value, sizes(shape, "full")), dtypes.name_of(dtype))
 
 
-def zeros(shape: Any, dtype: Any = None) -> Any:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return zeros of `shape`.
 
     Example:
@@ -99,7 +105,7 @@ def zeros(shape: Any, dtype: Any = None) -> Any:
     return fill(sizes(shape, "zeros"), 0, dtype)
 
 
-def ones(shape: Any, dtype: Any = None) -> Any:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return ones of `shape`.
 
     Example:
@@ -109,37 +115,39 @@ def ones(shape: Any, dtype: Any = None) -> Any:
     return fill(sizes(shape, "ones"), 1, dtype)
 
 
-def empty(shape: Any, dtype: Any = None) -> Any:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor of `shape` whose numbers do not matter (they are zeros)."""
     return zeros(shape, dtype)
 
 
 @function
-def zeros_like(x: Any, dtype: Any = None) -> Any:
+def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return zeros of x's shape, and of its dtype unless another is given."""
     return full_like(x, 0, dtype)
 
 
 @function
-def ones_like(x: Any, dtype: Any = None) -> Any:
+def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return ones of x's shape, and of its dtype unless another is given."""
     return full_like(x, 1, dtype)
 
 
 @function
-def empty_like(x: Any, dtype: Any = None) -> Any:
+def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor of x's shape whose numbers do not matter (they are zeros)."""
     return full_like(x, 0, dtype)
 
 
 @function
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full_like(x: TensorLike, fill_value: float, dtype: DTypeLike | None = None) -> Tensor:
     """Return `fill_value` in x's shape, and in its dtype unless another is given."""
     x = x if hasattr(x, "shape") and hasattr(x, "dtype") else reshape(x, -1)
     return full(tuple(x.shape), fill_value, dtypes.name_of(dtype or x.dtype))
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike | None = None
+) -> Tensor:
     """Return the numbers from `start` up to but without `stop`, `step` apart.
 
     Example:
@@ -154,12 +162,12 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     return count_up(start, stop, 1 if step is None else step, dtype)
 
 
-def unsized(shape: Shape, dtype: str) -> Any:
+def unsized(shape: Shape, dtype: str) -> Tensor:
     """Return a tensor of `shape` without numbers, for shape inference; None: any size."""
     return broadcast_to(fill((1,) * len(shape), 0, dtype), shape)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:  # noqa: N803
     """Return ones on and below the k-th diagonal of an (N, M) matrix, zeros above.
 
     Example:
@@ -170,7 +178,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # 
     return cast(greater_equal(add(rows, k), columns), dtypes.name_of(dtype))
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # noqa: N803
+def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:  # noqa: N803
     """Return ones on the k-th diagonal of an (N, M) matrix, zeros elsewhere.
 
     Example:
@@ -183,6 +191,6 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:  # 
     return cast(equal(add(rows, k), columns), dtypes.name_of(dtype))
 
 
-def identity(n: int, dtype: Any = None) -> Any:
+def identity(n: int, dtype: DTypeLike | None = None) -> Tensor:
     """Return the (n, n) identity matrix."""
     return eye(n, dtype=dtype)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import multiply, negative, square
 from kerasish.ops.basic.examples import SINGLE, between
 from kerasish.ops.basic.exponentials import exp
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
+from kerasish.typing import Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["erf", "erfinv"]
 
@@ -32,14 +37,14 @@ _TAIL_Q = (2.33520497626869185443e-03, 6.05183413124413191178e-02, 5.27905102951
            1.87295284992346047209e00, 2.56852019228982242072e00)  # fmt: skip
 
 
-def _polynomial(coefficients, x, leading=None):
+def _polynomial(coefficients: Any, x: Tensor, leading: Any = None) -> Any:
     result = x * 0 + (coefficients[-1] if leading is None else leading)
     for c in coefficients[-2::-1] if leading is None else coefficients[::-1]:
         result = result * x + c
     return result
 
 
-def _erfc_positive(xp, a):
+def _erfc_positive(xp: ArrayModule, a: Array) -> Array:
     middle = _polynomial(_ERFC_P, a) / _polynomial(_ERFC_Q, a, 1.0)
     inverse = 1 / xp.square(xp.maximum(a, 1.0))
     ratio = inverse * _polynomial(_TAIL_P, inverse) / _polynomial(_TAIL_Q, inverse, 1.0)
@@ -54,7 +59,7 @@ def _erfc_positive(xp, a):
     "float",
     examples=SINGLE,
 )
-def erf(xp, x):
+def erf(xp: ArrayModule, x: Array) -> Array:
     """2/sqrt(pi) * the integral of exp(-t*t) from 0 to x. Source: Cody, Math. Comp. 1969."""
     wide = x if x.dtype.itemsize >= 8 else x.astype(xp.float64)
     a = xp.minimum(xp.absolute(wide), 30.0)
@@ -71,7 +76,7 @@ def erf(xp, x):
     "float",
     examples=between(-0.8, 0.8),
 )
-def erfinv(xp, x):
+def erfinv(xp: ArrayModule, x: Array) -> Array:
     """The number whose erf is x; |x| < 1. Source: Giles, GPU Computing Gems 2011, and Newton."""
     wide = x.astype(xp.float64)
     w = -xp.log((1 - wide) * (1 + wide))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 # Pairs of shapes that try broadcasting; single shapes that try ranks 0 to 3 and no elements.
@@ -11,17 +12,17 @@ PAIRS = [(((2, 3), (2, 3)), {}), (((2, 3), (3,)), {}), (((2, 1), (1, 4)), {}), (
 SINGLE = [(((2, 3),), {}), (((),), {}), (((0, 2),), {})]
 
 
-def numbers(low: float, high: float, *shape: int) -> Any:
+def numbers(low: float, high: float, *shape: int) -> Callable[..., Any]:
     """Return an example input: uniform numbers in [low, high) of the given shape."""
     return lambda rng: rng.uniform(low, high, shape or (2, 3))
 
 
-def integers(low: int, high: int, *shape: int, dtype: str = "int32") -> Any:
+def integers(low: int, high: int, *shape: int, dtype: str = "int32") -> Callable[..., Any]:
     """Return an example input: whole numbers in [low, high) of the given shape."""
     return lambda rng: rng.integers(low, high, shape or (2, 3)).astype(dtype)
 
 
-def bools(*shape: int) -> Any:
+def bools(*shape: int) -> Callable[..., Any]:
     """Return an example input: truth values of the given shape."""
     return lambda rng: rng.integers(0, 2, shape or (2, 3)).astype(bool)
 

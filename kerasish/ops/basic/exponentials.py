@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import add, divide, multiply, subtract
 from kerasish.ops.basic.comparison import greater, select
 from kerasish.ops.basic.examples import SINGLE, between, numbers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import broadcast, same
+from kerasish.typing import Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "power", "sqrt"]
 
 
-def _base_grad(g, y, base, exponent):
+def _base_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     return multiply(multiply(g, exponent), power(base, subtract(exponent, 1)))
 
 
-def _exponent_grad(g, y, base, exponent):
+def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     positive = greater(base, 0)
     return multiply(g, select(positive, multiply(y, log(select(positive, base, 1))), 0))
 
@@ -29,7 +34,7 @@ def _exponent_grad(g, y, base, exponent):
     "number",
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
-def power(xp, x1, x2):
+def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 ** x2; whole numbers with a negative exponent lose their fraction."""
     if x2.dtype.kind != "i":
         if xp.__name__ == "numpy" and x2.ndim == 0 and x2.dtype.kind == "f" and x2 == 0.5:
@@ -50,7 +55,7 @@ def power(xp, x1, x2):
     examples=between(0.5, 2),
     keeps_zero=True,
 )
-def sqrt(xp, x):
+def sqrt(xp: ArrayModule, x: Array) -> Array:
     """The square root of x."""
     return xp.sqrt(x)
 
@@ -62,25 +67,25 @@ def sqrt(xp, x):
     "float",
     examples=between(0.5, 2),
 )
-def rsqrt(xp, x):
+def rsqrt(xp: ArrayModule, x: Array) -> Array:
     """1 / sqrt(x)."""
     return xp.reciprocal(xp.sqrt(x))
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, y),), "float", examples=SINGLE)
-def exp(xp, x):
+def exp(xp: ArrayModule, x: Array) -> Array:
     """e ** x."""
     return xp.exp(x)
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, add(y, 1)),), "float", examples=SINGLE)
-def expm1(xp, x):
+def expm1(xp: ArrayModule, x: Array) -> Array:
     """exp(x) - 1, exact near 0."""
     return xp.expm1(x)
 
 
 @op("elementwise", same, lambda g, y, x: (divide(g, x),), "float", examples=between(0.5, 2))
-def log(xp, x):
+def log(xp: ArrayModule, x: Array) -> Array:
     """The natural logarithm of x."""
     return xp.log(x)
 
@@ -92,7 +97,7 @@ def log(xp, x):
     "float",
     examples=between(-0.5, 2),
 )
-def log1p(xp, x):
+def log1p(xp: ArrayModule, x: Array) -> Array:
     """log(1 + x), exact near 0."""
     return xp.log1p(x)
 
@@ -104,7 +109,7 @@ def log1p(xp, x):
     "float",
     examples=between(0.5, 2),
 )
-def log2(xp, x):
+def log2(xp: ArrayModule, x: Array) -> Array:
     """The logarithm of x to base 2."""
     return xp.log2(x)
 
@@ -116,6 +121,6 @@ def log2(xp, x):
     "float",
     examples=between(0.5, 2),
 )
-def log10(xp, x):
+def log10(xp: ArrayModule, x: Array) -> Array:
     """The logarithm of x to base 10."""
     return xp.log10(x)

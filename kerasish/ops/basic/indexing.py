@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -10,6 +10,10 @@ from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Shape, Spec, broadcast_shapes, normalize_axis
+from kerasish.typing import AnyTensor, Array, ArrayModule, Axis, ShapeLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 def _axis(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
@@ -20,7 +24,7 @@ def _take_shape(x: Spec, indices: Spec, axis: int) -> Spec:
     return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
 
-def _take_grad(g, y, x, indices, axis):
+def _take_grad(g: Any, y: Tensor, x: AnyTensor, indices: Any, axis: Any) -> tuple[Any, ...]:
     return add_rows(g, indices, x.shape[axis], axis), None
 
 
@@ -35,7 +39,7 @@ def _take_grad(g, y, x, indices, axis):
         (((4,), integers(0, 4, 0)), {}),
     ],
 )
-def take_rows(xp, x, indices, *, axis=0):
+def take_rows(xp: ArrayModule, x: Array, indices: Array, *, axis: Axis = 0) -> Array:
     """x's slices along `axis` at `indices` (negative ones count from the end)."""
     return xp.take(x, indices, axis=axis)
 
@@ -60,7 +64,7 @@ def _add_rows_shape(x: Spec, indices: Spec, size: int, axis: int) -> Spec:
         (((2, 5, 3), integers(-4, 4, 5)), {"size": 4, "axis": 1}),
     ],
 )
-def add_rows(xp, x, indices, *, size, axis=0):
+def add_rows(xp: ArrayModule, x: Array, indices: Array, *, size: Any, axis: Any = 0) -> Array:
     """Zeros with `size` slices along `axis`, to which x's are added at `indices`.
 
     The transpose of `take_rows`: slices that meet are summed.
@@ -71,7 +75,7 @@ def add_rows(xp, x, indices, *, size, axis=0):
     return xp.moveaxis(_added(xp, shape, indices, xp.transpose(x, order)), 0, axis)
 
 
-def _added(xp, shape, places, x):
+def _added(xp: ArrayModule, shape: Array, places: Array, x: Array) -> Array:
     """Return zeros with x added at `places`, halves in float32 on the way."""
     wide = dtypes.adding_dtype(dtypes.name_of(x.dtype))
     y = xp.zeros(shape, wide)
@@ -92,7 +96,7 @@ def _along_shape(x: Spec, indices: Spec, axis: int) -> Spec:
     return Spec(tuple(shape), x.dtype)
 
 
-def _grid(xp, shape, indices, axis):
+def _grid(xp: ArrayModule, shape: Array, indices: Array, axis: Array) -> Array:
     """Return the index arrays that address `indices` along `axis` in an array of `shape`."""
     ndim = len(shape)
     grid = []
@@ -116,7 +120,7 @@ def _grid(xp, shape, indices, axis):
         (((4, 3), integers(-4, 4, 2, 1)), {"axis": 0}),
     ],
 )
-def pick_along_axis(xp, x, indices, *, axis=-1):
+def pick_along_axis(xp: ArrayModule, x: Array, indices: Array, *, axis: Axis = -1) -> Array:
     """For each place of `indices`, x's element at that index along `axis`."""
     return x[_grid(xp, x.shape, indices, axis)]
 
@@ -131,7 +135,9 @@ def pick_along_axis(xp, x, indices, *, axis=-1):
     },
     examples=[(((2, 3), integers(0, 4, 2, 3)), {"shape": (2, 4), "axis": 1})],
 )
-def add_along_axis(xp, x, indices, *, shape, axis=-1):
+def add_along_axis(
+    xp: ArrayModule, x: Array, indices: Array, *, shape: ShapeLike, axis: Axis = -1
+) -> Array:
     """Zeros of `shape` with x added at `indices` along `axis`: pick_along_axis's transpose."""
     return _added(xp, shape, _grid(xp, shape, indices, axis), x)
 
@@ -142,7 +148,7 @@ def add_along_axis(xp, x, indices, *, shape, axis=-1):
     lambda g, y, x, indices: (add_at(g, indices, x.shape), None),
     examples=[(((3, 4), integers(0, 3, 5, 2)), {}), (((3, 4), integers(0, 3, 2, 2, 1)), {})],
 )
-def read_at(xp, x, indices):
+def read_at(xp: ArrayModule, x: Array, indices: Array) -> Array:
     """x's parts at the positions along the last axis of `indices`."""
     return x[tuple(xp.moveaxis(indices, -1, 0))]
 
@@ -154,7 +160,7 @@ def read_at(xp, x, indices):
     canonical=lambda shapes, attrs: {"shape": tuple(attrs["shape"])},
     examples=[(((5,), integers(0, 3, 5, 2)), {"shape": (3, 4)})],
 )
-def add_at(xp, x, indices, *, shape):
+def add_at(xp: ArrayModule, x: Array, indices: Array, *, shape: ShapeLike) -> Array:
     """Zeros of `shape` with x added at the positions `indices`: the transpose of `read_at`."""
     return _added(xp, shape, tuple(xp.moveaxis(indices, -1, 0)), x)
 
@@ -171,12 +177,12 @@ def _write_shape(x: Spec, indices: Spec, updates: Spec) -> Spec:
     return Spec(x.shape, x.dtype)
 
 
-def _write_grad(g, y, x, indices, updates):
+def _write_grad(g: Tensor, y: Tensor, x: Tensor, indices: Any, updates: Any) -> tuple[Any, ...]:
     into = read_at(g, indices)
     return write_at(g, indices, select(False, into, 0)), None, into
 
 
-def _distinct(rng):
+def _distinct(rng: Any) -> Any:
     return rng.permutation(12)[:5].reshape(5, 1).astype("int32")
 
 
@@ -186,7 +192,7 @@ def _distinct(rng):
     _write_grad,
     examples=[(((12, 2), _distinct, (5, 2)), {})],
 )
-def write_at(xp, x, indices, updates):
+def write_at(xp: ArrayModule, x: Array, indices: Array, updates: Array) -> Array:
     """x with `updates` in place of its parts at the positions along the last axis of `indices`."""
     y = xp.array(x)
     y[tuple(xp.moveaxis(indices, -1, 0))] = updates

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.op import op
@@ -16,11 +17,15 @@ from kerasish.ops.shapes import (
     is_unknown,
     normalize_axis,
 )
+from kerasish.typing import AnyTensor, Array, ArrayModule, Axis, ShapeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["broadcast_to", "concatenate", "reshape", "transpose"]
 
 
-def sizes(shape: Any, what: str) -> tuple[int, ...]:
+def sizes(shape: ShapeLike, what: str) -> tuple[int, ...]:
     """Return a shape given as a number or a sequence as a tuple of ints (None stays)."""
     many = shape if isinstance(shape, (tuple, list)) else (shape,)
     try:
@@ -96,7 +101,7 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
     view=True,
     aliases=True,
 )
-def reshape(xp, x, *, newshape):
+def reshape(xp: ArrayModule, x: Array, *, newshape: Any) -> Array:
     """The elements of x, in C order, in another shape; one size may be -1."""
     return xp.reshape(x, newshape)
 
@@ -114,7 +119,7 @@ def _transpose_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     return {"axes": axes}
 
 
-def _transpose_grad(g, y, x, axes):
+def _transpose_grad(g: Tensor, y: Tensor, x: Tensor, axes: Any) -> tuple[Any, ...]:
     inverse = tuple(axes.index(i) for i in range(len(axes)))
     return (transpose(g, inverse),)
 
@@ -127,7 +132,7 @@ def _transpose_grad(g, y, x, axes):
     examples=[(((2, 3),), {}), (((2, 3, 4),), {"axes": (1, 2, 0)}), (((),), {})],
     aliases=True,
 )
-def transpose(xp, x, *, axes=None):
+def transpose(xp: ArrayModule, x: Array, *, axes: Axis | None = None) -> Array:
     """x with its axes in another order (None: reversed)."""
     return xp.transpose(x, axes)
 
@@ -156,7 +161,7 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     view=True,
     repeats=True,
 )
-def broadcast_to(xp, x, *, shape):
+def broadcast_to(xp: ArrayModule, x: Array, *, shape: ShapeLike) -> Array:
     """x repeated along axes of size 1 and new leading axes."""
     return xp.broadcast_to(x, shape)
 
@@ -194,7 +199,7 @@ def _slice_size(size: int | None, bounds: tuple[Any, Any, Any]) -> int | None:
     return len(range(size)[slice(*bounds)])
 
 
-def _slice_shape(x: Spec, slices: Any) -> Spec:
+def _slice_shape(x: Spec, slices: tuple[Any, ...]) -> Spec:
     return Spec(tuple(map(_slice_size, x.shape, slices)), x.dtype)
 
 
@@ -209,7 +214,7 @@ def _slice_shape(x: Spec, slices: Any) -> Spec:
         (((4, 2),), {"slices": (slice(3, 1),)}),
     ],
 )
-def strided_slice(xp, x, *, slices):
+def strided_slice(xp: ArrayModule, x: Array, *, slices: Any) -> Array:
     """The part of x at `slices`, one (start, stop, step) an axis."""
     return x[tuple(slice(*s) for s in slices)]
 
@@ -226,7 +231,7 @@ def strided_slice(xp, x, *, slices):
     },
     examples=[(((2, 3),), {"shape": (4, 5), "slices": ((1, 3, 1), (0, 5, 2))})],
 )
-def unslice(xp, x, *, shape, slices):
+def unslice(xp: ArrayModule, x: Array, *, shape: ShapeLike, slices: Any) -> Array:
     """Zeros of `shape` with x at `slices`: the transpose of `strided_slice`."""
     y = xp.zeros(shape, x.dtype)
     y[tuple(slice(*s) for s in slices)] = x
@@ -236,7 +241,7 @@ def unslice(xp, x, *, shape, slices):
 # --- pad ------------------------------------------------------------------------------------
 
 
-def pad_pairs(ndim: int, width: Any) -> tuple[tuple[int, int], ...]:
+def pad_pairs(ndim: int, width: int | Sequence[Any]) -> tuple[tuple[int, int], ...]:
     """Return a padding (a number, a pair, or a pair an axis) as (before, after) for each axis."""
     if isinstance(width, int):
         width = ((width, width),) * ndim
@@ -258,12 +263,12 @@ def _pad_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]
     return {"pad_width": pairs, "value": float(attrs["value"])}
 
 
-def _pad_shape(x: Spec, pad_width: Any, value: float) -> Spec:
+def _pad_shape(x: Spec, pad_width: tuple[Any, ...], value: float) -> Spec:
     grown = (None if s is None else s + a + b for s, (a, b) in zip(x.shape, pad_width))
     return Spec(tuple(grown), x.dtype)
 
 
-def _pad_grad(g, y, x, pad_width, value):
+def _pad_grad(g: Tensor, y: Tensor, x: Tensor, pad_width: Any, value: Any) -> tuple[Any, ...]:
     return (strided_slice(g, [(a, a + s, 1) for s, (a, _) in zip(x.shape, pad_width)]),)
 
 
@@ -277,7 +282,7 @@ def _pad_grad(g, y, x, pad_width, value):
         (((0,),), {"pad_width": ((1, 1),), "value": 2.0}),
     ],
 )
-def constant_pad(xp, x, *, pad_width, value=0.0):
+def constant_pad(xp: ArrayModule, x: Array, *, pad_width: Any, value: float = 0.0) -> Array:
     """x with `value` put (before, after) it along each axis."""
     return xp.pad(x, pad_width, mode="constant", constant_values=value)
 
@@ -310,7 +315,7 @@ def _concatenate_shape(*xs: Spec, axis: int) -> Spec:
     return Spec(tuple(joined), xs[0].dtype)
 
 
-def _concatenate_grad(g, y, *xs, axis):
+def _concatenate_grad(g: Any, y: Tensor, *xs: Any, axis: Any) -> Any:
     grads, start = [], 0
     for x in xs:
         stop = start + x.shape[axis]
@@ -328,7 +333,7 @@ def _concatenate_grad(g, y, *xs, axis):
     examples=[(((2, 3), (1, 3)), {}), (((2, 1), (2, 0), (2, 2)), {"axis": -1})],
     variadic=True,
 )
-def concatenate(xp, *xs, axis=0):
+def concatenate(xp: ArrayModule, *xs: Any, axis: Axis = 0) -> Array:
     """The tensors xs joined along `axis`."""
     return xp.concatenate(xs, axis)
 
@@ -336,7 +341,7 @@ def concatenate(xp, *xs, axis=0):
 # --- composed -------------------------------------------------------------------------------
 
 
-def expand_axes(x: Any, axes: tuple[int, ...]) -> Any:
+def expand_axes(x: AnyTensor, axes: tuple[int, ...]) -> Tensor:
     """Return x with axes of size 1 put back where a reduction over `axes` took them."""
     shape = list(x.shape)
     for axis in sorted(axes):
@@ -344,18 +349,18 @@ def expand_axes(x: Any, axes: tuple[int, ...]) -> Any:
     return reshape(x, tuple(shape))
 
 
-def expand_axes_of(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def expand_axes_of(g: Any, x: TensorLike, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     """Return the gradient g of a reduction of x over `axis`, ready to broadcast against x."""
     return g if keepdims or not axis else expand_axes(g, axis)
 
 
-def flip_axes(x: Any, axes: tuple[int, ...]) -> Any:
+def flip_axes(x: AnyTensor, axes: tuple[int, ...]) -> Tensor:
     """Return x reversed along `axes`."""
     steps = [slice(None, None, -1 if i in axes else 1) for i in range(len(x.shape))]
     return strided_slice(x, steps)
 
 
-def move_last(x: Any, axes: tuple[int, ...]) -> Any:
+def move_last(x: AnyTensor, axes: tuple[int, ...]) -> Tensor:
     """Return x with `axes` moved to the end, in order."""
     ndim = len(x.shape)
     rest = [i for i in range(ndim) if i not in axes]

@@ -8,6 +8,7 @@ from kerasish.ops.basic.conversion import cast
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import same
+from kerasish.typing import Array, ArrayModule
 
 __all__ = ["relu", "sigmoid", "softplus"]
 
@@ -19,7 +20,7 @@ __all__ = ["relu", "sigmoid", "softplus"]
     "float",
     examples=SINGLE,
 )
-def sigmoid(xp, x):
+def sigmoid(xp: ArrayModule, x: Array) -> Array:
     """1 / (1 + exp(-x)), in [0, 1]."""
     # exp(-|x|) neither overflows nor loses the digits of a small result.
     if x.dtype.kind == "c":
@@ -29,7 +30,7 @@ def sigmoid(xp, x):
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, sigmoid(x)),), "float", examples=SINGLE)
-def softplus(xp, x):
+def softplus(xp: ArrayModule, x: Array) -> Array:
     """log(1 + exp(x))."""
     return xp.logaddexp(x, xp.zeros((), dtype=x.dtype))
 
@@ -40,6 +41,6 @@ def softplus(xp, x):
     lambda g, y, x: (multiply(g, cast(greater(y, 0), dtype=g.dtype)),),
     examples=SINGLE,
 )
-def relu(xp, x):
+def relu(xp: ArrayModule, x: Array) -> Array:
     """max(x, 0). Source: Nair & Hinton, ICML 2010."""
     return xp.maximum(x, xp.zeros((), dtype=x.dtype))

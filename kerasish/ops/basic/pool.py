@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -28,6 +29,11 @@ from kerasish.ops.basic.window import (
 )
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
+from kerasish.typing import AnyTensor, Array, ArrayModule, IntOrTuple, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 __all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]
 
@@ -48,19 +54,21 @@ def _canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     return _geometry(shapes[0][1:-1], attrs, "pooling")
 
 
-def _counts(x: Spec, size: Any, strides: Any, padding: Any) -> Spec:
+def _counts(x: Spec, size: tuple[Any, ...], strides: tuple[int, ...], padding: Any) -> Spec:
     counts = window_counts(x.shape[1:-1], size, strides, padding, (1,) * len(size), "pooling")
     return Spec((x.shape[0], *counts, x.shape[-1]), x.dtype)
 
 
-def _windows(xp, x, size, strides, padding, fill):
+def _windows(
+    xp: ArrayModule, x: Array, size: Array, strides: Array, padding: Array, fill: Array
+) -> Array:
     """Return (window places, n, *windows, channels): x's windows, `fill` in the padding."""
     counts = window_counts(x.shape[1:-1], size, strides, padding, (1,) * len(size), "pooling")
     data = xp.pad(x, [(0, 0), *padding, (0, 0)], constant_values=fill)
     return xp.stack([data[places] for places in _taps(size, counts, strides)])
 
 
-def _taps(size, counts, strides):
+def _taps(size: Any, counts: Any, strides: Any) -> list[Any]:
     """Return the slices of the padded data that meet each place of the window, in C order."""
     return [
         (slice(None), *(slice(k, k + (n - 1) * s + 1, s) for k, n, s in zip(at, counts, strides)))
@@ -68,13 +76,15 @@ def _taps(size, counts, strides):
     ]
 
 
-def _lowest(xp, dtype):
+def _lowest(xp: ArrayModule, dtype: Array) -> Array:
     if dtype.kind == "b":
         return False
     return xp.iinfo(dtype).min if dtype.kind in "iu" else -math.inf
 
 
-def _spread(xp, parts, shape, size, strides, padding):
+def _spread(
+    xp: Any, parts: Array, shape: Array, size: Array, strides: Array, padding: Array
+) -> Array:
     """Return the sum of `parts`, one for each place of the window, each put where it belongs."""
     whole = [n + a + b for n, (a, b) in zip(shape[1:-1], padding)]
     x = xp.zeros((shape[0], *whole, shape[-1]), parts[0].dtype)
@@ -101,7 +111,14 @@ EXAMPLES = [
     canonical=_canonical,
     examples=EXAMPLES,
 )
-def pool_max(xp, x, *, size, strides=None, padding="valid"):
+def pool_max(
+    xp: ArrayModule,
+    x: Array,
+    *,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[Any] = "valid",
+) -> Array:
     """The largest element of each window.
 
     Args:
@@ -118,7 +135,7 @@ def _paired_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, A
     return _geometry(shapes[1][1:-1], attrs, "pooling")
 
 
-def _first_largest(xp, x, size, strides, padding):
+def _first_largest(xp: ArrayModule, x: Array, size: Array, strides: Array, padding: Array) -> Array:
     """Return the place of each window's first largest element (or first NaN) inside x."""
     places = _windows(xp, x, size, strides, padding, _lowest(xp, x.dtype))
     inside = xp.ones((1, *x.shape[1:-1], 1), bool)
@@ -138,7 +155,15 @@ def _first_largest(xp, x, size, strides, padding):
         (((2, 2, 2, 1), (2, 4, 4, 1)), {"size": 2}),
     ],
 )
-def pool_max_gradient(xp, g, x, *, size, strides=None, padding="valid"):
+def pool_max_gradient(
+    xp: ArrayModule,
+    g: Array,
+    x: Array,
+    *,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[Any] = "valid",
+) -> Array:
     """Zeros like x, to which each window's g is added at the window's first largest element.
 
     Shape: (n, *windows, c), (n, *spatial, c) -> (n, *spatial, c).
@@ -160,7 +185,15 @@ def pool_max_gradient(xp, g, x, *, size, strides=None, padding="valid"):
         (((2, 4, 4, 1), (2, 4, 4, 1)), {"size": 2}),
     ],
 )
-def pool_max_select(xp, h, x, *, size, strides=None, padding="valid"):
+def pool_max_select(
+    xp: ArrayModule,
+    h: Array,
+    x: Array,
+    *,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[Any] = "valid",
+) -> Array:
     """The element of h where x has the window's first largest element: the transpose of
     `pool_max_gradient`.
 
@@ -174,7 +207,13 @@ def pool_max_select(xp, h, x, *, size, strides=None, padding="valid"):
 # --- the mean -----------------------------------------------------------------------------------
 
 
-def shares(size: Any, strides: Any, padding: Any, sizes: Any, counts: Any) -> list[list[int]]:
+def shares(
+    size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[Any],
+    sizes: Sequence[int],
+    counts: Sequence[int],
+) -> list[list[int]]:
     """Return, for each spatial axis, how many places of x (not of its padding) each window has."""
     return [
         [min(i * s - before + w, n) - max(i * s - before, 0) for i in range(count)]
@@ -182,7 +221,15 @@ def shares(size: Any, strides: Any, padding: Any, sizes: Any, counts: Any) -> li
     ]
 
 
-def _share(xp, size, strides, padding, sizes, counts, dtype):
+def _share(
+    xp: ArrayModule,
+    size: Array,
+    strides: Array,
+    padding: Array,
+    sizes: Array,
+    counts: Array,
+    dtype: Array,
+) -> Array:
     """Return 1 / (places of x in each window), to be broadcast along (n, *windows, channels)."""
     total = xp.ones((), dtype)
     for axis, numbers in enumerate(shares(size, strides, padding, sizes, counts)):
@@ -200,7 +247,14 @@ def _share(xp, size, strides, padding, sizes, counts, dtype):
     canonical=_canonical,
     examples=EXAMPLES,
 )
-def pool_average(xp, x, *, size, strides=None, padding="valid"):
+def pool_average(
+    xp: ArrayModule,
+    x: Array,
+    *,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[Any] = "valid",
+) -> Array:
     """The mean of each window; places of the padding do not count.
 
     Args:
@@ -239,7 +293,15 @@ def _mean_gradient_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict
         (((1, 3, 4, 3),), {"sizes": (5, 4), "size": (3, 2), "strides": (2, 1), "padding": "same"}),
     ],
 )
-def pool_average_gradient(xp, g, *, sizes, size, strides=None, padding="valid"):
+def pool_average_gradient(
+    xp: ArrayModule,
+    g: Array,
+    *,
+    sizes: Any,
+    size: Sequence[int],
+    strides: Sequence[int] | None = None,
+    padding: Sequence[Any] = "valid",
+) -> Array:
     """Each window's g in equal parts added to the places of the window.
 
     Args:
@@ -256,7 +318,14 @@ def pool_average_gradient(xp, g, *, sizes, size, strides=None, padding="valid"):
 # --- Keras's functions --------------------------------------------------------------------------
 
 
-def _pooled(x: Any, pooling: Any, size: Any, strides: Any, padding: str, form: Any) -> Any:
+def _pooled(
+    x: TensorLike,
+    pooling: Op,
+    size: Any,
+    strides: IntOrTuple | None,
+    padding: str,
+    form: str | None,
+) -> Tensor:
     form = layout(form)
     y = pooling(channels_to_last(as_tensor(x), form), size, strides, padding)
     return channels_back(y, form)
@@ -264,12 +333,12 @@ def _pooled(x: Any, pooling: Any, size: Any, strides: Any, padding: str, form: A
 
 @function
 def max_pool(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any = None,
+    inputs: TensorLike,
+    pool_size: IntOrTuple,
+    strides: IntOrTuple | None = None,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return the largest element of each window of 1 to 3 spatial axes.
 
     Example:
@@ -281,12 +350,12 @@ def max_pool(
 
 @function
 def average_pool(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any = None,
+    inputs: AnyTensor,
+    pool_size: int | Sequence[int],
+    strides: tuple[int, ...] | None = None,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return the mean of each window of 1 to 3 spatial axes; padding does not count.
 
     Example:
@@ -301,7 +370,9 @@ def _bins(size: int, count: int) -> list[tuple[int, int]]:
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
-def _adaptive(x: Any, output_size: Any, data_format: Any, even: Any, uneven: Any) -> Any:
+def _adaptive(
+    x: TensorLike, output_size: Any, data_format: str | None, even: Op, uneven: Callable[..., Any]
+) -> Tensor:
     form = layout(data_format)
     x = channels_to_last(as_tensor(x), form)
     sizes = x.shape[1:-1]
@@ -317,7 +388,7 @@ def _adaptive(x: Any, output_size: Any, data_format: Any, even: Any, uneven: Any
     return channels_back(x, form)
 
 
-def _mean_of_bins(x: Any, axis: int, bins: list[tuple[int, int]]) -> Any:
+def _mean_of_bins(x: Tensor, axis: int, bins: list[tuple[int, int]]) -> Tensor:
     # Bins overlap where sizes are uneven: a product with the matrix of their shares.
     n = x.shape[axis]
     weights = [[1 / (b - a) if a <= j < b else 0.0 for a, b in bins] for j in range(n)]
@@ -327,14 +398,16 @@ def _mean_of_bins(x: Any, axis: int, bins: list[tuple[int, int]]) -> Any:
     return transpose(y, [order.index(i) for i in range(len(order))])
 
 
-def _max_of_bins(x: Any, axis: int, bins: list[tuple[int, int]]) -> Any:
+def _max_of_bins(x: Tensor, axis: int, bins: list[tuple[int, int]]) -> Tensor:
     longest = max(b - a for a, b in bins)
     places = [[min(a + k, b - 1) for k in range(longest)] for a, b in bins]
     return reduce_max(take_rows(x, places, axis), axis + 1)
 
 
 @function
-def adaptive_average_pool(inputs: Any, output_size: Any, data_format: str | None = None) -> Any:
+def adaptive_average_pool(
+    inputs: TensorLike, output_size: int | Sequence[int], data_format: str | None = None
+) -> Tensor:
     """Return the means of `output_size` bins: bin i of n places is floor(i n / m) to
     ceil((i + 1) n / m).
 
@@ -346,7 +419,9 @@ def adaptive_average_pool(inputs: Any, output_size: Any, data_format: str | None
 
 
 @function
-def adaptive_max_pool(inputs: Any, output_size: Any, data_format: str | None = None) -> Any:
+def adaptive_max_pool(
+    inputs: AnyTensor, output_size: int | Sequence[Any], data_format: str | None = None
+) -> Tensor:
     """Return the largest elements of `output_size` bins; see `adaptive_average_pool`.
 
     Example:

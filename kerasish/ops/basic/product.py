@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.arithmetic import multiply
@@ -11,6 +11,10 @@ from kerasish.ops.basic.movement import expand_axes, reshape, transpose
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, agree, broadcast_shapes
+from kerasish.typing import AnyTensor, Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["matmul"]
 
@@ -31,13 +35,13 @@ def _matmul_shape(a: Spec, b: Spec) -> Spec:
     return Spec((*lead, *rows, *columns), a.dtype)
 
 
-def swap_last(x: Any) -> Any:
+def swap_last(x: AnyTensor) -> Tensor:
     """Return x with its last two axes swapped."""
     n = len(x.shape)
     return transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
-def _matmul_left(g, y, a, b):
+def _matmul_left(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     if len(a.shape) == 1 and len(b.shape) == 1:
         return multiply(g, b)
     if len(a.shape) == 1:
@@ -48,7 +52,7 @@ def _matmul_left(g, y, a, b):
     return matmul(g, swap_last(b))
 
 
-def _matmul_right(g, y, a, b):
+def _matmul_right(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     if len(a.shape) == 1 and len(b.shape) == 1:
         return multiply(g, a)
     if len(a.shape) == 1:
@@ -80,7 +84,7 @@ def _matmul_right(g, y, a, b):
     flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
     epilogues=True,
 )
-def matmul(xp, x1, x2):
+def matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32."""
     y = xp.matmul(x1, x2)
     # NumPy multiplies bfloat16 matrices in float32 and leaves the product there.

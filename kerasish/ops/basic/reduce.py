@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -24,6 +24,10 @@ from kerasish.ops.basic.movement import (
 )
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Shape, Spec, normalize_axes, normalize_axis
+from kerasish.typing import AnyTensor, Array, ArrayModule, Axis
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["all", "any", "argmax", "argmin", "argsort", "sum"]
 
@@ -72,7 +76,7 @@ def _nonempty(x: Spec, axis: tuple[int, ...], keepdims: bool) -> Spec:
     return _reduced(x, axis, keepdims)
 
 
-def _sum_grad(g, y, x, axis, keepdims):
+def _sum_grad(g: Any, y: Tensor, x: AnyTensor, axis: Any, keepdims: Any) -> tuple[Any, ...]:
     return (broadcast_to(expand_axes_of(g, x, axis, keepdims), x.shape),)
 
 
@@ -84,14 +88,16 @@ def _sum_grad(g, y, x, axis, keepdims):
     examples=[*REDUCTIONS, (((0, 2),), {})],
     reduction="sum",
 )
-def reduce_sum(xp, x, *, axis=None, keepdims=False):
+def reduce_sum(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """The sum over `axis` (None: all)."""
     name = sum_dtype(dtypes.name_of(x.dtype))
     total = xp.sum(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
     return total.astype(dtypes.array_dtype(name), copy=False)
 
 
-def _extreme_grad(g, y, x, axis, keepdims):
+def _extreme_grad(g: Any, y: AnyTensor, x: AnyTensor, axis: Any, keepdims: Any) -> tuple[Any, ...]:
     # Ties share the gradient.
     hit = cast(equal(x, expand_axes_of(y, x, axis, keepdims)), g.dtype)
     share = divide(expand_axes_of(g, x, axis, keepdims), reduce_sum(hit, axis, True))
@@ -99,25 +105,29 @@ def _extreme_grad(g, y, x, axis, keepdims):
 
 
 @op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max")
-def reduce_max(xp, x, *, axis=None, keepdims=False):
+def reduce_max(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """The largest element over `axis`; NaN if there is one."""
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
 @op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min")
-def reduce_min(xp, x, *, axis=None, keepdims=False):
+def reduce_min(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """The smallest element over `axis`; NaN if there is one."""
     return xp.min(x, axis=axis, keepdims=keepdims)
 
 
-def _one_before(x, steps):
+def _one_before(x: AnyTensor, steps: Any) -> Any:
     """Return x moved by `steps` along its last axis, ones coming in."""
     n, lead = x.shape[-1], len(x.shape) - 1
     rest = strided_slice(x, [slice(None)] * lead + [slice(0, n - steps)])
     return constant_pad(rest, ((0, 0),) * lead + ((steps, 0),), 1.0)
 
 
-def running_product(x: Any) -> Any:
+def running_product(x: Tensor) -> Tensor:
     """Return the products of x up to each place of its last axis, by doubling.
 
     Written in ops so that the gradient is right where x is zero, too.
@@ -129,7 +139,7 @@ def running_product(x: Any) -> Any:
     return x
 
 
-def _prod_grad(g, y, x, axis, keepdims):
+def _prod_grad(g: Any, y: Tensor, x: AnyTensor, axis: Any, keepdims: Any) -> tuple[Any, ...]:
     # The product of all the others: from the left times from the right.
     last = move_last(x, axis)
     n = 1
@@ -155,7 +165,9 @@ def _prod_grad(g, y, x, axis, keepdims):
     examples=[*REDUCTIONS, (((0, 2),), {"axis": 0})],
     reduction="prod",
 )
-def reduce_prod(xp, x, *, axis=None, keepdims=False):
+def reduce_prod(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """The product over `axis` (None: all)."""
     name = sum_dtype(dtypes.name_of(x.dtype))
     total = xp.prod(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
@@ -166,13 +178,17 @@ LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
 
 
 @op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all")
-def reduce_all(xp, x, *, axis=None, keepdims=False):
+def reduce_all(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """Whether every element over `axis` is true."""
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
 @op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any")
-def reduce_any(xp, x, *, axis=None, keepdims=False):
+def reduce_any(
+    xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
+) -> Array:
     """Whether some element over `axis` is true."""
     return xp.any(x, axis=axis, keepdims=keepdims)
 
@@ -197,13 +213,13 @@ ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "
 
 
 @op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax")
-def argmax(xp, x, *, axis=None, keepdims=False):
+def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the largest element (axis None: in the flattened x), int32."""
     return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
 @op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin")
-def argmin(xp, x, *, axis=None, keepdims=False):
+def argmin(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the smallest element (axis None: in the flattened x), int32."""
     return xp.argmin(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
@@ -232,7 +248,7 @@ ALONG = [(((2, 3),), {}), (((3, 2),), {"axis": 0}), (((1,),), {}), (((2, 0),), {
     canonical=_order_canonical,
     examples=[*ALONG, (((2, 3),), {"axis": None})],
 )
-def argsort(xp, x, *, axis=-1):
+def argsort(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
     """The positions that sort x along `axis`, equal elements in their order, int32.
 
     None: the positions in the flattened x.
@@ -242,7 +258,7 @@ def argsort(xp, x, *, axis=-1):
     return xp.argsort(x, axis=axis, kind="stable").astype(xp.int32)
 
 
-def _cumsum_grad(g, y, x, axis):
+def _cumsum_grad(g: Any, y: Tensor, x: Tensor, axis: Any) -> tuple[Any, ...]:
     return (flip_axes(running_sum(flip_axes(g, (axis,)), axis), (axis,)),)
 
 
@@ -253,7 +269,7 @@ def _cumsum_grad(g, y, x, axis):
     canonical=_along_canonical,
     examples=ALONG,
 )
-def running_sum(xp, x, *, axis=-1):
+def running_sum(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
     """The sums of x up to each place along `axis`."""
     name = "int32" if x.dtype == bool else dtypes.name_of(x.dtype)
     total = xp.cumsum(x, axis=axis, dtype=dtypes.adding_dtype(name))

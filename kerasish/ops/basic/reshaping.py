@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,10 @@ from kerasish.ops.basic.movement import (
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
+from kerasish.typing import Axis, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "expand_dims", "flip", "moveaxis", "ndim", "pad", "ravel", "repeat", "roll", "size",
@@ -33,7 +38,7 @@ __all__ = [
 
 
 @function
-def expand_dims(x: Any, axis: Any) -> Any:
+def expand_dims(x: TensorLike, axis: Axis) -> Tensor:
     """Return x with an axis of size 1 at `axis` (a number or several).
 
     Example:
@@ -50,7 +55,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
 
 
 @function
-def squeeze(x: Any, axis: Any = None) -> Any:
+def squeeze(x: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return x without its axes of size 1 (or those named).
 
     Example:
@@ -69,13 +74,13 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 
 
 @function
-def ravel(x: Any) -> Any:
+def ravel(x: TensorLike) -> Tensor:
     """Return x's elements in one axis."""
     return reshape(x, (-1,))
 
 
 @function
-def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """Return x with two axes swapped."""
     x = as_tensor(x)
     order = list(range(len(x.shape)))
@@ -85,7 +90,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 
 @function
-def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+def moveaxis(
+    x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
+) -> Tensor:
     """Return x with the axes `source` moved to the places `destination`."""
     x = as_tensor(x)
     n = len(x.shape)
@@ -100,7 +107,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
 
 
 @function
-def stack(x: Any, axis: int = 0) -> Any:
+def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
     """Return the tensors of the list x stacked along a new axis.
 
     Example:
@@ -116,7 +123,7 @@ def stack(x: Any, axis: int = 0) -> Any:
 
 
 @function
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return x cut along `axis` into equal sections (a number) or at places (a sequence).
 
     Example:
@@ -142,14 +149,14 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 @function
-def flip(x: Any, axis: Any = None) -> Any:
+def flip(x: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return x reversed along `axis` (None: along all)."""
     x = as_tensor(x)
     return flip_axes(x, normalize_axes(axis, len(x.shape), "flip"))
 
 
 @function
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+def roll(x: TensorLike, shift: int | Sequence[int], axis: Axis | None = None) -> Tensor:
     """Return x with its elements moved `shift` places on along `axis`, round the end."""
     x = as_tensor(x)
     if axis is None:
@@ -170,7 +177,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 
 @function
-def tile(x: Any, repeats: Any) -> Any:
+def tile(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
     """Return x laid `repeats` times along each axis."""
     x = as_tensor(x)
     counts = [int(r) for r in (repeats if isinstance(repeats, (tuple, list)) else (repeats,))]
@@ -184,7 +191,7 @@ def tile(x: Any, repeats: Any) -> Any:
 
 
 @function
-def repeat(x: Any, repeats: Any, axis: Any = None) -> Any:
+def repeat(x: TensorLike, repeats: Any, axis: Axis | None = None) -> Tensor:
     """Return x with each element along `axis` repeated (by a number, or by one number each)."""
     x = as_tensor(x)
     if axis is None:
@@ -208,7 +215,12 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 @function
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
+def pad(
+    x: TensorLike,
+    pad_width: int | Sequence[Any],
+    mode: str = "constant",
+    constant_values: float | None = None,
+) -> Tensor:
     """Return x padded (before, after) along each axis.
 
     Args:
@@ -234,17 +246,17 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     return x
 
 
-def shape(x: Any) -> tuple[Any, ...]:
+def shape(x: TensorLike) -> tuple[Any, ...]:
     """Return x's shape as a tuple."""
     return tuple(as_tensor(x).shape) if not hasattr(x, "shape") else tuple(x.shape)
 
 
-def ndim(x: Any) -> int:
+def ndim(x: TensorLike) -> int:
     """Return the number of x's axes."""
     return len(shape(x))
 
 
-def size(x: Any) -> Any:
+def size(x: TensorLike) -> Tensor:
     """Return the number of x's elements; of a symbolic tensor of unknown sizes, a symbolic one."""
     if None in shape(x):
         return reduce_sum(ones_like(x, "int32"))

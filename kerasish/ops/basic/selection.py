@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from kerasish.ops.basic.reduce import argsort
 from kerasish.ops.basic.reshaping import expand_dims, ravel
 from kerasish.ops.op import function, is_inferring
 from kerasish.ops.shapes import agree, normalize_axis
+from kerasish.typing import AnyTensor, Axis, DTypeLike, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["get_item", "sort", "take", "take_along_axis", "where"]
 
@@ -35,7 +39,7 @@ def _is_plain(part: Any) -> bool:
 
 
 @function
-def get_item(x: Any, key: Any) -> Any:
+def get_item(x: AnyTensor, key: Any) -> Any:
     """Return x[key]: numbers, slices, None, Ellipsis, integer arrays, truth arrays.
 
     Example:
@@ -80,7 +84,7 @@ def _fill_ellipsis(parts: list[Any], ndim: int) -> list[Any]:
     return parts[: places[0]] + missing + parts[places[0] + 1 :]
 
 
-def _listed(part: Any) -> Any:
+def _listed(part: object) -> Any:
     if isinstance(part, bool):
         raise IndexError("A single bool is no index here; use an array of them or ops.where.")
     if not isinstance(part, list):
@@ -90,7 +94,7 @@ def _listed(part: Any) -> Any:
     return np.asarray(part) if part and plain else as_tensor(part)
 
 
-def _slice_plain(x: Any, parts: list[Any]) -> Any:
+def _slice_plain(x: AnyTensor, parts: list[Any]) -> AnyTensor:
     slices, shape, axis = [], [], 0
     for p in parts:
         if p is None:
@@ -111,7 +115,7 @@ def _slice_plain(x: Any, parts: list[Any]) -> Any:
     return y if y.shape == tuple(shape) else reshape(y, tuple(shape))
 
 
-def _pick(x: Any, parts: list[Any]) -> Any:
+def _pick(x: AnyTensor, parts: list[Any]) -> Tensor:
     """Index with arrays: slices first, then the picked axes moved to the front and read there."""
     expanded: list[Any] = []
     axis = 0
@@ -142,7 +146,7 @@ def _pick(x: Any, parts: list[Any]) -> Any:
     return transpose(y, order)
 
 
-def _check_mask(mask: Any, under: Any, axis: int) -> None:
+def _check_mask(mask: tuple[int, ...], under: tuple[int, ...], axis: int) -> None:
     if not builtins.all(map(agree, mask, under)):
         raise IndexError(
             f"A mask of shape {tuple(mask)} does not fit the sizes {tuple(under)} from axis {axis}."
@@ -164,7 +168,7 @@ def _nonzero(mask: Any) -> list[Any]:
 
 
 @function
-def take(x: Any, indices: Any, axis: Any = None) -> Any:
+def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return x's slices along `axis` at `indices` (None: of the flattened x).
 
     Example:
@@ -177,7 +181,7 @@ def take(x: Any, indices: Any, axis: Any = None) -> Any:
 
 
 @function
-def take_along_axis(x: Any, indices: Any, axis: Any = None) -> Any:
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return, for each place of `indices`, x's element at that index along `axis`."""
     if axis is None:
         return pick_along_axis(reshape(x, (-1,)), reshape(indices, (-1,)), 0)
@@ -185,7 +189,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = None) -> Any:
 
 
 @function
-def unstack(x: Any, num: Any = None, axis: int = 0) -> Any:
+def unstack(x: Tensor, num: Any = None, axis: int = 0) -> list[Tensor]:
     """Return the list of x's slices along `axis`."""
     x = as_tensor(x)
     axis = normalize_axis(axis, len(x.shape), "unstack")
@@ -194,7 +198,7 @@ def unstack(x: Any, num: Any = None, axis: int = 0) -> Any:
 
 
 @function
-def sort(x: Any, axis: int | None = -1) -> Any:
+def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
     """Return x sorted along `axis`, smallest first; None: all elements, in one row."""
     x = as_tensor(x)
     if axis is None:
@@ -203,7 +207,7 @@ def sort(x: Any, axis: int | None = -1) -> Any:
 
 
 @function
-def top_k(x: Any, k: int, sorted: bool = True) -> Any:
+def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, ...]:
     """Return (values, indices) of the k largest elements along the last axis, largest first.
 
     NaN counts as infinity, as `sort` puts it behind all numbers.
@@ -224,7 +228,9 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 
 
 @function
-def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
+def where(
+    condition: TensorLike, x1: TensorLike | None = None, x2: TensorLike | None = None
+) -> Structure:
     """Return x1 where the condition holds, x2 elsewhere; alone: the places where it holds."""
     if x1 is None and x2 is None:
         return tuple(_nonzero(as_tensor(condition)))
@@ -235,8 +241,12 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 @function
 def one_hot(
-    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
-) -> Any:
+    x: TensorLike,
+    num_classes: int,
+    axis: int = -1,
+    dtype: DTypeLike | None = None,
+    sparse: bool = False,
+) -> Tensor:
     """Return 1 at the class x along a new `axis` of `num_classes`, 0 elsewhere.
 
     Example:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops import dtypes
 from kerasish.ops.basic.arithmetic import (
@@ -32,21 +32,26 @@ from kerasish.ops.basic.reduce import (
 from kerasish.ops.basic.reshaping import squeeze, swapaxes
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes
+from kerasish.typing import AnyTensor, Axis, DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.ops.op import Op
+    from kerasish.tensor import Tensor
 
 __all__ = ["amax", "amin", "clip", "cumprod", "cumsum", "max", "mean", "min", "round", "std", "var"]
 
 
-def _count(x: Any, axes: tuple[int, ...]) -> int:
+def _count(x: Tensor, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[a] for a in axes)
 
 
-def _inexact(x: Any) -> Any:
+def _inexact(x: TensorLike) -> Tensor:
     x = as_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
 
 
 @function
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the mean over `axis` (None: all).
 
     Example:
@@ -59,47 +64,53 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def var(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the mean squared distance from the mean over `axis`."""
     x = _inexact(x)
     return mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
 
 
 @function
-def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def std(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the square root of the variance over `axis`."""
     return sqrt(var(x, axis, keepdims))
 
 
-def _with_initial(reduced: Any, initial: Any, meet: Any) -> Any:
+def _with_initial(reduced: Tensor, initial: float | None, meet: Op) -> Tensor:
     return reduced if initial is None else meet(reduced, initial)
 
 
 @function
-def max(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+def max(
+    x: TensorLike, axis: Axis | None = None, keepdims: bool = False, initial: float | None = None
+) -> Tensor:
     """Return the largest element over `axis`, at least `initial`."""
     return _extreme(x, axis, keepdims, initial, reduce_max, maximum)
 
 
 @function
-def min(x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+def min(
+    x: TensorLike, axis: Axis | None = None, keepdims: bool = False, initial: float | None = None
+) -> Tensor:
     """Return the smallest element over `axis`, at most `initial`."""
     return _extreme(x, axis, keepdims, initial, reduce_min, minimum)
 
 
 @function
-def amax(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def amax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over `axis`."""
     return max(x, axis, keepdims)
 
 
 @function
-def amin(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def amin(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over `axis`."""
     return min(x, axis, keepdims)
 
 
-def _extreme(x: Any, axis: Any, keepdims: bool, initial: Any, reduce: Any, meet: Any) -> Any:
+def _extreme(
+    x: AnyTensor, axis: Any, keepdims: bool, initial: float | None, reduce: Any, meet: Op
+) -> Any:
     x = as_tensor(x)
     axes = normalize_axes(axis, len(x.shape), reduce.name)
     if initial is not None and 0 in [x.shape[a] for a in axes]:
@@ -109,7 +120,7 @@ def _extreme(x: Any, axis: Any, keepdims: bool, initial: Any, reduce: Any, meet:
 
 
 @function
-def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over `axis`, without overflow."""
     x = _inexact(x)
     axes = normalize_axes(axis, len(x.shape), "logsumexp")
@@ -120,14 +131,14 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+def cumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the sums up to each place along `axis` (None: of the flattened x)."""
     x = as_tensor(x) if dtype is None else cast(x, dtype)
     return running_sum(reshape(x, (-1,)), 0) if axis is None else running_sum(x, axis)
 
 
 @function
-def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+def cumprod(x: AnyTensor, axis: Any = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the products up to each place along `axis` (None: of the flattened x)."""
     x = as_tensor(x) if dtype is None else cast(x, dtype)
     x = cast(x, "int32") if x.dtype == "bool" else x
@@ -137,7 +148,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 
 @function
-def clip(x: Any, x_min: Any, x_max: Any) -> Any:
+def clip(x: TensorLike, x_min: float | None, x_max: float | None) -> Tensor:
     """Return x held between x_min and x_max; the gradient flows where x lies between them.
 
     Args:
@@ -152,7 +163,7 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 
 
 @function
-def round(x: Any, decimals: int = 0) -> Any:
+def round(x: TensorLike, decimals: int = 0) -> Tensor:
     """Return x rounded to `decimals` places, halves to even."""
     x = as_tensor(x)
     whole = not dtypes.is_inexact(x.dtype)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kerasish.ops.basic.arithmetic import add, divide, multiply, negative, square, subtract
 from kerasish.ops.basic.examples import SINGLE, between, numbers
 from kerasish.ops.basic.exponentials import rsqrt
 from kerasish.ops.op import c_function, op
 from kerasish.ops.shapes import broadcast, same
+from kerasish.typing import Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cos", "cosh",
@@ -14,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _arctan2_grad(g, y, a, b):
+def _arctan2_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ...]:
     scaled = divide(g, add(square(a), square(b)))
     return multiply(scaled, b), negative(multiply(scaled, a))
 
@@ -27,19 +33,19 @@ def _arctan2_grad(g, y, a, b):
     examples=[((numbers(0.5, 2), (2, 3)), {})],
     native=c_function("atan2"),
 )
-def arctan2(xp, x1, x2):
+def arctan2(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The angle of the point (x2, x1), in radians in [-pi, pi]."""
     return xp.arctan2(x1, x2)
 
 
 @op("elementwise", same, lambda g, y, x: (multiply(g, cos(x)),), "float", examples=SINGLE)
-def sin(xp, x):
+def sin(xp: ArrayModule, x: Array) -> Array:
     """The sine of x radians."""
     return xp.sin(x)
 
 
 @op("elementwise", same, lambda g, y, x: (negative(multiply(g, sin(x))),), "float", examples=SINGLE)
-def cos(xp, x):
+def cos(xp: ArrayModule, x: Array) -> Array:
     """The cosine of x radians."""
     return xp.cos(x)
 
@@ -52,7 +58,7 @@ def cos(xp, x):
     examples=between(-1, 1),
     native=c_function("tan"),
 )
-def tan(xp, x):
+def tan(xp: ArrayModule, x: Array) -> Array:
     """The tangent of x radians."""
     return xp.tan(x)
 
@@ -65,7 +71,7 @@ def tan(xp, x):
     examples=between(-0.7, 0.7),
     native=c_function("asin"),
 )
-def arcsin(xp, x):
+def arcsin(xp: ArrayModule, x: Array) -> Array:
     """The angle in [-pi/2, pi/2] whose sine is x."""
     return xp.arcsin(x)
 
@@ -78,7 +84,7 @@ def arcsin(xp, x):
     examples=between(-0.7, 0.7),
     native=c_function("acos"),
 )
-def arccos(xp, x):
+def arccos(xp: ArrayModule, x: Array) -> Array:
     """The angle in [0, pi] whose cosine is x."""
     return xp.arccos(x)
 
@@ -91,7 +97,7 @@ def arccos(xp, x):
     examples=SINGLE,
     native=c_function("atan"),
 )
-def arctan(xp, x):
+def arctan(xp: ArrayModule, x: Array) -> Array:
     """The angle in (-pi/2, pi/2) whose tangent is x."""
     return xp.arctan(x)
 
@@ -104,7 +110,7 @@ def arctan(xp, x):
     examples=SINGLE,
     native=c_function("sinh"),
 )
-def sinh(xp, x):
+def sinh(xp: ArrayModule, x: Array) -> Array:
     """(exp(x) - exp(-x)) / 2."""
     return xp.sinh(x)
 
@@ -117,7 +123,7 @@ def sinh(xp, x):
     examples=SINGLE,
     native=c_function("cosh"),
 )
-def cosh(xp, x):
+def cosh(xp: ArrayModule, x: Array) -> Array:
     """(exp(x) + exp(-x)) / 2."""
     return xp.cosh(x)
 
@@ -129,7 +135,7 @@ def cosh(xp, x):
     "float",
     examples=SINGLE,
 )
-def tanh(xp, x):
+def tanh(xp: ArrayModule, x: Array) -> Array:
     """The hyperbolic tangent of x, in [-1, 1]."""
     return xp.tanh(x)
 
@@ -142,7 +148,7 @@ def tanh(xp, x):
     examples=SINGLE,
     native=c_function("asinh"),
 )
-def arcsinh(xp, x):
+def arcsinh(xp: ArrayModule, x: Array) -> Array:
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
 
@@ -155,7 +161,7 @@ def arcsinh(xp, x):
     examples=between(1.5, 3),
     native=c_function("acosh"),
 )
-def arccosh(xp, x):
+def arccosh(xp: ArrayModule, x: Array) -> Array:
     """The number >= 0 whose hyperbolic cosine is x; x >= 1."""
     return xp.arccosh(x)
 
@@ -168,6 +174,6 @@ def arccosh(xp, x):
     examples=between(-0.7, 0.7),
     native=c_function("atanh"),
 )
-def arctanh(xp, x):
+def arctanh(xp: ArrayModule, x: Array) -> Array:
     """The number whose hyperbolic tangent is x; |x| < 1."""
     return xp.arctanh(x)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.ops.basic.movement import transpose
 
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
-def per_axis(value: Any, count: int, what: str, least: int = 1) -> tuple[int, ...]:
+
+def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) -> tuple[int, ...]:
     """Return `value` (a number, or one for each of `count` axes) as a tuple of ints >= `least`."""
     many = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     many = many * count if len(many) == 1 else many
@@ -31,7 +35,7 @@ def resolve_padding(
     strides: tuple[int, ...],
     dilation: tuple[int, ...],
     what: str,
-) -> Any:
+) -> str | tuple[Any, ...]:
     """Return `padding` as (before, after) an axis; a word stays where a size is not known yet.
 
     Args:
@@ -97,14 +101,14 @@ def window_counts(
     return tuple(counts)
 
 
-def channels_to_last(x: Any, data_format: str) -> Any:
+def channels_to_last(x: Tensor, data_format: str) -> Tensor:
     """Return x with its channels last, whatever `data_format` says of x."""
     if data_format == "channels_last":
         return x
     return transpose(x, (0, *range(2, len(x.shape)), 1))
 
 
-def channels_back(y: Any, data_format: str) -> Any:
+def channels_back(y: Tensor, data_format: str) -> Tensor:
     """Return y, whose channels are last, in `data_format`."""
     if data_format == "channels_last":
         return y

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
@@ -21,6 +22,10 @@ from kerasish.ops.basic.statistics import min as least
 from kerasish.ops.basic.trigonometry import arctan, cos, sin, tan
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree
+from kerasish.typing import AnyTensor, Structure, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 FORMATS = (
     "xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw",
@@ -38,7 +43,7 @@ def _rows_first(name: str) -> bool:
     return name.removeprefix("rel_").removeprefix("center_").startswith("y")
 
 
-def _parts(boxes: Any) -> list[Any]:
+def _parts(boxes: AnyTensor) -> list[Any]:
     return [get_item(boxes, (..., i)) for i in range(4)]
 
 
@@ -61,11 +66,11 @@ def _from_corners(corners: list[Any], name: str) -> list[Any]:
 
 @function
 def convert_format(
-    boxes: Any,
+    boxes: Structure,
     source: str,
     target: str,
-    height: Any = None,
-    width: Any = None,
+    height: int | None = None,
+    width: int | None = None,
     dtype: str = "float32",
 ) -> Any:
     """Return boxes in another format.
@@ -105,7 +110,7 @@ def convert_format(
     return stack(_from_corners(_parts(corners), target), -1)
 
 
-def _size_of(height: Any, width: Any, dtype: str) -> Any:
+def _size_of(height: Any, width: Any, dtype: str) -> Tensor:
     """Return (width, height, width, height); sizes of shape (n, 1, 1) give (n, 1, 4)."""
     h, w = (cast(as_tensor(s), dtype) for s in (height, width))
     if len(h.shape) == 0:
@@ -115,7 +120,10 @@ def _size_of(height: Any, width: Any, dtype: str) -> Any:
 
 @function
 def clip_to_image_size(
-    bounding_boxes: Any, height: Any = None, width: Any = None, bounding_box_format: str = "xyxy"
+    bounding_boxes: dict[str, Any],
+    height: Any = None,
+    width: Any = None,
+    bounding_box_format: str = "xyxy",
 ) -> Any:
     """Return a dict of boxes cut off at the picture's edge; labels of empty ones become -1.
 
@@ -145,8 +153,13 @@ def clip_to_image_size(
 
 @function
 def crop(
-    boxes: Any, top: Any, left: Any, height: Any, width: Any, bounding_box_format: str = "xyxy"
-) -> Any:
+    boxes: TensorLike,
+    top: int,
+    left: int,
+    height: int,
+    width: int,
+    bounding_box_format: str = "xyxy",
+) -> Tensor:
     """Return boxes (..., 4) as seen in the part of a picture that begins at (top, left)."""
     _only_corners(bounding_box_format, "crop")
     x = as_float(boxes)
@@ -156,13 +169,13 @@ def crop(
 
 @function
 def pad(
-    boxes: Any,
-    top: Any,
-    left: Any,
+    boxes: TensorLike,
+    top: int,
+    left: int,
     height: Any = None,
     width: Any = None,
     bounding_box_format: str = "xyxy",
-) -> Any:
+) -> Tensor:
     """Return boxes (..., 4) of a picture that got `top` rows above and `left` columns before."""
     _only_corners(bounding_box_format, "pad")
     x = as_float(boxes)
@@ -176,13 +189,13 @@ def _only_corners(name: str, what: str) -> None:
         )
 
 
-def around_points(xs: list[Any], ys: list[Any]) -> Any:
+def around_points(xs: list[Any], ys: list[Any]) -> Tensor:
     """Return the smallest boxes (..., 4) around points given as lists of their x and y."""
     x, y = stack(xs, -1), stack(ys, -1)
     return stack([least(x, -1), least(y, -1), largest(x, -1), largest(y, -1)], -1)
 
 
-def corners_of(boxes: Any) -> tuple[list[Any], list[Any]]:
+def corners_of(boxes: TensorLike) -> tuple[list[Any], list[Any]]:
     """Return the xs and the ys of the four corners of boxes (..., 4)."""
     x1, y1, x2, y2 = _parts(boxes)
     return [x1, x2, x2, x1], [y1, y1, y2, y2]
@@ -190,19 +203,19 @@ def corners_of(boxes: Any) -> tuple[list[Any], list[Any]]:
 
 @function
 def affine_transform(
-    boxes: Any,
-    angle: Any,
-    translate_x: Any,
-    translate_y: Any,
-    scale: Any,
-    shear_x: Any,
-    shear_y: Any,
-    height: Any,
-    width: Any,
+    boxes: TensorLike,
+    angle: TensorLike,
+    translate_x: TensorLike,
+    translate_y: TensorLike,
+    scale: TensorLike,
+    shear_x: TensorLike,
+    shear_y: TensorLike,
+    height: int,
+    width: int,
     center_x: Any = None,
     center_y: Any = None,
     bounding_box_format: str = "xyxy",
-) -> Any:
+) -> Tensor:
     """Return the boxes around the corners of boxes that turn, move, grow and shear.
 
     Args:
@@ -229,7 +242,7 @@ def affine_transform(
     x0 = cx - multiply(translate_x, width - 1)
     y0 = cy - multiply(translate_y, height - 1)
 
-    def wide(v: Any) -> Any:
+    def wide(v: TensorLike) -> Tensor:
         return expand_dims(v, -1)
 
     xs, ys = corners_of(as_float(boxes))
@@ -244,7 +257,7 @@ def affine_transform(
 # --- overlaps -----------------------------------------------------------------------------------
 
 
-def _shared(a: list[Any], b: list[Any]) -> Any:
+def _shared(a: list[Any], b: list[Any]) -> Tensor:
     across = maximum(minimum(a[2], b[2]) - maximum(a[0], b[0]), 0)
     down = maximum(minimum(a[3], b[3]) - maximum(a[1], b[1]), 0)
     return across * down
@@ -264,9 +277,9 @@ def compute_iou(
     boxes2: Any,
     bounding_box_format: str,
     use_masking: bool = False,
-    mask_val: Any = -1,
+    mask_val: int = -1,
     image_shape: Any = None,
-) -> Any:
+) -> Tensor:
     """Return |a ∩ b| / |a ∪ b| for each pair of a box of boxes1 and one of boxes2.
 
     Args:
@@ -300,8 +313,8 @@ def compute_iou(
 
 @function
 def compute_ciou(
-    boxes1: Any, boxes2: Any, bounding_box_format: str, image_shape: Any = None
-) -> Any:
+    boxes1: TensorLike, boxes2: TensorLike, bounding_box_format: str, image_shape: Any = None
+) -> Tensor:
     """Return the overlap less the distance of the centres and the difference of the ratios.
 
     Shape: (..., 4), (..., 4) -> (...). Source: Zheng et al., AAAI 2020.
@@ -328,7 +341,7 @@ def compute_ciou(
 # --- offsets from anchors -----------------------------------------------------------------------
 
 
-def _spread(variance: Any) -> Any:
+def _spread(variance: Any) -> Tensor:
     if variance is None:
         return ones_like(as_tensor([1.0, 1.0, 1.0, 1.0]))
     spread = as_float(variance)
@@ -345,14 +358,14 @@ def _centred(name: str, what: str) -> str:
 
 @function
 def encode_box_to_deltas(
-    anchors: Any,
-    boxes: Any,
+    anchors: TensorLike,
+    boxes: TensorLike,
     anchor_format: str,
     box_format: str,
     encoding_format: str = "center_yxhw",
-    variance: Any = None,
+    variance: Sequence[float] | None = None,
     image_shape: Any = None,
-) -> Any:
+) -> Tensor:
     """Return how boxes differ from anchors: moves in units of their size, logarithms of ratios.
 
     Args:
@@ -379,14 +392,14 @@ def encode_box_to_deltas(
 
 @function
 def decode_deltas_to_boxes(
-    anchors: Any,
-    boxes_delta: Any,
+    anchors: Structure,
+    boxes_delta: dict[Any, Any] | Tensor,
     anchor_format: str,
     box_format: str,
     encoded_format: str = "center_yxhw",
-    variance: Any = None,
+    variance: Sequence[Any] | None = None,
     image_shape: Any = None,
-) -> Any:
+) -> dict[str, Any] | Tensor:
     """Return the boxes that `encode_box_to_deltas` made its numbers of.
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +36,10 @@ from kerasish.ops.basic.statistics import clip, mean
 from kerasish.ops.images.resizing import channel_axis, spatial_axes
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, is_unknown
+from kerasish.typing import AnyTensor, Array, IntOrTuple, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "crop_images", "extract_patches", "extract_patches_3d", "gaussian_blur", "hsv_to_rgb",
@@ -44,13 +49,13 @@ __all__ = [
 # --- filters --------------------------------------------------------------------------------
 
 
-def _bell(size: int, sigma: float) -> Any:
+def _bell(size: int, sigma: float) -> Array:
     places = np.arange(size) - (size - 1) / 2
     weights = np.exp(-0.5 * (places / sigma) ** 2)
     return weights / weights.sum()
 
 
-def _curve(size: int, sigma: Any) -> Any:
+def _curve(size: int, sigma: AnyTensor) -> Tensor:
     """Return a bell curve whose width may be a tensor."""
     if isinstance(sigma, (int, float)):
         return as_tensor(_bell(size, sigma))
@@ -59,14 +64,14 @@ def _curve(size: int, sigma: Any) -> Any:
     return divide(weights, reduce_sum(weights, 0, True))
 
 
-def _filtered(x: Any, kernel: Any, padding: str) -> Any:
+def _filtered(x: AnyTensor, kernel: AnyTensor, padding: str) -> Tensor:
     """Return pictures (n, h, w, c) each of whose channels is filtered by the matrix `kernel`."""
     weights = cast(as_tensor(kernel), x.dtype)
     weights = multiply(reshape(weights, (*kernel.shape, 1, 1)), ones((x.shape[-1], 1), x.dtype))
     return depthwise_conv(x, weights, 1, padding, "channels_last")
 
 
-def _channels_last(images: Any, data_format: str | None, what: str) -> tuple[Any, Any]:
+def _channels_last(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, Any]:
     """Return (float pictures as (n, h, w, c), a function that turns results back)."""
     x = as_float(images)
     if len(x.shape) not in (3, 4):
@@ -76,7 +81,7 @@ def _channels_last(images: Any, data_format: str | None, what: str) -> tuple[Any
     x = expand_dims(x, 0) if single else x
     x = moveaxis(x, 1, -1) if first else x
 
-    def back(y: Any) -> Any:
+    def back(y: Tensor) -> Tensor:
         y = moveaxis(y, 3, 1) if first else y
         return get_item(y, 0) if single else y
 
@@ -85,8 +90,11 @@ def _channels_last(images: Any, data_format: str | None, what: str) -> tuple[Any
 
 @function
 def gaussian_blur(
-    images: Any, kernel_size: Any = (3, 3), sigma: Any = (1.0, 1.0), data_format: str | None = None
-) -> Any:
+    images: TensorLike,
+    kernel_size: Sequence[int] = (3, 3),
+    sigma: AnyTensor = (1.0, 1.0),
+    data_format: str | None = None,
+) -> Tensor:
     """Return pictures blurred with a bell curve, zeros lying around them.
 
     Args:
@@ -107,7 +115,7 @@ _SOBEL = np.array([[-1.0, -2.0, -1.0], [0.0, 0.0, 0.0], [1.0, 2.0, 1.0]])
 
 
 @function
-def sobel_edges(images: Any, data_format: str | None = None) -> Any:
+def sobel_edges(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Return the derivatives of pictures down and across, along a new last axis.
 
     Source: Sobel & Feldman, 1968.
@@ -122,15 +130,15 @@ def sobel_edges(images: Any, data_format: str | None = None) -> Any:
 
 @function
 def ssim(
-    image1: Any,
-    image2: Any,
+    image1: Tensor,
+    image2: TensorLike,
     max_val: float = 1.0,
     filter_size: int = 11,
     filter_sigma: float = 1.5,
     k1: float = 0.01,
     k2: float = 0.03,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return how alike pictures look, at most 1, one number for each pair.
 
     Args:
@@ -151,7 +159,7 @@ def ssim(
         raise ShapeError(f"ssim: the pictures have the shapes {a.shape} and {b.shape}.")
     bell = _bell(filter_size, filter_sigma)
 
-    def blurred(x: Any) -> Any:
+    def blurred(x: TensorLike) -> Tensor:
         return _filtered(x, np.outer(bell, bell), "valid")
 
     c1, c2 = (k1 * max_val) ** 2, (k2 * max_val) ** 2
@@ -169,7 +177,7 @@ def ssim(
 # --- colours ----------------------------------------------------------------------------------
 
 
-def _three(images: Any, data_format: str | None, what: str) -> tuple[Any, int]:
+def _three(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, int]:
     x = as_tensor(images)
     if len(x.shape) not in (3, 4):
         raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
@@ -179,12 +187,12 @@ def _three(images: Any, data_format: str | None, what: str) -> tuple[Any, int]:
     return x, axis
 
 
-def _channel(x: Any, axis: int, i: int) -> Any:
+def _channel(x: TensorLike, axis: int, i: int) -> Tensor:
     return get_item(x, (*[slice(None)] * axis, i))
 
 
 @function
-def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
+def rgb_to_grayscale(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Return 0.2989 red + 0.587 green + 0.114 blue, as one channel. Source: ITU-R BT.601."""
     x, axis = _three(images, data_format, "rgb_to_grayscale")
     wide = as_float(x)
@@ -194,13 +202,13 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Any:
     return cast(y, x.dtype)
 
 
-def _floating(x: Any, what: str) -> None:
+def _floating(x: Tensor, what: str) -> None:
     if not dtypes.is_float(x.dtype):
         raise DTypeError(f"{what}: expected floating pictures in [0, 1], got {x.dtype}.")
 
 
 @function
-def rgb_to_hsv(images: Any, data_format: str | None = None) -> Any:
+def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Return hue, saturation and value, each in [0, 1], of red, green and blue in [0, 1]."""
     x, axis = _three(images, data_format, "rgb_to_hsv")
     _floating(x, "rgb_to_hsv")
@@ -225,7 +233,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Any:
 
 
 @function
-def hsv_to_rgb(images: Any, data_format: str | None = None) -> Any:
+def hsv_to_rgb(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Return red, green and blue in [0, 1] of hue, saturation and value in [0, 1]."""
     x, axis = _three(images, data_format, "hsv_to_rgb")
     _floating(x, "hsv_to_rgb")
@@ -241,7 +249,9 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> Any:
 # --- frames -------------------------------------------------------------------------------------
 
 
-def _margins(full: int, before: Any, after: Any, target: Any, grow: bool, names: str) -> Any:
+def _margins(
+    full: int, before: Any, after: Any, target: int | None, grow: bool, names: str
+) -> tuple[Any, ...]:
     """Return (before, after) of an axis, of which two of three are given."""
     given = [v is not None for v in (before, after, target)]
     if sum(given) != 2:
@@ -258,7 +268,7 @@ def _margins(full: int, before: Any, after: Any, target: Any, grow: bool, names:
 
 @function
 def crop_images(
-    images: Any,
+    images: TensorLike,
     top_cropping: int | None = None,
     left_cropping: int | None = None,
     bottom_cropping: int | None = None,
@@ -266,7 +276,7 @@ def crop_images(
     target_height: int | None = None,
     target_width: int | None = None,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return the inner part of pictures: of top, bottom and height two are given, as across.
 
     Args:
@@ -293,7 +303,7 @@ def crop_images(
 
 @function
 def pad_images(
-    images: Any,
+    images: TensorLike,
     top_padding: int | None = None,
     left_padding: int | None = None,
     bottom_padding: int | None = None,
@@ -301,7 +311,7 @@ def pad_images(
     target_height: int | None = None,
     target_width: int | None = None,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures with zeros around: of top, bottom and height two are given, as across.
 
     Args:
@@ -327,7 +337,7 @@ def pad_images(
     return pad(x, tuple(room))
 
 
-def _windows(x: Any, axis: int, size: int, stride: int, dilation: int, padding: str) -> Any:
+def _windows(x: Tensor, axis: int, size: int, stride: int, dilation: int, padding: str) -> Tensor:
     """Return x with `axis` replaced by (windows, elements of a window)."""
     full, reach = x.shape[axis], dilation * (size - 1) + 1
     if padding == "same":
@@ -345,8 +355,14 @@ def _windows(x: Any, axis: int, size: int, stride: int, dilation: int, padding: 
 
 
 def _patches(
-    images: Any, rank: int, size: Any, strides: Any, dilation: Any, padding: str, data_format: Any
-) -> Any:
+    images: AnyTensor,
+    rank: int,
+    size: Any,
+    strides: IntOrTuple | None,
+    dilation: IntOrTuple,
+    padding: str,
+    data_format: Any,
+) -> Tensor:
     x = as_tensor(images)
     single = len(x.shape) == rank + 1
     if not single and len(x.shape) != rank + 2:
@@ -379,13 +395,13 @@ def _patches(
 
 @function
 def extract_patches(
-    images: Any,
-    size: Any,
-    strides: Any = None,
-    dilation_rate: Any = 1,
+    images: TensorLike,
+    size: int | Sequence[int],
+    strides: IntOrTuple | None = None,
+    dilation_rate: IntOrTuple = 1,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return the patches of pictures, each as one pixel with all its elements as channels.
 
     Args:
@@ -404,13 +420,13 @@ def extract_patches(
 
 @function
 def extract_patches_3d(
-    volumes: Any,
-    size: Any,
-    strides: Any = None,
-    dilation_rate: Any = 1,
+    volumes: TensorLike,
+    size: int,
+    strides: IntOrTuple | None = None,
+    dilation_rate: IntOrTuple = 1,
     padding: str = "valid",
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return the patches of volumes, each as one element with all its elements as channels.
 
     Args:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
@@ -15,6 +16,10 @@ from kerasish.ops.basic.indexing import add_rows, take_rows
 from kerasish.ops.basic.movement import reshape, strided_slice, transpose
 from kerasish.ops.basic.reshaping import expand_dims, pad
 from kerasish.ops.op import function
+from kerasish.typing import AnyTensor, IntOrTuple, Shape, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["depth_to_space", "fold", "space_to_depth", "unfold"]
 
@@ -26,7 +31,7 @@ def _two(value: Any, what: str) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def _places(size: int, kernel: int, dilation: int, stride: int) -> Any:
+def _places(size: int, kernel: int, dilation: int, stride: int) -> Tensor:
     """Return the positions along an axis, one row for each window."""
     count = (size - dilation * (kernel - 1) - 1) // stride + 1
     if count < 1:
@@ -36,7 +41,13 @@ def _places(size: int, kernel: int, dilation: int, stride: int) -> Any:
 
 
 @function
-def unfold(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+def unfold(
+    x: TensorLike,
+    kernel_size: IntOrTuple,
+    dilation: int = 1,
+    padding: int | Sequence[Any] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
     """Return the windows of pictures as columns.
 
     Args:
@@ -63,13 +74,13 @@ def unfold(x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride
 
 @function
 def fold(
-    x: Any,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
-) -> Any:
+    x: TensorLike,
+    output_size: int | Sequence[Any],
+    kernel_size: int | Sequence[int],
+    dilation: int = 1,
+    padding: int = 0,
+    stride: int = 1,
+) -> Tensor:
     """Return the pictures to which windows add up: the transpose of `unfold`.
 
     Args:
@@ -101,7 +112,7 @@ def fold(
     return strided_slice(y, [slice(None), slice(None), *parts])
 
 
-def _picture_sizes(x: Any, data_format: str) -> tuple[Any, bool, tuple[int, int, int, int]]:
+def _picture_sizes(x: AnyTensor, data_format: str) -> tuple[Any, bool, tuple[int, int, int, int]]:
     """Return (x, whether channels are first, (n, height, width, channels))."""
     x = as_tensor(x)
     if len(x.shape) != 4:
@@ -119,7 +130,7 @@ def _block(size: int, what: str) -> int:
 
 
 @function
-def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
     """Return pictures whose blocks of block_size² pixels come from the channels.
 
     The place in the block is the slower part of the channel's number with "channels_last", the
@@ -140,7 +151,7 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
 
 
 @function
-def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+def space_to_depth(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
     """Return pictures whose channels come from blocks of block_size² pixels.
 
     The inverse of `depth_to_space`.
@@ -167,7 +178,7 @@ def _groups(side: str) -> list[list[str]]:
     return [inner.split() if not name else [name] for inner, name in parts]
 
 
-def _solved(groups: list[list[str]], shape: Any, known: dict[str, int]) -> dict[str, int]:
+def _solved(groups: list[list[str]], shape: Shape, known: dict[str, int]) -> dict[str, int]:
     """Return the size of each named axis; one of a group may follow from the others."""
     lengths = dict(known)
     for group, size in zip(groups, shape):
@@ -183,7 +194,7 @@ def _solved(groups: list[list[str]], shape: Any, known: dict[str, int]) -> dict[
 
 
 @function
-def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
+def rearrange(tensor: TensorLike, pattern: str, **axes_lengths: int) -> Tensor:
     """Return the tensor with axes moved, split and joined as the pattern says.
 
     Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,15 +19,19 @@ from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reshaping import pad
 from kerasish.ops.basic.statistics import clip, round
 from kerasish.ops.op import function
+from kerasish.typing import AnyTensor, Array, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["resize", "scale_and_translate"]
 
 
-def _linear(x: Any) -> Any:
+def _linear(x: Array) -> Array:
     return np.maximum(0, 1 - x)
 
 
-def _cubic(x: Any) -> Any:
+def _cubic(x: Array) -> Array:
     # Keys, IEEE Trans. ASSP 29 (1981), with a = -0.5.
     near = ((1.5 * x - 2.5) * x) * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
@@ -48,7 +52,7 @@ METHODS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5")
 
 def axis_weights(
     size: int, new: int, scale: float, shift: float, method: str, antialias: bool
-) -> Any:
+) -> Array:
     """Return the matrix (new, size) that makes `new` samples out of `size` along an axis.
 
     Sample i lies at (i + 0.5 - shift) / scale - 0.5; the weights around it are scaled to sum to 1,
@@ -65,7 +69,7 @@ def axis_weights(
     return np.where(inside[:, None], weights, 0)
 
 
-def along_axis(x: Any, weights: Any, axis: int) -> Any:
+def along_axis(x: AnyTensor, weights: AnyTensor, axis: int) -> Tensor:
     """Return x with `axis` multiplied by the matrix `weights` (new size, size)."""
     lead, tail = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     rows = reshape(x, (lead, x.shape[axis], tail))
@@ -73,7 +77,7 @@ def along_axis(x: Any, weights: Any, axis: int) -> Any:
     return reshape(y, (*x.shape[:axis], weights.shape[0], *x.shape[axis + 1 :]))
 
 
-def _back_to(y: Any, dtype: str) -> Any:
+def _back_to(y: Tensor, dtype: str) -> Tensor:
     """Return y in the dtype that came, rounded and held within it if that is an integer one."""
     if y.dtype == dtype or dtypes.is_inexact(dtype):
         return y if y.dtype == dtype else cast(y, dtype)
@@ -83,14 +87,14 @@ def _back_to(y: Any, dtype: str) -> Any:
 
 @function
 def scale_and_translate(
-    images: Any,
-    output_shape: Any,
-    scale: Any,
-    translation: Any,
-    spatial_dims: Any,
+    images: TensorLike,
+    output_shape: Sequence[int],
+    scale: TensorLike,
+    translation: TensorLike,
+    spatial_dims: Sequence[int],
     method: str,
     antialias: bool = True,
-) -> Any:
+) -> Tensor:
     """Return images scaled and moved along some axes.
 
     Args:
@@ -113,7 +117,9 @@ def scale_and_translate(
     return _back_to(y, x.dtype)
 
 
-def _fitted(x: Any, axes: tuple[int, int], size: tuple[int, int], value: Any, crop: bool) -> Any:
+def _fitted(
+    x: Tensor, axes: tuple[int, int], size: tuple[int, int], value: float, crop: bool
+) -> Tensor:
     """Return x cropped, or padded with `value`, to the ratio of `size`."""
     height, width = (x.shape[a] for a in axes)
     tall, wide = int(width * size[0] / size[1]), int(height * size[1] / size[0])
@@ -134,8 +140,8 @@ def _fitted(x: Any, axes: tuple[int, int], size: tuple[int, int], value: Any, cr
 
 @function
 def resize(
-    images: Any,
-    size: Any,
+    images: TensorLike,
+    size: Sequence[int],
     interpolation: str = "bilinear",
     antialias: bool = False,
     crop_to_aspect_ratio: bool = False,
@@ -143,7 +149,7 @@ def resize(
     fill_mode: str = "constant",
     fill_value: float = 0.0,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures of `size` pixels.
 
     Pixels are squares: the centre of the first one lies half a pixel inside the picture.
@@ -187,7 +193,7 @@ def resize(
     return _back_to(y, x.dtype)
 
 
-def spatial_axes(x: Any, data_format: str | None, what: str) -> tuple[int, int]:
+def spatial_axes(x: AnyTensor, data_format: str | None, what: str) -> tuple[int, int]:
     """Return the axes of height and width of pictures (n, h, w, c) or one picture (h, w, c)."""
     if len(x.shape) not in (3, 4):
         raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
@@ -196,7 +202,7 @@ def spatial_axes(x: Any, data_format: str | None, what: str) -> tuple[int, int]:
     return start, start + 1
 
 
-def channel_axis(x: Any, data_format: str | None) -> int:
+def channel_axis(x: AnyTensor, data_format: str | None) -> int:
     """Return the axis of the channels of pictures."""
     first = config.standardize_data_format(data_format) == "channels_first"
     return len(x.shape) - 3 if first else len(x.shape) - 1

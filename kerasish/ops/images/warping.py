@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
@@ -32,18 +32,22 @@ from kerasish.ops.images.filtering import gaussian_blur
 from kerasish.ops.op import function
 from kerasish.ops.random import normal
 from kerasish.ops.shapes import agree
+from kerasish.typing import AnyTensor, SeedLike, Shape, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["affine_transform", "elastic_transform", "map_coordinates", "perspective_transform"]
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 
 
-def _mirrored(index: Any, size: int) -> Any:
+def _mirrored(index: Tensor, size: int) -> Tensor:
     span = max(size - 1, 1)
     return absolute(subtract(mod(add(index, span), 2 * span), span)) if size > 1 else index * 0
 
 
-def _inside(index: Any, size: int, fill_mode: str) -> Any:
+def _inside(index: Tensor, size: int, fill_mode: str) -> Tensor:
     """Return the whole number `index` moved into [0, size) as the mode says."""
     if fill_mode == "wrap":
         return mod(index, size)
@@ -54,12 +58,12 @@ def _inside(index: Any, size: int, fill_mode: str) -> Any:
     return minimum(maximum(index, 0), size - 1)
 
 
-def _away(x: Any) -> Any:
+def _away(x: AnyTensor) -> Tensor:
     """Return x rounded, halves away from 0."""
     return multiply(sign(x), floor(add(absolute(x), 0.5)))
 
 
-def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
+def _corners(coordinate: AnyTensor, order: int) -> list[tuple[Any, Any]]:
     """Return the (whole index, weight) pairs that a coordinate is read at."""
     if order == 0:
         return [(cast(_away(coordinate), "int32"), ones_like(coordinate))]
@@ -71,8 +75,12 @@ def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
 
 @function
 def map_coordinates(
-    inputs: Any, coordinates: Any, order: int, fill_mode: str = "constant", fill_value: Any = 0
-) -> Any:
+    inputs: TensorLike,
+    coordinates: TensorLike,
+    order: int,
+    fill_mode: str = "constant",
+    fill_value: float = 0,
+) -> Tensor:
     """Return what `inputs` is at real-valued coordinates.
 
     Args:
@@ -123,8 +131,13 @@ _ORDERS = {"nearest": 0, "bilinear": 1}
 
 
 def _read(
-    images: Any, rows: Any, columns: Any, interpolation: str, fill_mode: str, fill_value: Any
-) -> Any:
+    images: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+    interpolation: str,
+    fill_mode: str,
+    fill_value: float,
+) -> Tensor:
     """Return pictures (n, h, w, c) read at the rows and columns (n, h', w') for all channels."""
     n, height, width, channels = images.shape
     # The picture's number and the channel are read as they are: a whole index costs nothing.
@@ -149,7 +162,7 @@ def _read(
     return cast(moveaxis(y, 1, -1), images.dtype)
 
 
-def _standing(images: Any, data_format: str | None, what: str) -> tuple[Any, Any]:
+def _standing(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, Any]:
     """Return (pictures as (n, h, w, c), a function that turns results back)."""
     x = as_tensor(images)
     if len(x.shape) not in (3, 4):
@@ -159,14 +172,14 @@ def _standing(images: Any, data_format: str | None, what: str) -> tuple[Any, Any
     x = expand_dims(x, 0) if single else x
     x = moveaxis(x, 1, -1) if first else x
 
-    def back(y: Any) -> Any:
+    def back(y: Tensor) -> Tensor:
         y = moveaxis(y, -1, 1) if first else y
         return get_item(y, 0) if single else y
 
     return x, back
 
 
-def _grid(x: Any) -> tuple[Any, Any]:
+def _grid(x: Tensor) -> tuple[Any, Any]:
     height, width = x.shape[1:3]
     rows = reshape(arange(height, dtype=float), (1, height, 1))
     columns = reshape(arange(width, dtype=float), (1, 1, width))
@@ -184,13 +197,13 @@ def _check(interpolation: str, fill_mode: str, what: str) -> None:
 
 @function
 def affine_transform(
-    images: Any,
-    transform: Any,
+    images: TensorLike,
+    transform: TensorLike,
     interpolation: str = "bilinear",
     fill_mode: str = "constant",
-    fill_value: Any = 0,
+    fill_value: float = 0,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures whose pixel (x, y) is the old one at (a0 x + a1 y + a2, b0 x + b1 y + b2).
 
     Args:
@@ -221,7 +234,7 @@ def affine_transform(
 Matrix = list[list[Any]]
 
 
-def _from_square(points: Any) -> Matrix:
+def _from_square(points: AnyTensor) -> Matrix:
     """Return the map that takes the corners of the unit square to four points (n, 4, 2).
 
     Source: Heckbert, Fundamentals of Texture Mapping and Image Warping, 1989, section 2.2.3.
@@ -250,7 +263,7 @@ def _adjugate(m: Matrix) -> Matrix:
     ]
 
 
-def perspective_matrix(start_points: Any, end_points: Any) -> Matrix:
+def perspective_matrix(start_points: TensorLike, end_points: TensorLike) -> Matrix:
     """Return the 3 x 3 map, but for a factor, that takes four points (n, 4, 2) to four others.
 
     The points are in the order of `perspective_transform`: two above, two below.
@@ -265,13 +278,13 @@ def _product(a: Matrix, b: Matrix) -> Matrix:
 
 @function
 def perspective_transform(
-    images: Any,
-    start_points: Any,
-    end_points: Any,
+    images: TensorLike,
+    start_points: TensorLike,
+    end_points: TensorLike,
     interpolation: str = "bilinear",
-    fill_value: Any = 0,
+    fill_value: float = 0,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures seen from elsewhere: what was at the start points is at the end points.
 
     Args:
@@ -299,7 +312,7 @@ def perspective_transform(
     return back(_read(x, rows, columns, interpolation, "constant", fill_value))
 
 
-def _state(seed: Any) -> Any:
+def _state(seed: Any) -> Tensor:
     """Return the state of random numbers for a seed: a number, a generator of states, or None."""
     if hasattr(seed, "next"):
         return seed.next()
@@ -309,15 +322,15 @@ def _state(seed: Any) -> Any:
 
 @function
 def elastic_transform(
-    images: Any,
+    images: TensorLike,
     alpha: float = 20.0,
     sigma: float = 5.0,
     interpolation: str = "bilinear",
     fill_mode: str = "reflect",
-    fill_value: Any = 0.0,
-    seed: Any = None,
+    fill_value: float = 0.0,
+    seed: SeedLike | None = None,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures whose pixels are moved by smooth random distances.
 
     Args:
@@ -338,7 +351,9 @@ def elastic_transform(
     return back(_displaced(x, moves, interpolation, fill_mode, fill_value))
 
 
-def smooth_moves(state: Any, shape: Any, alpha: Any, sigma: Any, size: int) -> Any:
+def smooth_moves(
+    state: AnyTensor, shape: Shape, alpha: TensorLike, sigma: AnyTensor, size: int
+) -> Tensor:
     """Return random distances (down, across), shape (n, h, w, 2), that vary smoothly.
 
     Args:
@@ -352,7 +367,9 @@ def smooth_moves(state: Any, shape: Any, alpha: Any, sigma: Any, size: int) -> A
     return multiply(gaussian_blur(moves, (size, size), (sigma, sigma), "channels_last"), alpha)
 
 
-def _displaced(x: Any, moves: Any, interpolation: str, fill_mode: str, fill_value: Any) -> Any:
+def _displaced(
+    x: Tensor, moves: Tensor, interpolation: str, fill_mode: str, fill_value: float
+) -> Tensor:
     rows, columns = _grid(x)
     down, across = add(rows, get_item(moves, (..., 0))), add(columns, get_item(moves, (..., 1)))
     return _read(x, down, across, interpolation, fill_mode, fill_value)
@@ -360,13 +377,13 @@ def _displaced(x: Any, moves: Any, interpolation: str, fill_mode: str, fill_valu
 
 @function
 def displace(
-    images: Any,
-    moves: Any,
+    images: TensorLike,
+    moves: TensorLike,
     interpolation: str = "bilinear",
     fill_mode: str = "reflect",
-    fill_value: Any = 0.0,
+    fill_value: float = 0.0,
     data_format: str | None = None,
-) -> Any:
+) -> Tensor:
     """Return pictures whose pixel (row, column) is read at (row, column) + its move.
 
     Args:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.movement import transpose
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.op import function
+from kerasish.typing import AnyTensor, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 _HEADS_FIRST = (0, 2, 1, 3)  # its own inverse
 
 
 @function
 def attend(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    mask: AnyTensor | None,
     weigh: Callable[[Any, Any], Any],
     is_causal: bool = False,
     flash_attention: bool | None = None,
-) -> Any:
+) -> Tensor:
     """Return weigh(query · key, mask) · value for each head.
 
     Args:

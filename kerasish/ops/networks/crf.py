@@ -7,7 +7,8 @@ not there.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.activation import as_float
@@ -23,12 +24,20 @@ from kerasish.ops.basic.reshaping import expand_dims, ndim
 from kerasish.ops.basic.selection import get_item, take_along_axis
 from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function
+from kerasish.typing import AnyTensor, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["crf_decode", "crf_log_likelihood", "crf_log_norm", "crf_score"]
 
 
 def _ready(
-    potentials: Any, transitions: Any, mask: Any, start: Any, end: Any
+    potentials: TensorLike,
+    transitions: TensorLike,
+    mask: AnyTensor | None,
+    start: AnyTensor | None,
+    end: AnyTensor | None,
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Return (potentials (steps, n, k), transitions, mask (steps, n), start (k,), end (k,))."""
     x, between = as_float(potentials), as_float(transitions)
@@ -47,14 +56,18 @@ def _ready(
     return transpose(x, (1, 0, 2)), cast(between, x.dtype), transpose(count), first, last
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: AnyTensor) -> Tensor:
     return expand_dims(x, -1)
 
 
 @function
 def crf_log_norm(
-    potentials: Any, transitions: Any, mask: Any = None, start: Any = None, end: Any = None
-) -> Any:
+    potentials: TensorLike,
+    transitions: TensorLike,
+    mask: AnyTensor | None = None,
+    start: TensorLike | None = None,
+    end: TensorLike | None = None,
+) -> Tensor:
     """Return log Σ exp(score) over all sequences of tags, by the forward algorithm.
 
     Args:
@@ -72,7 +85,7 @@ def crf_log_norm(
     x, between, count, first, last = _ready(potentials, transitions, mask, start, end)
     table = expand_dims(between, 0)
 
-    def advance(carry: Any, now: Any) -> Any:
+    def advance(carry: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[Any, ...]:
         reached, begun = carry
         unary, counts = now
         moved = logsumexp(add(_wide(reached), table), 1)
@@ -87,13 +100,13 @@ def crf_log_norm(
 
 @function
 def crf_score(
-    potentials: Any,
-    tags: Any,
-    transitions: Any,
-    mask: Any = None,
-    start: Any = None,
-    end: Any = None,
-) -> Any:
+    potentials: TensorLike,
+    tags: TensorLike,
+    transitions: TensorLike,
+    mask: AnyTensor | None = None,
+    start: TensorLike | None = None,
+    end: TensorLike | None = None,
+) -> Tensor:
     """Return the score of one sequence of tags a row; see `crf_log_norm`.
 
     Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
@@ -107,7 +120,7 @@ def crf_score(
     kinds = x.shape[2]
     flat = reshape(between, (kinds * kinds,))
 
-    def advance(carry: Any, now: Any) -> Any:
+    def advance(carry: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[Any, ...]:
         total, before, begun = carry
         unary, tag, counts = now
         here = get_item(take_along_axis(unary, _wide(tag), 1), (slice(None), 0))
@@ -123,13 +136,13 @@ def crf_score(
 
 @function
 def crf_log_likelihood(
-    potentials: Any,
-    tags: Any,
-    transitions: Any,
-    mask: Any = None,
-    start: Any = None,
-    end: Any = None,
-) -> Any:
+    potentials: TensorLike,
+    tags: TensorLike,
+    transitions: TensorLike,
+    mask: AnyTensor | None = None,
+    start: TensorLike | None = None,
+    end: TensorLike | None = None,
+) -> Tensor:
     """Return log p(tags) = score(tags) - log Σ exp(score), one number a row.
 
     Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
@@ -142,7 +155,11 @@ def crf_log_likelihood(
 
 @function
 def crf_decode(
-    potentials: Any, transitions: Any, mask: Any = None, start: Any = None, end: Any = None
+    potentials: TensorLike,
+    transitions: TensorLike,
+    mask: AnyTensor | None = None,
+    start: TensorLike | None = None,
+    end: TensorLike | None = None,
 ) -> tuple[Any, Any]:
     """Return (the best sequences of tags, int32, 0 where no step counts; their scores).
 
@@ -159,7 +176,7 @@ def crf_decode(
     table, (_, rows, kinds) = expand_dims(between, 0), x.shape
     stay = broadcast_to(arange(kinds, dtype="int32"), (rows, kinds))
 
-    def advance(carry: Any, now: Any) -> Any:
+    def advance(carry: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[Any, ...]:
         reached, begun = carry
         unary, counts = now
         ways = add(_wide(reached), table)
@@ -175,7 +192,7 @@ def crf_decode(
     final = add(reached, last)
     best = cast(argmax(final, -1), "int32")
 
-    def back(tag: Any, came: Any) -> Any:
+    def back(tag: TensorLike, came: TensorLike) -> tuple[Any, ...]:
         before = get_item(take_along_axis(came, _wide(tag), 1), (slice(None), 0))
         return before, tag
 

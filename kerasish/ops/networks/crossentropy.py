@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
@@ -20,6 +20,10 @@ from kerasish.ops.basic.selection import one_hot, take_along_axis
 from kerasish.ops.basic.statistics import clip, mean
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axis
+from kerasish.typing import DTypeLike, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "multi_hot", "psnr",
@@ -27,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:
+def _like(target: TensorLike, output: TensorLike, what: str) -> tuple[Any, Any]:
     """Return both as float tensors whose shapes agree as far as they are known."""
     output = as_float(output)
     target = cast(as_tensor(target), output.dtype)
@@ -39,7 +43,7 @@ def _like(target: Any, output: Any, what: str) -> tuple[Any, Any]:
     return target, output
 
 
-def _log_probabilities(output: Any, from_logits: bool, axis: int) -> Any:
+def _log_probabilities(output: Tensor, from_logits: bool, axis: int) -> Tensor:
     if from_logits:
         return log_softmax(output, axis)
     shares = divide(output, reduce_sum(output, axis, True))
@@ -47,7 +51,9 @@ def _log_probabilities(output: Any, from_logits: bool, axis: int) -> Any:
 
 
 @function
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+def binary_crossentropy(
+    target: TensorLike, output: TensorLike, from_logits: bool = False
+) -> Tensor:
     """Return -(t * log(p) + (1 - t) * log(1 - p)) element by element.
 
     Args:
@@ -69,8 +75,8 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 
 @function
 def categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Any:
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
+) -> Tensor:
     """Return -sum(t * log(p)) over `axis`.
 
     Args:
@@ -91,7 +97,7 @@ def categorical_crossentropy(
     return negative(reduce_sum(multiply(target, log_p), axis))
 
 
-def _class_axis(output: Any, axis: int, what: str) -> int:
+def _class_axis(output: Tensor, axis: int, what: str) -> int:
     if not output.shape:
         raise ShapeError(f"{what}: output needs an axis of classes, got shape ().")
     return normalize_axis(axis, len(output.shape), what)
@@ -99,8 +105,8 @@ def _class_axis(output: Any, axis: int, what: str) -> int:
 
 @function
 def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
-) -> Any:
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: int = -1
+) -> Tensor:
     """Return -log(p[t]), t being the number of the class; 0 where t is no class.
 
     Args:
@@ -134,13 +140,13 @@ def sparse_categorical_crossentropy(
 
 @function
 def multi_hot(
-    inputs: Any,
+    inputs: TensorLike,
     num_classes: int | None = None,
     axis: int = -1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     sparse: bool = False,
     **kwargs: Any,
-) -> Any:
+) -> Tensor:
     """Return 1 for each class that is among the numbers of a row of `inputs`, 0 elsewhere.
 
     Example:
@@ -156,7 +162,7 @@ def multi_hot(
 
 
 @function
-def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
+def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> Tensor:
     """Return whether the target class is among the k largest predictions of its row.
 
     Args:
@@ -176,7 +182,7 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
 
 
 @function
-def psnr(x1: Any, x2: Any, max_val: float) -> Any:
+def psnr(x1: TensorLike, x2: TensorLike, max_val: float) -> Tensor:
     """Return 20 * log10(max_val) - 10 * log10(mean((x1 - x2)²)), in decibels."""
     x1, x2 = _like(x1, x2, "psnr")
     mse = mean(square(subtract(x1, x2)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from kerasish.ops.basic.reshaping import expand_dims
 from kerasish.ops.basic.selection import get_item, take_along_axis
 from kerasish.ops.basic.statistics import logsumexp
 from kerasish.ops.op import function, is_inferring
+from kerasish.typing import AnyTensor, Array, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["ctc_decode", "ctc_loss"]
 
@@ -28,19 +33,19 @@ __all__ = ["ctc_decode", "ctc_loss"]
 NEVER = -1e5
 
 
-def _extended(target: Any, mask_index: int) -> Any:
+def _extended(target: Tensor, mask_index: int) -> Tensor:
     """Return blank, label 1, blank, label 2, ..., blank for each row of labels."""
     n, length = target.shape
     pairs = concatenate([full((n, length, 1), mask_index, "int32"), expand_dims(target, -1)], -1)
     return concatenate([reshape(pairs, (n, 2 * length)), full((n, 1), mask_index, "int32")], 1)
 
 
-def _at_least_float32(x: Any) -> Any:
+def _at_least_float32(x: AnyTensor) -> Tensor:
     x = as_float(x)
     return cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
 
 
-def _moved(alpha: Any, places: int) -> Any:
+def _moved(alpha: AnyTensor, places: int) -> Tensor:
     """Return alpha's columns moved right, what cannot be coming in."""
     n, size = alpha.shape
     edge = full((n, min(places, size)), NEVER, alpha.dtype)
@@ -49,8 +54,12 @@ def _moved(alpha: Any, places: int) -> Any:
 
 @function
 def ctc_loss(
-    target: Any, output: Any, target_length: Any, output_length: Any, mask_index: int = 0
-) -> Any:
+    target: TensorLike,
+    output: TensorLike,
+    target_length: Sequence[int],
+    output_length: Sequence[int],
+    mask_index: int = 0,
+) -> Tensor:
     """Return -log of the probability of all ways to read the labels off the outputs.
 
     Args:
@@ -83,7 +92,7 @@ def ctc_loss(
     first = select(less(place, 2), get_item(emitted, 0), NEVER)
     ends = reshape(cast(as_tensor(output_length), "int32"), (n, 1))
 
-    def step(alpha: Any, now: Any) -> Any:
+    def step(alpha: TensorLike, now: Sequence[Tensor]) -> tuple[Any, ...]:
         number, log_now = now
         stay = logaddexp(alpha, _moved(alpha, 1))
         both = select(skips, logaddexp(stay, _moved(alpha, 2)), stay)
@@ -100,14 +109,14 @@ def ctc_loss(
 
 @function
 def ctc_decode(
-    inputs: Any,
-    sequence_lengths: Any,
+    inputs: TensorLike,
+    sequence_lengths: Sequence[int],
     strategy: str = "greedy",
     beam_width: int = 100,
     top_paths: int = 1,
     merge_repeated: bool = True,
     mask_index: int = 0,
-) -> Any:
+) -> tuple[Tensor, ...]:
     """Return (labels, scores) read off outputs.
 
     Args:
@@ -134,7 +143,7 @@ def ctc_decode(
 
 
 def _decode_greedily(
-    inputs: Any, sequence_lengths: Any, merge_repeated: bool, mask_index: int
+    inputs: Array, sequence_lengths: Sequence[int], merge_repeated: bool, mask_index: int
 ) -> tuple[Any, Any]:
     x = _at_least_float32(inputs)
     n, steps, _ = x.shape
@@ -154,7 +163,7 @@ def _decode_greedily(
 
 
 def _decode_by_beams(
-    inputs: Any, sequence_lengths: Any, width: int, top_paths: int, blank: int
+    inputs: Array, sequence_lengths: Sequence[int], width: int, top_paths: int, blank: int
 ) -> tuple[Any, Any]:
     inputs = as_tensor(inputs)
     if is_inferring(inputs):
@@ -178,14 +187,16 @@ def _join(a: float, b: float) -> float:
     return top if top == -math.inf else top + math.log(math.exp(a - top) + math.exp(b - top))
 
 
-def _beams(log_p: Any, width: int, blank: int) -> list[tuple[tuple[int, ...], float]]:
+def _beams(log_p: Array, width: int, blank: int) -> list[tuple[tuple[int, ...], float]]:
     """Return (labels, log of the probability) of the best prefixes, best first."""
     # Of each prefix: the logarithms of its probability with a blank at its end, and without.
     beams: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
     for now in log_p.tolist():
         more: dict[tuple[int, ...], tuple[float, float]] = {}
 
-        def add_to(prefix: tuple[int, ...], ended: float, open_: float, more: Any = more) -> None:
+        def add_to(
+            prefix: tuple[int, ...], ended: float, open_: float, more: dict[Any, Any] = more
+        ) -> None:
             a, b = more.get(prefix, (-math.inf, -math.inf))
             more[prefix] = _join(a, ended), _join(b, open_)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.errors import ShapeError
@@ -31,6 +31,10 @@ from kerasish.ops.basic.statistics import mean
 from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
+from kerasish.typing import AnyTensor, Axis, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = [
     "batch_normalization", "dot_product_attention", "layer_normalization", "moments",
@@ -41,12 +45,12 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38}
 _LOW = ("float16", "bfloat16")
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Tensor) -> Tensor:
     """Return x in float32 if its own dtype is too coarse for sums of squares."""
     return cast(x, "float32") if x.dtype in _LOW else x
 
 
-def _narrow(x: Any, dtype: str) -> Any:
+def _narrow(x: Tensor, dtype: str) -> Tensor:
     if x.dtype == dtype:
         return x
     top = _LARGEST[dtype]
@@ -54,7 +58,9 @@ def _narrow(x: Any, dtype: str) -> Any:
 
 
 @function
-def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
+def moments(
+    x: TensorLike, axes: Axis, keepdims: bool = False, synchronized: bool = False
+) -> tuple[Any, ...]:
     """Return (mean, mean squared distance from it) over `axes`.
 
     Half-precision inputs are summed in float32.
@@ -73,7 +79,7 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     return _narrow(center, x.dtype), _narrow(spread, x.dtype)
 
 
-def _along(v: Any, shape: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
+def _along(v: AnyTensor, shape: tuple[Any, ...], axes: tuple[int, ...]) -> Tensor:
     """Return v, which has the sizes of `axes`, ready to broadcast against `shape`."""
     v = as_tensor(v)
     trailing = tuple(range(len(shape) - len(axes), len(shape)))
@@ -84,14 +90,14 @@ def _along(v: Any, shape: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
 
 @function
 def batch_normalization(
-    x: Any,
-    mean: Any,
-    variance: Any,
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
     axis: int,
-    offset: Any = None,
-    scale: Any = None,
+    offset: TensorLike | None = None,
+    scale: TensorLike | None = None,
     epsilon: float = 1e-3,
-) -> Any:
+) -> Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) * scale + offset along `axis`.
 
     Source: Ioffe & Szegedy, ICML 2015.
@@ -119,14 +125,14 @@ def batch_normalization(
 
 @function
 def standardize(
-    x: Any,
-    mean: Any,
-    variance: Any,
-    gamma: Any = None,
-    beta: Any = None,
+    x: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    gamma: TensorLike | None = None,
+    beta: TensorLike | None = None,
     axis: int = -1,
     epsilon: float = 1e-3,
-) -> Any:
+) -> Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta along `axis`.
 
     As `batch_normalization`, but the mean is taken off first: precise for means far from 0, too.
@@ -143,13 +149,13 @@ def standardize(
 
 @function
 def group_normalization(
-    x: Any,
+    x: TensorLike,
     groups: int,
-    gamma: Any = None,
-    beta: Any = None,
+    gamma: TensorLike | None = None,
+    beta: TensorLike | None = None,
     axis: int = -1,
     epsilon: float = 1e-3,
-) -> Any:
+) -> Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of each example's
     groups of places along `axis`.
 
@@ -172,9 +178,10 @@ def group_normalization(
 
 @function
 def layer_normalization(
-    x: Any, gamma: Any = None, beta: Any = None, axis: Any = -1, epsilon: float | None = None,
+    x: TensorLike, gamma: TensorLike | None = None, beta: TensorLike | None = None,
+    axis: Axis = -1, epsilon: float | None = None,
     **kwargs: Any,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over `axis`.
 
     An epsilon of None is `config.epsilon()`. With `rms_scaling=True`, of older code, the mean
@@ -204,8 +211,8 @@ def _epsilon(epsilon: float | None) -> float:
 
 @function
 def rms_normalization(
-    x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
-) -> Any:
+    x: TensorLike, scale: TensorLike | None = None, axis: Axis = -1, epsilon: float | None = None
+) -> Tensor:
     """Return x / sqrt(mean(x²) + epsilon) * scale, the mean taken over `axis`.
 
     Source: Zhang & Sennrich, NeurIPS 2019.
@@ -220,7 +227,9 @@ def rms_normalization(
 
 
 @function
-def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None) -> Any:
+def normalize(
+    x: TensorLike, axis: Axis = -1, order: int = 2, epsilon: float | None = None
+) -> Tensor:
     """Return x divided by its norm of the given order along `axis`, which counts as >= epsilon.
 
     Example:
@@ -238,7 +247,7 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
     return divide(x, maximum(_norm(x, order, axes), least))
 
 
-def _norm(x: Any, order: int, axes: tuple[int, ...]) -> Any:
+def _norm(x: Tensor, order: int, axes: tuple[int, ...]) -> Tensor:
     if order == 1:
         return reduce_sum(absolute(x), axes, True)
     return power(reduce_sum(power(absolute(x), float(order)), axes, True), 1 / order)
@@ -247,7 +256,7 @@ def _norm(x: Any, order: int, axes: tuple[int, ...]) -> Any:
 # --- attention ------------------------------------------------------------------------------------
 
 
-def _allowed(mask: Any, is_causal: bool, targets: Any, sources: Any) -> Any:
+def _allowed(mask: AnyTensor | None, is_causal: bool, targets: int, sources: int) -> Tensor | None:
     """Return the truth array (or None) of which sources a target may attend to."""
     allowed = None if mask is None else as_tensor(mask)
     if allowed is not None and allowed.dtype != "bool":
@@ -261,16 +270,16 @@ def _allowed(mask: Any, is_causal: bool, targets: Any, sources: Any) -> Any:
 
 @function
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: TensorLike,
+    key: TensorLike,
+    value: TensorLike,
+    bias: TensorLike | None = None,
+    mask: AnyTensor | None = None,
     scale: float | None = None,
     is_causal: bool = False,
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
-) -> Any:
+) -> Tensor:
     """Return softmax(query · key * scale + bias) · value for each head.
 
     Args:

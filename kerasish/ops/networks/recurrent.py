@@ -12,8 +12,8 @@ found. Results that are kept for the gradient (gates) are results like any other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.errors import ShapeError
 from kerasish.ops.arrays.core import derivatives
@@ -27,6 +27,10 @@ from kerasish.ops.basic.selection import where
 from kerasish.ops.basic.trigonometry import tanh
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, agree
+from kerasish.typing import AnyTensor, Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["gru", "lstm", "simple_rnn"]
 
@@ -48,43 +52,43 @@ TENSORS = Maths(
 )
 
 
-def _of_arrays(xp: Any) -> Maths:
+def _of_arrays(xp: ArrayModule) -> Maths:
     return Maths(
         xp.tanh, xp.where, xp.not_equal, xp.stack, lambda parts: xp.concatenate(parts, axis=-1),
         xp.transpose, xp.sum,
     )  # fmt: skip
 
 
-def _sigmoid(m: Maths, x: Any) -> Any:
+def _sigmoid(m: Maths, x: AnyTensor) -> AnyTensor:
     return m.tanh(x * 0.5) * 0.5 + 0.5
 
 
-def _cut(x: Any, count: int) -> list[Any]:
+def _cut(x: AnyTensor, count: int) -> list[Any]:
     """Return x in `count` equal parts along the last axis."""
     width = x.shape[-1] // count
     return [x[..., k * width : (k + 1) * width] for k in range(count)]
 
 
-def _counts(m: Maths, mask: Any, t: int) -> Any:
+def _counts(m: Maths, mask: AnyTensor | None, t: int) -> AnyTensor | None:
     """Return (n, 1): whether step t counts; None where all do."""
     return None if mask is None else m.differs(mask[t], 0)[:, None]
 
 
-def _choose(m: Maths, counts: Any, new: Any, old: Any) -> Any:
+def _choose(m: Maths, counts: AnyTensor | None, new: AnyTensor, old: AnyTensor) -> AnyTensor:
     return new if counts is None else m.where(counts, new, old)
 
 
-def _by_steps(x: Any) -> Any:
+def _by_steps(x: AnyTensor) -> AnyTensor:
     """Return (steps, n, k) as (steps * n, k)."""
     return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
 
 
-def _before(m: Maths, first: Any, states: Any) -> Any:
+def _before(m: Maths, first: AnyTensor, states: AnyTensor) -> AnyTensor:
     """Return the states before each step."""
     return m.stack([first, *(states[t] for t in range(states.shape[0] - 1))])
 
 
-def _weights(m: Maths, first: Any, states: Any, dz: Any) -> Any:
+def _weights(m: Maths, first: AnyTensor, states: AnyTensor, dz: AnyTensor) -> AnyTensor:
     """Return the gradient by the recurrent kernel: one product over all steps."""
     return m.turn(_by_steps(_before(m, first, states))) @ _by_steps(dz)
 
@@ -92,7 +96,7 @@ def _weights(m: Maths, first: Any, states: Any, dz: Any) -> Any:
 def _kernel_of(body: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reference kernel of a function written for both: 16 bits are computed in 32."""
 
-    def kernel(xp: Any, *arrays: Any) -> Any:
+    def kernel(xp: ArrayModule, *arrays: Any) -> Array:
         dtype = accumulation_dtype(xp, arrays[0].dtype)
         found = body(_of_arrays(xp), *(a.astype(dtype) for a in arrays))
         many = found if isinstance(found, tuple) else (found,)
@@ -102,13 +106,15 @@ def _kernel_of(body: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _through_definition(body: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
+def _through_definition(
+    body: Callable[..., Any], inputs: Sequence[Tensor], g: Sequence[Tensor]
+) -> list[Any]:
     """Return the gradients of `body` on tensors, by differentiating its composition."""
     found = derivatives["vjp"](lambda *xs: body(TENSORS, *xs), inputs, g)
     return list(found)
 
 
-def _full(g: Any, like: Any) -> Any:
+def _full(g: Tensor | None, like: Tensor) -> Tensor:
     return zeros(like.shape, like.dtype) if g is None else g
 
 
@@ -141,7 +147,7 @@ def _mask_of(*shape: int) -> Callable[..., Any]:
 # --- simple_rnn -------------------------------------------------------------------------------
 
 
-def _simple(m: Maths, x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
+def _simple(m: Maths, x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     states = []
     for t in range(x.shape[0]):
         h = _choose(m, _counts(m, mask, t), m.tanh(x[t] + h @ recurrent), h)
@@ -150,8 +156,9 @@ def _simple(m: Maths, x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
 
 
 def _simple_back(
-    m: Maths, g: Any, recurrent: Any, first: Any, states: Any, mask: Any = None
-) -> Any:
+    m: Maths, g: AnyTensor, recurrent: AnyTensor, first: AnyTensor, states: AnyTensor,
+    mask: AnyTensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dx = m.turn(recurrent), 0.0 * first, []
     for t in reversed(range(states.shape[0])):
         counts = _counts(m, mask, t)
@@ -168,7 +175,9 @@ def _simple_shape(x: Spec, recurrent: Spec, h: Spec, mask: Spec | None = None) -
     return Spec(x.shape, x.dtype)
 
 
-def _simple_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, *mask: Any) -> Any:
+def _simple_rule(
+    g: Tensor, y: Tensor, x: Tensor, recurrent: Tensor, h: Tensor, *mask: Any
+) -> tuple[Any, ...]:
     dx, weights, dh = simple_rnn_gradient(g, recurrent, h, y, *mask)
     return dx, weights, dh, None
 
@@ -190,7 +199,7 @@ def _flops(inputs: Any, results: Any) -> int:
     ],
     flops=_flops,
 )
-def simple_rnn(xp, x, recurrent, h, mask=None):
+def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     """h[t] = tanh(x[t] + h[t-1] @ recurrent), for all steps t.
 
     Args:
@@ -217,7 +226,9 @@ def simple_rnn(xp, x, recurrent, h, mask=None):
     ],
     flops=_flops,
 )  # fmt: skip
-def simple_rnn_gradient(xp, g, recurrent, h, states, mask=None):
+def simple_rnn_gradient(
+    xp: ArrayModule, g: Array, recurrent: Array, h: Array, states: Array, mask: Array = None
+) -> tuple[Array, ...]:
     """The gradients (dx, drecurrent, dh) of `simple_rnn`, g arriving at its result `states`."""
     given = (g, recurrent, h, states)
     return _kernel_of(_simple_back)(xp, *given, *(() if mask is None else (mask,)))
@@ -226,7 +237,10 @@ def simple_rnn_gradient(xp, g, recurrent, h, states, mask=None):
 # --- lstm -------------------------------------------------------------------------------------
 
 
-def _lstm(m: Maths, x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
+def _lstm(
+    m: Maths, x: AnyTensor, recurrent: AnyTensor, h: AnyTensor, c: AnyTensor,
+    mask: AnyTensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     states, cells, gates = [], [], []
     for t in range(x.shape[0]):
         zi, zf, zc, zo = _cut(x[t] + h @ recurrent, 4)
@@ -242,9 +256,10 @@ def _lstm(m: Maths, x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) ->
 
 
 def _lstm_back(
-    m: Maths, g_states: Any, g_cells: Any, recurrent: Any, first: Any, first_c: Any, states: Any,
-    cells: Any, gates: Any, mask: Any = None,
-) -> Any:  # fmt: skip
+    m: Maths, g_states: AnyTensor, g_cells: AnyTensor, recurrent: AnyTensor, first: AnyTensor,
+    first_c: AnyTensor, states: AnyTensor,
+    cells: AnyTensor, gates: AnyTensor, mask: AnyTensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dc, dx = m.turn(recurrent), 0.0 * first, 0.0 * first_c, []
     for t in reversed(range(states.shape[0])):
         counts = _counts(m, mask, t)
@@ -267,13 +282,18 @@ def _lstm_back(
     return dz, _weights(m, first, states, dz), dh, dc
 
 
-def _lstm_shape(x: Spec, recurrent: Spec, h: Spec, c: Spec, mask: Spec | None = None) -> Any:
+def _lstm_shape(
+    x: Spec, recurrent: Spec, h: Spec, c: Spec, mask: Spec | None = None
+) -> tuple[Spec, ...]:
     units = _fit("lstm", x, recurrent, (h, c), 4)
     states = Spec((*x.shape[:2], units), x.dtype)
     return states, states, Spec(x.shape, x.dtype)
 
 
-def _lstm_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, c: Any, *mask: Any) -> Any:
+def _lstm_rule(
+    g: tuple[Any, ...], y: Sequence[Tensor], x: Tensor, recurrent: Tensor, h: Tensor, c: Tensor,
+    *mask: Any,
+) -> Sequence[Any]:  # fmt: skip
     if g[2] is not None:  # a gradient of a gradient
         arriving = [_full(a, b) for a, b in zip(g, y)]
         return _through_definition(_lstm, (x, recurrent, h, c, *mask), arriving)
@@ -293,7 +313,9 @@ def _lstm_rule(g: Any, y: Any, x: Any, recurrent: Any, h: Any, c: Any, *mask: An
     ],
     flops=_flops,
 )
-def lstm(xp, x, recurrent, h, c, mask=None):
+def lstm(
+    xp: ArrayModule, x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None
+) -> tuple[Array, ...]:
     """c[t] = f c[t-1] + i g, h[t] = o tanh(c[t]) with gates of z = x[t] + h[t-1] @ recurrent.
 
     z lies as (i, f, g, o); i, f, o are sigmoids of their parts, g is a tanh.
@@ -325,7 +347,10 @@ def lstm(xp, x, recurrent, h, c, mask=None):
     ],
     flops=_flops,
 )  # fmt: skip
-def lstm_gradient(xp, g_states, g_cells, recurrent, h, c, states, cells, gates, mask=None):
+def lstm_gradient(
+    xp: ArrayModule, g_states: Array, g_cells: Array, recurrent: Array, h: Array, c: Array,
+    states: Array, cells: Array, gates: Array, mask: Array = None,
+) -> tuple[Array, ...]:  # fmt: skip
     """The gradients (dx, drecurrent, dh, dc) of `lstm`.
 
     Args:
@@ -341,7 +366,10 @@ def lstm_gradient(xp, g_states, g_cells, recurrent, h, c, states, cells, gates, 
 # --- gru --------------------------------------------------------------------------------------
 
 
-def _gru(m: Maths, x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
+def _gru(
+    m: Maths, x: AnyTensor, recurrent: AnyTensor, bias: AnyTensor, h: AnyTensor,
+    mask: AnyTensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     states, gates = [], []
     for t in range(x.shape[0]):
         xz, xr, xn = _cut(x[t], 3)
@@ -355,8 +383,9 @@ def _gru(m: Maths, x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) 
 
 
 def _gru_back(
-    m: Maths, g: Any, recurrent: Any, first: Any, states: Any, gates: Any, mask: Any = None
-) -> Any:
+    m: Maths, g: AnyTensor, recurrent: AnyTensor, first: AnyTensor, states: AnyTensor,
+    gates: AnyTensor, mask: AnyTensor | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dx, ds = m.turn(recurrent), 0.0 * first, [], []
     for t in reversed(range(states.shape[0])):
         counts = _counts(m, mask, t)
@@ -376,13 +405,18 @@ def _gru_back(
     return m.stack(dx[::-1]), _weights(m, first, states, of_h), bias, dh
 
 
-def _gru_shape(x: Spec, recurrent: Spec, bias: Spec, h: Spec, mask: Spec | None = None) -> Any:
+def _gru_shape(
+    x: Spec, recurrent: Spec, bias: Spec, h: Spec, mask: Spec | None = None
+) -> tuple[Spec, ...]:
     units = _fit("gru", x, recurrent, (h,), 3)
     width = None if units is None else 4 * units
     return Spec((*x.shape[:2], units), x.dtype), Spec((*x.shape[:2], width), x.dtype)
 
 
-def _gru_rule(g: Any, y: Any, x: Any, recurrent: Any, bias: Any, h: Any, *mask: Any) -> Any:
+def _gru_rule(
+    g: tuple[Any, ...], y: Sequence[Tensor], x: Tensor, recurrent: Tensor, bias: Tensor, h: Tensor,
+    *mask: Any,
+) -> Sequence[Any]:  # fmt: skip
     arriving = _full(g[0], y[0])
     if g[1] is not None:  # a gradient of a gradient
         return _through_definition(_gru, (x, recurrent, bias, h, *mask), (arriving, g[1]))
@@ -401,7 +435,9 @@ def _gru_rule(g: Any, y: Any, x: Any, recurrent: Any, bias: Any, h: Any, *mask: 
     ],
     flops=_flops,
 )
-def gru(xp, x, recurrent, bias, h, mask=None):
+def gru(
+    xp: ArrayModule, x: Array, recurrent: Array, bias: Array, h: Array, mask: Array = None
+) -> tuple[Array, ...]:
     """h[t] = z h[t-1] + (1 - z) n with n = tanh(x_n + r s_n), s = h[t-1] @ recurrent + bias.
 
     x[t] and s lie as (z, r, n); z = sigmoid(x_z + s_z), r = sigmoid(x_r + s_r). The reset comes
@@ -433,7 +469,10 @@ def gru(xp, x, recurrent, bias, h, mask=None):
     ],
     flops=_flops,
 )  # fmt: skip
-def gru_gradient(xp, g, recurrent, h, states, gates, mask=None):
+def gru_gradient(
+    xp: ArrayModule, g: Array, recurrent: Array, h: Array, states: Array, gates: Array,
+    mask: Array = None,
+) -> tuple[Array, ...]:  # fmt: skip
     """The gradients (dx, drecurrent, dbias, dh) of `gru`, g arriving at its states.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from kerasish.ops.basic.selection import get_item, top_k
 from kerasish.ops.basic.statistics import cumsum
 from kerasish.ops.op import function
 from kerasish.ops.random import uniform
+from kerasish.typing import TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 SAMPLERS = ("log_uniform", "uniform")
 
@@ -41,7 +45,7 @@ class Candidates(NamedTuple):
     sampled_expected: Any
 
 
-def class_probabilities(sampler: Any, num_classes: int) -> Any:
+def class_probabilities(sampler: Any, num_classes: int) -> Tensor:
     """Return the probabilities with which classes are drawn, (num_classes,), float32.
 
     Args:
@@ -66,7 +70,7 @@ def class_probabilities(sampler: Any, num_classes: int) -> Any:
     return divide(weights, reduce_sum(weights, 0))
 
 
-def _with_replacement(u: Any, sampler: Any, share: Any, num_classes: int) -> Any:
+def _with_replacement(u: Tensor, sampler: Any, share: Tensor, num_classes: int) -> Tensor:
     name = sampler if isinstance(sampler, str) else "frequencies"
     if name == "uniform":
         found = floor(multiply(u, num_classes))
@@ -80,8 +84,8 @@ def _with_replacement(u: Any, sampler: Any, share: Any, num_classes: int) -> Any
 
 @function
 def sample_candidates(
-    state: Any,
-    true_classes: Any,
+    state: TensorLike,
+    true_classes: TensorLike,
     num_sampled: int,
     num_classes: int,
     sampler: Any = "log_uniform",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from kerasish.ops.basic.reshaping import expand_dims, pad
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec, agree
 from kerasish.ops.signals.tapers import hamming, hanning
+from kerasish.typing import Array, ArrayModule, Axis, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["extract_sequences", "fft", "fft2", "ifft2", "irfft", "istft", "rfft", "stft"]
 
@@ -43,7 +48,9 @@ def _axes(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     ],
     outputs=2,
 )
-def fourier(xp, a, b, *, axes=(-1,), inverse=False):
+def fourier(
+    xp: ArrayModule, a: Array, b: Array, *, axes: Axis = (-1,), inverse: bool = False
+) -> Array:
     """The sums of (a + ib) * exp(∓2 pi i k n / N) over `axes`, + for the inverse, unscaled."""
     wide = a.dtype if a.dtype.itemsize >= 4 else np.dtype("float32")
     z = a.astype(wide) + xp.asarray(1j, "complex128" if wide.itemsize > 4 else "complex64") * b
@@ -54,7 +61,7 @@ def fourier(xp, a, b, *, axes=(-1,), inverse=False):
     return z.real.astype(a.dtype), z.imag.astype(a.dtype)
 
 
-def _pair(x: Any, what: str) -> tuple[Any, Any]:
+def _pair(x: TensorLike, what: str) -> tuple[Any, Any]:
     if not isinstance(x, (tuple, list)) or len(x) != 2:
         raise ValueError(f"{what}: expected a pair (real, imaginary), got {type(x).__name__}.")
     a, b = as_float(x[0]), as_float(x[1])
@@ -64,7 +71,7 @@ def _pair(x: Any, what: str) -> tuple[Any, Any]:
 
 
 @function
-def fft(x: Any) -> Any:
+def fft(x: TensorLike) -> tuple[Tensor, ...]:
     """Return the discrete Fourier transform of the pair x along the last axis, as a pair.
 
     Example:
@@ -76,20 +83,20 @@ def fft(x: Any) -> Any:
 
 
 @function
-def fft2(x: Any) -> Any:
+def fft2(x: Sequence[Array]) -> tuple[Tensor, ...]:
     """Return the discrete Fourier transform of the pair x along the last two axes, as a pair."""
     return fourier(*_pair(x, "fft2"), axes=(-2, -1))
 
 
 @function
-def ifft2(x: Any) -> Any:
+def ifft2(x: Sequence[Array]) -> tuple[Tensor, ...]:
     """Return the pair whose `fft2` is x."""
     a, b = fourier(*_pair(x, "ifft2"), axes=(-2, -1), inverse=True)
     count = float(math.prod(a.shape[-2:]))
     return divide(a, count), divide(b, count)
 
 
-def _sized(x: Any, size: int) -> Any:
+def _sized(x: Tensor, size: int) -> Tensor:
     """Return x with its last axis cut or filled with zeros to `size`."""
     lead = len(x.shape) - 1
     if x.shape[-1] > size:
@@ -100,7 +107,7 @@ def _sized(x: Any, size: int) -> Any:
 
 
 @function
-def rfft(x: Any, fft_length: int | None = None) -> Any:
+def rfft(x: TensorLike, fft_length: int | None = None) -> tuple[Tensor, ...]:
     """Return the first half of the transform of real x along the last axis, as a pair.
 
     Args:
@@ -119,7 +126,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Any:
 
 
 @function
-def irfft(x: Any, fft_length: int | None = None) -> Any:
+def irfft(x: Sequence[Any], fft_length: int | None = None) -> Tensor:
     """Return the real numbers whose `rfft` is the pair x.
 
     Args:
@@ -144,7 +151,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Any:
 
 
 @function
-def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any:
+def extract_sequences(x: TensorLike, sequence_length: int, sequence_stride: int) -> Tensor:
     """Return the stretches of `sequence_length` along the last axis, `sequence_stride` apart.
 
     Shape: (..., n) -> (..., 1 + (n - sequence_length) // sequence_stride, sequence_length)
@@ -165,24 +172,24 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Any
     return take_rows(x, _places(count, sequence_length, sequence_stride), len(x.shape) - 1)
 
 
-def _check_stride(stride: Any, what: str) -> None:
+def _check_stride(stride: int, what: str) -> None:
     if not isinstance(stride, (int, np.integer)) or stride < 1:
         raise ValueError(f"{what}: sequence_stride is a whole number >= 1, got {stride!r}.")
 
 
-def _places(count: int, length: int, stride: int) -> Any:
+def _places(count: int, length: int, stride: int) -> Tensor:
     starts = multiply(expand_dims(arange(count), -1), stride)
     return add(starts, arange(length))
 
 
-def _overlapped(x: Any, stride: int) -> Any:
+def _overlapped(x: Tensor, stride: int) -> Tensor:
     """Return the sum of sequences laid `stride` apart: the transpose of `extract_sequences`."""
     count, length = x.shape[-2:]
     size = stride * (count - 1) + length
     return add_rows(x, _places(count, length, stride), size, len(x.shape) - 2)
 
 
-def _window(window: Any, length: int, fft_length: int, dtype: str) -> Any:
+def _window(window: str | None, length: int, fft_length: int, dtype: str) -> Tensor:
     if fft_length < length:
         raise ValueError(
             f"stft: fft_length must be at least sequence_length={length}, got {fft_length}."
@@ -205,13 +212,13 @@ def _window(window: Any, length: int, fft_length: int, dtype: str) -> Any:
 
 @function
 def stft(
-    x: Any,
+    x: TensorLike,
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
-    window: Any = "hann",
+    window: str | None = "hann",
     center: bool = True,
-) -> Any:
+) -> tuple[Tensor, ...]:
     """Return the Fourier transforms of windowed stretches of x, as a pair.
 
     Args:
@@ -235,14 +242,14 @@ def stft(
 
 @function
 def istft(
-    x: Any,
+    x: Sequence[Any],
     sequence_length: int,
     sequence_stride: int,
     fft_length: int,
     length: int | None = None,
-    window: Any = "hann",
+    window: str | None = "hann",
     center: bool = True,
-) -> Any:
+) -> Tensor:
     """Return the signal whose `stft` is nearest to the pair x.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import absolute, add, divide, multiply, square, subtract
 from kerasish.ops.basic.bessel import i0
@@ -11,29 +11,33 @@ from kerasish.ops.basic.creation import arange, ones
 from kerasish.ops.basic.exponentials import sqrt
 from kerasish.ops.basic.trigonometry import cos
 
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
+
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 
-def _count(x: Any) -> int:
+def _count(x: int) -> int:
     return int(x)
 
 
-def _phases(x: Any) -> Any:
+def _phases(x: int) -> Tensor:
     """Return the angles from 0 to 2 pi of x samples."""
     count = _count(x)
     return multiply(arange(count, dtype=float), 2 * math.pi / max(count - 1, 1))
 
 
-def _cosines(x: Any, first: float, *others: float) -> Any:
+def _cosines(x: int, first: float, *others: float) -> Tensor:
     if _count(x) == 1:
         return ones((1,))
-    phases, y = _phases(x), first
+    phases = _phases(x)
+    y: Any = first
     for order, weight in enumerate(others, 1):
         y = add(multiply(cos(multiply(phases, order)), weight), y)
     return y
 
 
-def hanning(x: Any) -> Any:
+def hanning(x: int) -> Tensor:
     """Return the Hann window of x samples: 0.5 - 0.5 cos(2 pi n / (x - 1)).
 
     Example:
@@ -43,17 +47,17 @@ def hanning(x: Any) -> Any:
     return _cosines(x, 0.5, -0.5)
 
 
-def hamming(x: Any) -> Any:
+def hamming(x: int) -> Tensor:
     """Return the Hamming window of x samples: 0.54 - 0.46 cos(2 pi n / (x - 1))."""
     return _cosines(x, 0.54, -0.46)
 
 
-def blackman(x: Any) -> Any:
+def blackman(x: int) -> Tensor:
     """Return the Blackman window of x samples: 0.42 - 0.5 cos(t) + 0.08 cos(2 t)."""
     return _cosines(x, 0.42, -0.5, 0.08)
 
 
-def bartlett(x: Any) -> Any:
+def bartlett(x: int) -> Tensor:
     """Return the triangular window of x samples, 0 at both ends."""
     count = _count(x)
     if count == 1:
@@ -62,7 +66,7 @@ def bartlett(x: Any) -> Any:
     return subtract(1, absolute(subtract(divide(arange(count, dtype=float), half), 1)))
 
 
-def kaiser(x: Any, beta: Any) -> Any:
+def kaiser(x: int, beta: float) -> Tensor:
     """Return the Kaiser window of x samples: i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1."""
     count = _count(x)
     if count == 1:

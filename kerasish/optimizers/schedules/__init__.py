@@ -13,6 +13,7 @@ from kerasish.optimizers.schedules.decay import PiecewiseConstantDecay as Piecew
 from kerasish.optimizers.schedules.decay import PolynomialDecay as PolynomialDecay
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule as LearningRateSchedule
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.typing import Config
 
 _CLASSES = (
     LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PolynomialDecay,
@@ -21,7 +22,7 @@ _CLASSES = (
 add_builtins("keras.optimizers.schedules", {c.__name__: c for c in _CLASSES})
 
 
-def serialize(learning_rate_schedule: LearningRateSchedule) -> Any:
+def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:
     """Return a schedule's config, as files hold it.
 
     Example:
@@ -31,7 +32,7 @@ def serialize(learning_rate_schedule: LearningRateSchedule) -> Any:
     return serialize_keras_object(learning_rate_schedule)
 
 
-def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Return the schedule that `serialize` was given."""
     what = "learning rate schedule"
     return get_by_name(config, "keras.optimizers.schedules", what, custom_objects)

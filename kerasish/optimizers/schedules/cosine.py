@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
+from kerasish.typing import TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _fall(share: Any, top: Any, alpha: float) -> Any:
+def _fall(share: Tensor, top: float, alpha: float) -> Tensor:
     """Return top * (alpha + (1 - alpha) * (1 + cos(pi * share)) / 2)."""
     wave = ops.multiply(ops.add(ops.cos(ops.multiply(share, math.pi)), 1.0), 0.5)
     return ops.multiply(ops.add(ops.multiply(wave, 1.0 - alpha), alpha), top)
@@ -48,7 +52,7 @@ class CosineDecay(LearningRateSchedule):
         self.alpha, self.name = alpha, name
         self.warmup_target, self.warmup_steps = warmup_target, warmup_steps
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step, start = as_float(step), float(self.initial_learning_rate)
         if self.warmup_target is None:
             return self._fallen(step, start)
@@ -59,7 +63,7 @@ class CosineDecay(LearningRateSchedule):
         rising = ops.add(ops.multiply(ops.divide(step, rise), top - start), start)
         return ops.where(ops.less(step, rise), rising, fallen)
 
-    def _fallen(self, step: Any, top: float) -> Any:
+    def _fallen(self, step: Tensor, top: float) -> Tensor:
         steps = float(self.decay_steps)
         return _fall(ops.divide(ops.clip(step, 0.0, steps), steps), top, float(self.alpha))
 
@@ -109,7 +113,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         self.first_decay_steps, self.t_mul, self.m_mul = first_decay_steps, t_mul, m_mul
         self.alpha, self.name = alpha, name
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         share = ops.divide(as_float(step), float(self.first_decay_steps))
         t_mul = float(self.t_mul)
         if t_mul == 1.0:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
+from kerasish.typing import TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
 class ExponentialDecay(LearningRateSchedule):
@@ -35,12 +39,12 @@ class ExponentialDecay(LearningRateSchedule):
         self.initial_learning_rate, self.decay_steps = initial_learning_rate, decay_steps
         self.decay_rate, self.staircase, self.name = decay_rate, staircase, name
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         share = ops.divide(as_float(step), float(self.decay_steps))
         share = ops.floor(share) if self.staircase else share
         return ops.multiply(self._decay(share), float(self.initial_learning_rate))
 
-    def _decay(self, share: Any) -> Any:
+    def _decay(self, share: Tensor) -> Tensor:
         return ops.power(float(self.decay_rate), share)
 
     def get_config(self) -> dict[str, Any]:
@@ -71,7 +75,7 @@ class InverseTimeDecay(ExponentialDecay):
     ) -> None:
         super().__init__(initial_learning_rate, decay_steps, decay_rate, staircase, name)
 
-    def _decay(self, share: Any) -> Any:
+    def _decay(self, share: Tensor) -> Tensor:
         return ops.reciprocal(ops.add(ops.multiply(share, float(self.decay_rate)), 1.0))
 
 
@@ -104,7 +108,7 @@ class PolynomialDecay(LearningRateSchedule):
         self.end_learning_rate, self.power = end_learning_rate, power
         self.cycle, self.name = cycle, name
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step, steps = as_float(step), float(self.decay_steps)
         if self.cycle:
             rounds = ops.maximum(ops.ceil(ops.divide(step, steps)), 1.0)
@@ -152,7 +156,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
             )
         self.boundaries, self.values, self.name = boundaries, values, name
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         step = as_float(step)
         rate = ops.convert_to_tensor(float(self.values[-1]), "float32")
         for boundary, value in reversed(list(zip(self.boundaries, self.values))):
@@ -163,6 +167,8 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         return {"boundaries": self.boundaries, "values": self.values, "name": self.name}
 
 
-def _check_steps(schedule: Any, steps: Any) -> None:
+def _check_steps(
+    schedule: ExponentialDecay | InverseTimeDecay | PolynomialDecay, steps: int
+) -> None:
     if not steps > 0:
         raise ValueError(f"{type(schedule).__name__}: decay_steps must be > 0, got {steps!r}.")

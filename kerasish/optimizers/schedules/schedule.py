@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.typing import TensorLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kerasish.tensor import Tensor
 
 
 class LearningRateSchedule(Watched):
@@ -20,7 +26,7 @@ class LearningRateSchedule(Watched):
         0.125
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         """Return the learning rate at `step`, a whole number (tensor) from 0 on."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
 
@@ -29,11 +35,11 @@ class LearningRateSchedule(Watched):
         raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Any:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Return the schedule that `get_config` described."""
         return cls(**config)
 
 
-def as_float(step: Any) -> Any:
+def as_float(step: TensorLike) -> Tensor:
     """Return the step as a float32 tensor."""
     return ops.cast(ops.convert_to_tensor(step), "float32")

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from kerasish.saving.files.temporary import clear as clear
 from kerasish.saving.files.temporary import clear_left, temporary
@@ -67,7 +66,7 @@ def _from_the_disk(error: BaseException) -> bool:
     )
 
 
-def save_error(path: str, error: Any, replaced: bool = False) -> OSError:
+def save_error(path: str, error: BaseException, replaced: bool = False) -> OSError:
     """Return the error that says why `path` could not be saved.
 
     Args:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 LARGE = 2**20  # bytes from which a thread of its own pays
 _PIECE = 2**20  # bytes read at once: still in the cache when they are summed up
 
@@ -31,9 +33,9 @@ def checksum(array: Any) -> int:
     return zlib.crc32(bytes_of(array), start) if array.nbytes else start
 
 
-def bytes_of(array: Any) -> memoryview:
+def bytes_of(array: Array) -> memoryview:
     """Return the bytes of a contiguous array, not copied."""
-    return array.reshape(-1).view(np.uint8).data  # type: ignore[no-any-return]
+    return array.reshape(-1).view(np.uint8).data
 
 
 class Digest:
@@ -84,7 +86,7 @@ class Digest:
         return self._found
 
 
-def fill(array: Any, readinto: Callable[[memoryview], int | None], start: int | None = 0) -> int:
+def fill(array: Array, readinto: Callable[[memoryview], int | None], start: int | None = 0) -> int:
     """Read a contiguous array's bytes; return their CRC-32, computed behind the reading.
 
     Args:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Sink(io.RawIOBase):
@@ -48,7 +51,7 @@ class Sink(io.RawIOBase):
         """Return the place."""
         return self._at
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         """Write, or after an error pretend to; return the number of bytes."""
         view = memoryview(data).cast("B")
         count = len(view)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.typing import Array
+
 
 class Entry:
     """An array in a file: its shape and dtype are known, its numbers are read when asked for."""
@@ -24,7 +26,7 @@ class Group(Mapping[str, Any]):
     def __init__(self, name: str | None, entries: dict[str, Entry]) -> None:
         self.name, self.entries = name, entries
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Array:
         return self.entries[key].read()
 
     def __iter__(self) -> Iterator[str]:
@@ -45,7 +47,7 @@ def elements_in(groups: Groups) -> int:
     return sum(math.prod(e.shape) for g in groups.values() for e in g.entries.values())
 
 
-def as_dtype(array: Any, dtype: str) -> Any:
+def as_dtype(array: Array, dtype: str) -> Array:
     """Return the array in the dtype called `dtype` ("bfloat16" too).
 
     Raises:

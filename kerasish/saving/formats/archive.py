@@ -12,9 +12,9 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
 from kerasish.engine.layer.layer import Layer
@@ -29,6 +29,11 @@ from kerasish.saving.formats.weights import parts_of, put_weights, renew_optimiz
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kerasish.engine.model.model import Model
+
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 KERAS_VERSION = "3.15.1"  # whose layout this is
 _MOST_MEMBERS = 100_000
@@ -40,14 +45,14 @@ _SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not 
 # --- writing ----------------------------------------------------------------------------------
 
 
-def save_archive(model: Any, path: str) -> None:
+def save_archive(model: Model, path: str) -> None:
     """Write `model` as a `.keras` archive."""
     config = write_json(described(model))
     with replacing(path) as temporary:
         _write_archive(model, config, temporary)
 
 
-def save_folder(model: Any, path: str) -> None:
+def save_folder(model: Model, path: str) -> None:
     """Write the members of an archive as files of a folder."""
     config = write_json(described(model))
     with replacing(path) as temporary:
@@ -178,7 +183,7 @@ class Archive:
             raise ValueError(f"{self.where(name)}: has not the size that the archive says.")
         return found
 
-    def config(self) -> Any:
+    def config(self) -> dict[str, Any]:
         """Return the model's config."""
         return read_json(self.read(CONFIG), self.where(CONFIG))
 
@@ -245,7 +250,7 @@ class Window(io.RawIOBase):
         """Return the place."""
         return self._at
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         """Fill a buffer with what comes next; return the number of bytes."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._at))
@@ -322,7 +327,9 @@ def _data_offset(raw: Any, info: zipfile.ZipInfo, where: str) -> int:
     return start
 
 
-def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool) -> Any:
+def load_archive(
+    path: str, custom_objects: Mapping[str, Any] | None, compile: bool, safe_mode: bool
+) -> Any:
     """Return the model that a `.keras` file or folder holds."""
     with Archive(path) as archive:
         where = archive.where(CONFIG)
@@ -345,14 +352,14 @@ def load_archive(path: str, custom_objects: Any, compile: bool, safe_mode: bool)
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             accept_dropped_masks(model)
-            renew_optimizer(model, len(groups.get("optimizer/vars", ())))
+            renew_optimizer(model, len(groups.get("optimizer/vars", ())))  # type: ignore[arg-type]
             put_weights(model, groups, archive.where(WEIGHTS))
         load_assets(model, archive)
     return model
 
 
 def load_into(
-    model: Any,
+    model: Model,
     archive: Archive,
     skip_mismatch: bool = False,
     by: str | None = None,

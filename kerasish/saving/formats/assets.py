@@ -11,9 +11,13 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kerasish.saving.paths import places
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
 
 FOLDER = "assets"
 _MOST_BYTES = 2**30
@@ -28,7 +32,7 @@ class _Members(Protocol):
 
 
 @contextmanager
-def written_assets(model: Any) -> Iterator[list[tuple[str, str]]]:
+def written_assets(model: Model) -> Iterator[list[tuple[str, str]]]:
     """Let the parts of `model` write their assets; yield (name in the archive, file) pairs."""
     with tempfile.TemporaryDirectory() as root:
         for place in places(model):
@@ -42,7 +46,7 @@ def written_assets(model: Any) -> Iterator[list[tuple[str, str]]]:
         yield [(os.path.relpath(path, root).replace(os.sep, "/"), path) for path in found]
 
 
-def warn_of_assets(model: Any, path: str) -> None:
+def warn_of_assets(model: Model, path: str) -> None:
     """Warn where a format without assets leaves some out."""
     with written_assets(model) as assets:
         left_out = [name for name, _ in assets]
@@ -54,7 +58,7 @@ def warn_of_assets(model: Any, path: str) -> None:
         )
 
 
-def load_assets(model: Any, archive: _Members) -> None:
+def load_assets(model: Layer, archive: _Members) -> None:
     """Let the parts of `model` read their assets from an archive.
 
     Raises:

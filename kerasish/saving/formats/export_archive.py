@@ -8,7 +8,7 @@ nothing is imported, unpickled or computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from kerasish.saving.formats.json_text import read_json, restore, write_json
 from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
 from kerasish.saving.formats.weights import file_path
 from kerasish.tensor import Variable
+from kerasish.typing import Array, PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.input_spec import InputSpec
+    from kerasish.engine.model.model import Model
 
 _FORMAT = "kerasish archive 1"
 _ELSEWHERE = ("tf_saved_model", "onnx", "openvino", "litert", "torch")
@@ -89,7 +94,11 @@ class ExportArchive:
                 of_kind.append(v)
 
     def add_endpoint(
-        self, name: str, fn: Callable[..., Any], input_signature: Any = None, **kwargs: Any
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        input_signature: InputSpec | Sequence[Any] | None = None,
+        **kwargs: Any,
     ) -> Callable[..., Any]:
         """Add a function under a name; return it as it will be when it is loaded.
 
@@ -126,7 +135,11 @@ class ExportArchive:
         return made
 
     def track_and_add_endpoint(
-        self, name: str, resource: Any, input_signature: Any = None, **kwargs: Any
+        self,
+        name: str,
+        resource: Layer,
+        input_signature: Sequence[InputSpec] | None = None,
+        **kwargs: Any,
     ) -> Callable[..., Any]:
         """Do both: `track` a layer or model, and add it as an endpoint."""
         self.track(resource)
@@ -145,7 +158,9 @@ class ExportArchive:
             )
         self._collections[name] = list(variables)
 
-    def write_out(self, filepath: Any, options: Any = None, verbose: bool = True) -> None:
+    def write_out(
+        self, filepath: PathLike, options: dict[str, Any] | None = None, verbose: bool = True
+    ) -> None:
         """Write all endpoints, with the weights as they are now, to one file.
 
         Args:
@@ -171,7 +186,7 @@ class ExportArchive:
             names = ", ".join(self._records)
             say(f"Saved {path!r} with {names}; kerasish.saving.load_archive reads it.")
 
-    def _keep(self, array: Any) -> str:
+    def _keep(self, array: Array) -> str:
         for name, known in self._arrays.items():
             if _same_bits(known, array):
                 return name
@@ -190,22 +205,22 @@ class ExportArchive:
         return found
 
 
-def _same_bits(a: Any, b: Any) -> bool:
+def _same_bits(a: Array, b: Array) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def _all_variables(many: Any) -> bool:
+def _all_variables(many: Sequence[Any]) -> bool:
     return all(isinstance(v, Variable) for v in many)
 
 
-def _contiguous(array: Any) -> Any:
+def _contiguous(array: Array) -> Array:
     array = np.asarray(array)
     if code_of(array.dtype) is None:
         raise ValueError(f"An archive holds no arrays of {array.dtype}.")
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def _signature_of(fn: Any) -> list[Any]:
+def _signature_of(fn: Model | Callable[..., Any]) -> list[Any]:
     inputs = getattr(fn, "inputs_structure", None)
     if inputs is None:
         raise ValueError(
@@ -229,8 +244,8 @@ def check_format(format: str, who: str) -> None:
 
 
 def export_model(
-    model: Any,
-    filepath: Any,
+    model: Model,
+    filepath: PathLike,
     format: str = "kerasish",
     verbose: bool | None = None,
     input_signature: Any = None,
@@ -281,7 +296,7 @@ class LoadedArchive:
         return iter(self.endpoints)
 
 
-def load_archive(filepath: Any) -> LoadedArchive:
+def load_archive(filepath: PathLike) -> LoadedArchive:
     """Return the endpoints that `Model.export` or `ExportArchive` wrote, as functions.
 
     Loading computes nothing and runs no code of the file: a file names ops, which are looked up
@@ -301,7 +316,7 @@ def load_archive(filepath: Any) -> LoadedArchive:
             for key in ("endpoints", "collections", "variables")
         }
         arrays = {name: file.read(name) for name in file.places}
-    return restore(lambda: _loaded(parts, arrays), path)  # type: ignore[no-any-return]
+    return restore(lambda: _loaded(parts, arrays), path)
 
 
 def _loaded(parts: dict[str, Any], arrays: dict[str, Any]) -> LoadedArchive:

@@ -6,9 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _LONGEST = 256 * 2**20  # bytes
 _DEEPEST = 900
@@ -17,7 +21,7 @@ _IN_STRING = re.compile(r'"|\\.', re.DOTALL)
 _LONGEST_MESSAGE = 4000  # characters
 
 
-def read_json(text: str | bytes, where: str) -> Any:
+def read_json(text: str | bytes, where: str) -> Structure:
     """Return what a JSON text says.
 
     Args:
@@ -65,12 +69,12 @@ def _end_of_string(text: str, at: int) -> int:
     return len(text)
 
 
-def write_json(value: Any) -> str:
+def write_json(value: Structure) -> str:
     """Return `value` as JSON."""
     return json.dumps(value)
 
 
-def described(model: Any) -> Any:
+def described(model: Model) -> dict[str, Any]:
     """Return a model as what JSON can hold.
 
     Raises:

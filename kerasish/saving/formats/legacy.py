@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
 from kerasish.engine.layer.masks import accept_dropped_masks
@@ -20,13 +21,17 @@ from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import Misfit, Plan, match_seeds
 from kerasish.saving.paths import SEEDS, places, seed_places
 
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
+
 TOP = "top_level_model_weights"
 
 
 # --- writing ----------------------------------------------------------------------------------
 
 
-def save_legacy(model: Any, path: str, include_optimizer: bool = True) -> None:
+def save_legacy(model: Model, path: str, include_optimizer: bool = True) -> None:
     """Write `model` as a legacy `.h5` file."""
     made = described(model)
     config = {"class_name": made["class_name"], "config": plain(made["config"])}
@@ -55,7 +60,7 @@ def _put_text(holder: Any, key: str, text: str) -> None:
     holder.attrs.create(key, text, dtype=h5py.string_dtype("ascii"))
 
 
-def _put_weights(output: hdf5_output.Output, root: Any, model: Any) -> None:
+def _put_weights(output: hdf5_output.Output, root: Any, model: Model) -> None:
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
     hdf5_output.put_names(root, "layer_names", [layer.name for layer in _layers(model)])
@@ -63,7 +68,7 @@ def _put_weights(output: hdf5_output.Output, root: Any, model: Any) -> None:
         _put_variables(output, root.create_group(name), own)
 
 
-def _weights_by_group(model: Any) -> list[tuple[str, list[Any]]]:
+def _weights_by_group(model: Model) -> list[tuple[str, list[Any]]]:
     """Return (group, variables) for each layer, and for what the model holds itself."""
     groups = [(layer.name, _legacy_order(layer)) for layer in _layers(model)]
     return [*groups, (TOP, _top_level(model))]
@@ -81,18 +86,18 @@ def _put_variables(output: hdf5_output.Output, group: Any, variables: list[Any])
         output.put_array(group, name, v.numpy())
 
 
-def _layers(model: Any) -> list[Any]:
+def _layers(model: Model) -> list[Any]:
     """Return the layers that the format counts: all of a model's own."""
     return list(model.layers)
 
 
-def _legacy_order(layer: Any) -> list[Any]:
+def _legacy_order(layer: Layer) -> list[Any]:
     """Return a layer's weights as the format orders them: what can be trained first."""
     every = layer.weights
     return [v for v in every if v.trainable] + [v for v in every if not v.trainable]
 
 
-def _top_level(model: Any) -> list[Any]:
+def _top_level(model: Model) -> list[Any]:
     own = model.own_variables()
     return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
 
@@ -100,7 +105,9 @@ def _top_level(model: Any) -> list[Any]:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) -> Any:
+def load_legacy(
+    path: str, custom_objects: Mapping[str, Any] | None, compile: bool, safe_mode: bool
+) -> Any:
     """Return the model that a legacy `.h5` file holds."""
     with hdf5.opened(path, path) as file:
         text = hdf5.text_attribute(file, "model_config", path)
@@ -132,11 +139,15 @@ def load_legacy(path: str, custom_objects: Any, compile: bool, safe_mode: bool) 
     return model
 
 
-def _compile(model: Any, settings: Any, custom_objects: Any, where: str) -> None:
+def _compile(
+    model: Model, settings: dict[str, Any], custom_objects: Mapping[str, Any] | None, where: str
+) -> None:
     model.compile_from_config(modern_training(settings, custom_objects, where))
 
 
-def modern_training(config: Any, custom_objects: Any, where: str) -> dict[str, Any]:
+def modern_training(
+    config: dict[str, Any], custom_objects: Mapping[str, Any] | None, where: str
+) -> dict[str, Any]:
     """Return what `compile_from_config` takes, from a `training_config`."""
     from_file = config if isinstance(config, dict) else {}
     optimizer = from_file.get("optimizer_config")
@@ -166,7 +177,7 @@ def _is_old(file: Any, path: str) -> bool:
 
 
 def load_legacy_weights(
-    model: Any, path: str, skip_mismatch: bool = False, by: str | None = None
+    model: Model, path: str, skip_mismatch: bool = False, by: str | None = None
 ) -> None:
     """Put the weights of a legacy `.h5` file into a model."""
     with hdf5.opened(path, path) as file:
@@ -184,7 +195,7 @@ def _root(file: Any, path: str) -> Any:
     return root
 
 
-def _plan(model: Any, root: Any, path: str, by: str | None) -> Plan:
+def _plan(model: Model, root: Any, path: str, by: str | None) -> Plan:
     with hdf5.clear_errors(path):
         return _compare(model, root, path, by)
 
@@ -201,7 +212,7 @@ def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
     return {name: entries for name, entries in found.items() if entries}
 
 
-def _compare(model: Any, root: Any, path: str, by: str | None) -> Plan:
+def _compare(model: Model, root: Any, path: str, by: str | None) -> Plan:
     plan = Plan(path)
     stored = _stored(root, path)
     layers = [layer for layer in _layers(model) if layer.weights]
@@ -261,14 +272,14 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
 
 
-def _plan_seeds(plan: Plan, model: Any, file: Any) -> None:
+def _plan_seeds(plan: Plan, model: Layer, file: Any) -> None:
     """Add the random states; files of Keras hold none."""
     seeds = hdf5.member(file, SEEDS, plan.where)
     if hdf5.is_group(seeds):
         match_seeds(plan, places(model), hdf5.read_groups(seeds, plan.where))
 
 
-def _plan_optimizer(plan: Plan, model: Any, file: Any) -> None:
+def _plan_optimizer(plan: Plan, model: Model, file: Any) -> None:
     """Add the optimizer's variables, in the order in which the file names them."""
     optimizer = model.optimizer
     with hdf5.clear_errors(plan.where):

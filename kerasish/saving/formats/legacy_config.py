@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish.engine.layer.operation_config import is_short_op
 from kerasish.saving.paths import INNER_NAMES
+from kerasish.typing import Structure
 
 # Arguments of Keras 2 layers that no longer exist.
 _GONE = {
@@ -17,7 +18,7 @@ _NO_GROUPS = {"DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "Separabl
               "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"}  # fmt: skip
 
 
-def plain(config: Any) -> Any:
+def plain(config: dict[str, Any]) -> dict[str, Any]:
     """Return a model's config with its graph's objects in the short form of the format."""
     if not isinstance(config, dict) or "layers" not in config:
         return config
@@ -47,7 +48,7 @@ def training(compiled: Any) -> dict[str, Any] | None:
     }
 
 
-def modern(config: Any, old: bool) -> Any:
+def modern(config: Structure, old: bool) -> Structure:
     """Return a model's config as today's reader takes it.
 
     Args:
@@ -70,7 +71,7 @@ def modern(config: Any, old: bool) -> Any:
     return made
 
 
-def _as_layer(entry: Any) -> Any:
+def _as_layer(entry: dict[str, Any]) -> dict[str, Any]:
     """The graph's objects have no module; a name may be an initializer's too (Identity)."""
     if isinstance(entry, dict) and "module" not in entry and "class_name" in entry:
         if is_short_op(entry):

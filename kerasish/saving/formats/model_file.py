@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry
 from kerasish.errors import MissingFileError
@@ -27,6 +27,10 @@ from kerasish.saving.formats.weights import (
     put_weights,
     save_hdf5_weights,
 )
+from kerasish.typing import PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 _LEGACY = (".h5", ".hdf5")
 
@@ -57,7 +61,11 @@ def _format_of(path: str) -> WeightFormat | None:
 
 
 def save_model(
-    model: Any, filepath: Any, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
+    model: Model,
+    filepath: PathLike,
+    overwrite: bool = True,
+    zipped: bool | None = None,
+    **kwargs: Any,
 ) -> None:
     """Save a model: architecture, weights, optimizer and compile settings.
 
@@ -111,8 +119,8 @@ def save_model(
 
 
 def load_model(
-    filepath: Any, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True
-) -> Any:
+    filepath: PathLike, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True
+) -> Model:
     """Return the model that a file holds; no code from the file is run.
 
     Args:
@@ -140,7 +148,11 @@ def load_model(
 
 
 def save_weights(
-    model: Any, filepath: Any, overwrite: bool = True, max_shard_size: Any = None, **kwargs: Any
+    model: Model,
+    filepath: PathLike,
+    overwrite: bool = True,
+    max_shard_size: int | None = None,
+    **kwargs: Any,
 ) -> None:
     """Save a model's weights, and its optimizer's variables, to a `.weights.h5` file.
 
@@ -176,8 +188,8 @@ def save_weights(
 
 
 def load_weights(
-    model: Any,
-    filepath: Any,
+    model: Model,
+    filepath: PathLike,
     skip_mismatch: bool = False,
     *,
     by: str | None = None,
@@ -226,7 +238,7 @@ def load_weights(
         )
 
 
-def _need_built(model: Any, who: str) -> None:
+def _need_built(model: Model, who: str) -> None:
     if not model.built:
         raise ValueError(
             f"{who}: {model.display_name()} has no weights yet: call it on data, or "
@@ -234,12 +246,12 @@ def _need_built(model: Any, who: str) -> None:
         )
 
 
-def model_to_json(model: Any, **kwargs: Any) -> str:
+def model_to_json(model: Model, **kwargs: Any) -> str:
     """Return a model's architecture as JSON."""
     return write_json(described(model))
 
 
-def model_from_json(json_string: Any, custom_objects: Any = None) -> Any:
+def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
     """Return the model whose architecture `to_json` gave; its weights are new."""
     config = read_json(json_string, "model_from_json")
     return restore(

@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from kerasish.saving.formats.json_text import read_json, write_json
 from kerasish.saving.formats.weights import parts_of
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 ENDING = ".weights.json"
 SAVE = "save_id"  # the same in the index and in its shards
@@ -40,7 +43,7 @@ def index_path(path: str) -> str:
     return made
 
 
-def save_shards(model: Any, path: str, max_shard_size: float) -> None:
+def save_shards(model: Model, path: str, max_shard_size: float) -> None:
     """Write a model's weights as shards.
 
     Args:
@@ -63,7 +66,7 @@ def save_shards(model: Any, path: str, max_shard_size: float) -> None:
         _save_held(model, path, limit)
 
 
-def _save_held(model: Any, path: str, limit: float) -> None:
+def _save_held(model: Model, path: str, limit: float) -> None:
     written: list[str] = []
     text = ""
     try:
@@ -219,7 +222,7 @@ def _open_all(text: bytes, path: str, stack: ExitStack) -> Groups:
     return _merged(index["weight_map"], held, path)
 
 
-def _shards_of(index: Any, path: str) -> set[str]:
+def _shards_of(index: dict[str, Any], path: str) -> set[str]:
     """Return the shards' names; each must be a file beside the index."""
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict):

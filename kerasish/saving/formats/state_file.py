@@ -19,6 +19,7 @@ from kerasish.saving.files.atomic import clear
 from kerasish.saving.files.folder_lock import FolderLock
 from kerasish.saving.formats.json_text import read_json
 from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
+from kerasish.typing import Structure
 
 _NAME = re.compile(r"state-(\d{8})\.safetensors")
 _FORMAT = "kerasish training state 2"
@@ -57,7 +58,7 @@ def read_state(path: str) -> dict[str, Any]:
     return state
 
 
-def _take_out(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
+def _take_out(value: object, arrays: dict[str, np.ndarray], where: str) -> Structure:
     """Return `value` for JSON; its arrays go into `arrays`, by their place."""
     if isinstance(value, dict):
         inner = f"{where}/" if where else ""
@@ -81,7 +82,7 @@ def _take_out(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     )
 
 
-def _put_back(value: Any, arrays: list[np.ndarray]) -> Any:
+def _put_back(value: object, arrays: list[np.ndarray]) -> Structure:
     if isinstance(value, list):
         return [_put_back(v, arrays) for v in value]
     if isinstance(value, dict):
@@ -94,7 +95,7 @@ def _put_back(value: Any, arrays: list[np.ndarray]) -> Any:
     return value
 
 
-def _key(key: Any) -> Any:
+def _key(key: str) -> str:
     if isinstance(key, (list, dict)):
         raise ValueError(f"{key!r} is no key")
     return key

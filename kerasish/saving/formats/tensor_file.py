@@ -119,7 +119,7 @@ def _checksum(array: np.ndarray) -> int:
     return zlib.crc32(_bytes(array), _start(array.dtype, array.shape))
 
 
-def _bytes(array: np.ndarray) -> Any:
+def _bytes(array: np.ndarray) -> memoryview | bytes:
     return bytes_of(array) if array.nbytes else b""
 
 
@@ -163,7 +163,7 @@ class TensorFile:
     def _damage(self, what: str) -> ValueError:
         return ValueError(f"{self.path}: the header is damaged ({what}).")
 
-    def _metadata(self, found: Any) -> dict[str, str]:
+    def _metadata(self, found: dict[str, Any]) -> dict[str, str]:
         if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
             raise self._damage("its metadata are no texts")
         if _SEAL in found:
@@ -184,7 +184,7 @@ class TensorFile:
             raise self._damage(f"{sorted(sums.keys() ^ header.keys())[:3]} in one list alone")
         return sums
 
-    def _place(self, name: str, found: Any) -> Place:
+    def _place(self, name: str, found: dict[str, Any]) -> Place:
         try:
             dtype, shape = _DTYPES[found["dtype"]], tuple(int(n) for n in found["shape"])
             start, end = (int(n) for n in found["data_offsets"])

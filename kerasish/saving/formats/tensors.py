@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish.saving.files.source import Entry, Group, Groups
 from kerasish.saving.formats.tensor_file import TensorFile, code_of, opened, write_arrays
 from kerasish.saving.formats.weights import parts_of, put_weights
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
-def save_tensors(model: Any, path: str) -> None:
+def save_tensors(model: Model, path: str) -> None:
     """Write a model's weights."""
     arrays: dict[str, Any] = {}
     names: dict[str, str | None] = {}
@@ -24,7 +28,7 @@ def save_tensors(model: Any, path: str) -> None:
     write_arrays(path, arrays, {"names": json.dumps(names), "format": "kerasish"})
 
 
-def _storable(value: Any, where: str) -> Any:
+def _storable(value: Array, where: str) -> Array:
     array = np.asarray(value)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if code_of(array.dtype) is None:
@@ -32,7 +36,9 @@ def _storable(value: Any, where: str) -> Any:
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-def load_tensors(model: Any, path: str, skip_mismatch: bool = False, by: str | None = None) -> None:
+def load_tensors(
+    model: Model, path: str, skip_mismatch: bool = False, by: str | None = None
+) -> None:
     """Put the weights of a `.safetensors` file into a model."""
     with opened(path) as file:
         put_weights(model, _groups(file), path, skip_mismatch, by)

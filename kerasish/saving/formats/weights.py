@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import Groups
@@ -13,11 +13,17 @@ from kerasish.saving.hdf5 import file as hdf5_input
 from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import match, variables_of
 from kerasish.saving.paths import Place, places, seed_places
+from kerasish.typing import PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
+    from kerasish.optimizers.optimizer import Optimizer
 
 _MOST_NAMED = 8
 
 
-def parts_of(model: Any) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+def parts_of(model: Layer) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     """Yield (group, name, arrays) of each part of `model`, as weight files hold them.
 
     Raises:
@@ -37,7 +43,7 @@ def parts_of(model: Any) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
         yield group, None, {str(i): v.numpy() for i, v in enumerate(states)}
 
 
-def check_complete(model: Any, written: Iterable[Any], whole: bool = True) -> None:
+def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> None:
     """Check that all of a model's variables are among those that a file is to hold.
 
     Args:
@@ -77,20 +83,20 @@ def _check_groups(found: list[Place]) -> None:
             )
 
 
-def write_weights(model: Any, path: Any) -> None:
+def write_weights(model: Layer, path: str) -> None:
     """Write all weights, and the optimizer's variables, to a new HDF5 file."""
     with hdf5_output.creating(path) as output:
         output.put_groups(parts_of(model))
 
 
-def save_hdf5_weights(model: Any, path: str) -> None:
+def save_hdf5_weights(model: Layer, path: str) -> None:
     """Write a `.weights.h5` file in place of the one that is there."""
     with replacing(path) as temporary:
         write_weights(model, temporary)
 
 
 def load_hdf5_weights(
-    model: Any, path: str, skip_mismatch: bool = False, by: str | None = None
+    model: Layer, path: str, skip_mismatch: bool = False, by: str | None = None
 ) -> None:
     """Put the weights of a `.weights.h5` file into a model: all, or, after an error, none."""
     with hdf5_input.opened(path, path) as file:
@@ -98,24 +104,24 @@ def load_hdf5_weights(
 
 
 def put_weights(
-    model: Any, groups: Groups, where: str, skip_mismatch: bool = False, by: str | None = None
+    model: Layer, groups: Groups, where: str, skip_mismatch: bool = False, by: str | None = None
 ) -> None:
     """Put what a file holds into `model`: all, or, after an error, nothing."""
     _build_optimizer(model, groups)
     match(places(model), groups, where, by).run(skip_mismatch)
 
 
-def _build_optimizer(model: Any, groups: Groups) -> None:
+def _build_optimizer(model: Layer, groups: Groups) -> None:
     """Make the optimizer's slots if the file has values for them."""
     optimizer = getattr(model, "optimizer", None)
     state = groups.get("optimizer/vars")
     if optimizer is None or optimizer.built or state is None or not model.built:
         return
     if len(state) > len(optimizer.variables):
-        optimizer.build(_variables_of_optimizer(model, len(state)))
+        optimizer.build(_variables_of_optimizer(model, len(state)))  # type: ignore[arg-type]
 
 
-def renew_optimizer(model: Any, number: int) -> None:
+def renew_optimizer(model: Model, number: int) -> None:
     """Let the optimizer of a model just read have slots for all that it had in the file.
 
     It was built for what is trainable. Where a layer was frozen later than that, the file holds the
@@ -134,7 +140,7 @@ def renew_optimizer(model: Any, number: int) -> None:
         model.optimizer.build(variables)
 
 
-def _variables_of_optimizer(model: Any, number: int) -> list[Any]:
+def _variables_of_optimizer(model: Model, number: int) -> list[Any]:
     """Return the variables for which an optimizer has so many of its own, as far as is known."""
     trainable = list(model.trainable_variables)
     every = [v for v in model.variables if v.initially_trainable]
@@ -146,14 +152,14 @@ def _variables_of_optimizer(model: Any, number: int) -> list[Any]:
     return trainable
 
 
-def _copy(optimizer: Any) -> Any:
+def _copy(optimizer: Optimizer) -> Optimizer:
     return type(optimizer).from_config(optimizer.get_config())
 
 
-def file_path(filepath: Any) -> str:
+def file_path(filepath: PathLike) -> str:
     """Return a path as text."""
     try:
-        return os.fspath(filepath)  # type: ignore[no-any-return]
+        return os.fspath(filepath)
     except TypeError:
         raise ValueError(f"Expected the path of a file, got {filepath!r}.") from None
 

@@ -19,6 +19,7 @@ from kerasish.saving.files.source import Entry, Group, Groups
 from kerasish.saving.hdf5 import library as hdf5_library
 from kerasish.saving.hdf5 import reader as hdf5_input
 from kerasish.saving.paths import SEEDS
+from kerasish.typing import Array
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
 _DEEPEST = 1000
@@ -134,7 +135,7 @@ def _join(group: Any, name: str) -> str:
     return f"{group.name.strip('/')}/{name}".strip("/")
 
 
-def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
+def walk(root: Group, where: str) -> Iterator[tuple[str, Any]]:
     """Yield (path, object) of all that lies below a group, each group before its members.
 
     Raises:
@@ -170,7 +171,7 @@ def walk(root: Any, where: str) -> Iterator[tuple[str, Any]]:
                 enter(item, inner)
 
 
-def read_groups(root: Any, where: str) -> Groups:
+def read_groups(root: Group, where: str) -> Groups:
     """Return all groups of variables or seeds below `root`, by path; no numbers are read yet."""
     found: Groups = {}
     with clear_errors(where):
@@ -219,7 +220,7 @@ def _check_storage(dataset: Any, path: str, where: str) -> None:
         )
 
 
-def read_array(dataset: Any, path: str, where: str, dtype: str) -> Any:
+def read_array(dataset: Any, path: str, where: str, dtype: str) -> Array:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
         wanted = dataset.attribute(CHECKSUM)
@@ -259,5 +260,5 @@ def get_names(holder: Any, key: str, where: str) -> list[str] | None:
     return names if part else None
 
 
-def _text(x: Any) -> str:
+def _text(x: str) -> str:
     return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)

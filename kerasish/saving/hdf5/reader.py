@@ -11,14 +11,17 @@ Source: HDF5 File Format Specification, version 3.0.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kerasish.saving.files.checksum import described, fill
 from kerasish.saving.hdf5.chunks import read_chunks
 from kerasish.saving.hdf5.types import Text, dtype_of, shape_of
+
+if TYPE_CHECKING:
+    from kerasish.saving.formats.archive import Window
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _NOWHERE = 2**64 - 1
@@ -42,7 +45,7 @@ class Link(NamedTuple):
 class Bytes:
     """The bytes of a file, handed out only where there are any."""
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: Window) -> None:
         self._raw = raw
         self.size = int(raw.seek(0, 2))
         self._texts: dict[int, dict[int, bytes]] = {}
@@ -279,7 +282,7 @@ class _Names:
 class Dataset(Item):
     """An array: its shape and dtype are known, its numbers are read when asked for."""
 
-    def __init__(self, file: Bytes, address: int, name: str, messages: Any) -> None:
+    def __init__(self, file: Bytes, address: int, name: str, messages: Sequence[Any]) -> None:
         super().__init__(file, address, name, messages)
         self.shape = shape_of(self._find(_SPACE) or b"")
         described = dtype_of(self._find(_TYPE) or b"")
@@ -325,7 +328,7 @@ class Dataset(Item):
 # --- objects -----------------------------------------------------------------------------------
 
 
-def open_file(raw: Any) -> Group:
+def open_file(raw: Window) -> Group:
     """Return the root of an open binary file.
 
     Raises:

@@ -42,7 +42,7 @@ def dtype_of(data: bytes) -> Any:
     return _READERS[kind](bits, size, data)
 
 
-def _integer(bits: int, size: int, data: bytes) -> Any:
+def _integer(bits: int, size: int, data: bytes) -> np.dtype[Any]:
     offset, precision = struct.unpack_from("<HH", data, 8)
     if size not in (1, 2, 4, 8) or offset or precision != 8 * size or bits & ~0b1001:
         raise ValueError("a kind of whole numbers that NumPy has not")
@@ -57,7 +57,7 @@ _FLOATS = {
 }
 
 
-def _float(bits: int, size: int, data: bytes) -> Any:
+def _float(bits: int, size: int, data: bytes) -> np.dtype[Any]:
     if size not in _FLOATS or struct.unpack_from("<HHBBBBI", data, 8) != _FLOATS[size]:
         raise ValueError("a kind of floating-point numbers that NumPy has not")
     if bits & 0b01000000:
@@ -93,7 +93,7 @@ def _compound(bits: int, size: int, data: bytes) -> Any:
     return np.dtype(f"<c{size}")
 
 
-def _variable(bits: int, size: int, data: bytes) -> Any:
+def _variable(bits: int, size: int, data: bytes) -> Text:
     if bits & 15 != 1 or size != 16:
         raise ValueError("sequences of any length: no numbers")
     return Text()

@@ -11,6 +11,7 @@ import numpy as np
 from kerasish.saving.files.checksum import Digest, bytes_of, described
 from kerasish.saving.files.sink import Sink, open_raw
 from kerasish.saving.hdf5.file import CHECKSUM
+from kerasish.typing import Array
 
 
 class Output:
@@ -23,7 +24,7 @@ class Output:
     def __init__(self, file: Any) -> None:
         self.file = file
 
-    def put_array(self, group: Any, key: str, value: Any) -> None:
+    def put_array(self, group: Any, key: str, value: Array) -> None:
         """Store an array under `key` of a group, with its checksum."""
         array = np.asarray(value)
         if array.ndim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,19 +16,23 @@ from kerasish.backends.eager.cuda.kernels import (
 )
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.errors import UnknownNameError
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.saving.files.source import Entry
 
 SOURCE = "activation"
 # In the order of the kernels' enum.
 ACTIVATIONS = ("linear", "relu", "sigmoid", "tanh", "gelu", "gelu_exact", "silu", "softplus")
 
 
-def _kind(activation: str) -> Any:
+def _kind(activation: str) -> Array:
     if activation not in ACTIVATIONS:
         raise UnknownNameError.of("activation of a kernel", activation, ACTIVATIONS)
     return np.int32(ACTIVATIONS.index(activation))
 
 
-def _pieces(count: int, together: Any, itemsize: int) -> int:
+def _pieces(count: int, together: Array, itemsize: int) -> int:
     return count // (16 // itemsize) if together else count
 
 
@@ -54,7 +58,7 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
 
 
 def bias_activation_gradient(
-    g: Any, x: Any, bias: Any = None, activation: str = "linear"
+    g: Array, x: Array, bias: Array = None, activation: str = "linear"
 ) -> tuple[Any, Any]:
     """Return the gradients by x and by the bias (None if there is none), g arriving at the result.
 
@@ -75,8 +79,8 @@ def bias_activation_gradient(
     return dx, cast(column_sums(dx), x.dtype) if biased else None
 
 
-def _through(activation: str) -> Any:
-    def kernel(x: Any) -> Any:
+def _through(activation: str) -> Entry:
+    def kernel(x: Array) -> Array:
         if not fits(x):
             return by_cupy(activation, x)
         return bias_activation(x, None, activation)

@@ -25,15 +25,15 @@ from kerasish.backends.eager.cuda.arrays import (
 )
 from kerasish.backends.eager.cuda.cublaslt import (
     LibraryError,
-    library,
     multiply,
     multiply_and_sum,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
+from kerasish.typing import Array
 
 
-def _by_cupy(a: Any, b: Any) -> Any:
+def _by_cupy(a: Array, b: Array) -> Array:
     """Return a @ b by CuPy; stacks of 16-bit matrices as float32, which it has for certain."""
     if a.dtype.itemsize != 2 or max(a.ndim, b.ndim) <= 2:
         return by_cupy("matmul", a, b)
@@ -51,11 +51,11 @@ def _here() -> Any:
     return library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
 
 
-def _tf32(a: Any) -> bool:
+def _tf32(a: Array) -> bool:
     return a.dtype.name == "float32" and config.tf32()
 
 
-def _wanted(a: Any, b: Any) -> bool:
+def _wanted(a: Array, b: Array) -> bool:
     name = a.dtype.name
     small = name in SCALARS and (name != "float32" or config.tf32())
     return small and a.dtype == b.dtype
@@ -114,7 +114,7 @@ def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:
     return matrix_product(rows.T, g), cast(column_sums(g), g.dtype)
 
 
-def _stacked(lib: Any, a: Any, b: Any) -> Any:
+def _stacked(lib: bool, a: Array, b: Array) -> Array:
     tf32 = _tf32(a)
     if b.ndim == 2:
         # All rows at once.
@@ -126,7 +126,7 @@ def _stacked(lib: Any, a: Any, b: Any) -> Any:
     return multiply(lib, left, right, tf32=tf32)
 
 
-def _spread(x: Any, lead: tuple[int, ...]) -> Any:
+def _spread(x: Array, lead: tuple[int, ...]) -> Array:
     """Return matrices repeated so that there are `lead` of them."""
     spread = empty((*lead, *x.shape[-2:]), x.dtype)
     return copy_into(spread, x)

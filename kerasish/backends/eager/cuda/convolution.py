@@ -30,6 +30,7 @@ from kerasish.backends.eager.cuda.kernels import (
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
 from kerasish.ops.basic.window import window_counts
+from kerasish.typing import Array
 
 SOURCE = "columns"
 ROWS_BYTES = 256 << 20  # of the rows of a chunk of samples
@@ -57,7 +58,7 @@ class _Setting:
         step = max(1, ROWS_BYTES // max(each, 1))
         return (slice(i, min(i + step, samples)) for i in range(0, samples, step))
 
-    def rows(self, x: Any, group: int) -> Any:
+    def rows(self, x: Array, group: int) -> Array:
         """Return the windows of x's channels of the group: (windows, places * part)."""
         windows = x.shape[0] * math.prod(self.counts)
         rows = empty((windows, self.places * self.part), x.dtype)
@@ -69,7 +70,7 @@ class _Setting:
         launch_elements(SOURCE, "windows_to_rows", x.dtype, pieces, *args)
         return rows
 
-    def back(self, rows: Any, x: Any, group: int) -> None:
+    def back(self, rows: Array, x: Array, group: int) -> None:
         """Write into x's channels of the group what the rows add up to at each place."""
         places = x.shape[0] * math.prod(self.sizes)
         first = group * self.part
@@ -85,7 +86,7 @@ def _packs(part: int, channels: int, first: int, *arrays: Any) -> Any:
     return np.int32(packed(part, *arrays) and packed(channels, *arrays) and packed(first, *arrays))
 
 
-def _matrix(kernel: Any, group: int, groups: int) -> Any:
+def _matrix(kernel: Array, group: int, groups: int) -> Array:
     """Return the group's kernel as (places * part, results of the group)."""
     each = kernel.shape[-1] // groups
     part = kernel[..., group * each : (group + 1) * each]
@@ -192,7 +193,7 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
     return made.reshape(*size, s.part, results)
 
 
-def _depthwise_kernel(x: Any, g: Any, s: _Setting) -> Any:
+def _depthwise_kernel(x: Array, g: Array, s: _Setting) -> Array:
     results = g.shape[-1]
     windows = g.size // results
     chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))

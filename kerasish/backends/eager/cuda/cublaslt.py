@@ -20,6 +20,7 @@ import numpy as np
 
 from kerasish.backends.eager.cuda.arrays import compact, cupy, empty
 from kerasish.errors import UnknownNameError
+from kerasish.typing import Array
 
 # cudaDataType, cublasComputeType_t, cublasOperation_t
 TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
@@ -171,7 +172,7 @@ def _plan(lib: Any, product: Product) -> Plan | str:
     return Plan(description, left, right, result, choice)
 
 
-def _lying(x: Any) -> tuple[Any, bool]:
+def _lying(x: Array) -> tuple[Any, bool]:
     """Return (x, whether its matrices lie column by column); a copy where they have gaps."""
     if x.flags.c_contiguous:
         return x, False
@@ -180,7 +181,7 @@ def _lying(x: Any) -> tuple[Any, bool]:
     return compact(x), False
 
 
-def _matrix(x: Any, transposed: bool) -> Matrix:
+def _matrix(x: Array, transposed: bool) -> Matrix:
     rows, columns = x.shape[-2:]
     stride = rows * columns
     if transposed:
@@ -188,7 +189,7 @@ def _matrix(x: Any, transposed: bool) -> Matrix:
     return Matrix(columns, rows, columns, stride, False)
 
 
-def _alignment(x: Any) -> int:
+def _alignment(x: Array) -> int:
     pointer = x.data.ptr
     return min(256, pointer & -pointer)
 
@@ -197,7 +198,12 @@ _running = threading.Lock()  # the bias is part of a plan, which calls share
 
 
 def multiply(
-    lib: Any, a: Any, b: Any, bias: Any = None, activation: str | None = None, tf32: bool = False
+    lib: bool,
+    a: Array,
+    b: Array,
+    bias: Array = None,
+    activation: str | None = None,
+    tf32: bool = False,
 ) -> Any:
     """Return activation(a @ b + bias).
 
@@ -235,7 +241,7 @@ def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any,
     return y, sums
 
 
-def _run(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool) -> None:
+def _run(lib: Any, a: Array, b: Array, y: Array, epilogue: int, bias: Array, tf32: bool) -> None:
     """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
     (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
     product = Product(

@@ -112,7 +112,7 @@ def _warn(message: str) -> None:
 
 
 @functools.cache
-def _handle(lib: Any, device: int) -> Any:
+def _handle(lib: Any, device: int) -> tuple[Any, ...]:
     with cupy().cuda.Device(device):
         return lib.create_handle()
 
@@ -152,7 +152,7 @@ def _plan(lib: Any, device: int, request: Request) -> Plan | None:
             return None
 
 
-def _kept(lib: Any, device: int, request: Request, handle: Any) -> Any:
+def _kept(lib: Any, device: int, request: Request, handle: tuple[Any, ...]) -> Any:
     """Return the planned graph from the disk, or made and put there."""
     folder = disk.cache_folder("cudnn")
     facts = (MARK, lib.__version__, lib.backend_version(), _kind_of(device), repr(request))

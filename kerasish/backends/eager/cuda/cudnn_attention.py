@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.backends.eager.cuda import cudnn
 from kerasish.backends.eager.cuda.arrays import compact, empty
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The numbers of a graph's tensors. STATS: the logarithm of the sum of a row's exponentials.
 QUERY, KEY, VALUE, BIAS, OUTPUT, STATS, ARRIVING = range(1, 8)
@@ -37,7 +41,7 @@ class Attention(NamedTuple):
     tf32: bool = False
 
     @classmethod
-    def of(cls, q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> Attention:
+    def of(cls, q: Array, k: Array, v: Array, bias: Array, scale: float, causal: bool) -> Self:
         """Return what asks for the result, given arrays or tensors (batch, length, heads, size)."""
         name = q.dtype if isinstance(q.dtype, str) else q.dtype.name
         shape = None if bias is None else tuple(bias.shape)
@@ -140,7 +144,8 @@ def attention(q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> 
 
 
 def attention_gradient(
-    g: Any, q: Any, k: Any, v: Any, bias: Any, y: Any, stats: Any, scale: float, causal: bool,
+    g: Array, q: Array, k: Array, v: Array, bias: Array, y: Array, stats: Array, scale: float,
+    causal: bool,
     by_bias: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Return the gradients by q, k, v and, if wanted, by the bias; g arriving at the result.

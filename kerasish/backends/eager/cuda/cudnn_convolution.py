@@ -7,12 +7,18 @@ ours are copied into that order, and gradients out of it. One spatial axis is tw
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn
 from kerasish.backends.eager.cuda.arrays import compact, copy_into, empty
 from kerasish.ops.basic.window import window_counts
+from kerasish.typing import Array, IntOrTuple
+
+if TYPE_CHECKING:
+    from kerasish.backends.eager.cuda.entry import Blank
+    from kerasish.tensor import Tensor
 
 DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
 
@@ -69,8 +75,9 @@ def channels_last(sizes: tuple[int, ...]) -> list[int]:
 
 
 def _request(
-    kind: str, like: Any, data: tuple[int, ...], kernel: tuple[int, ...], results: tuple[int, ...],
-    strides: Any, padding: Any, dilation: Any,
+    kind: str, like: Blank | Tensor, data: tuple[int, ...], kernel: tuple[int, ...],
+    results: tuple[int, ...],
+    strides: Any, padding: Sequence[Any], dilation: Any,
 ) -> Convolution | None:  # fmt: skip
     """Return what to ask for, given shapes as our ops have them; None: nothing of cuDNN's."""
     if not 3 <= len(data) <= 5 or 0 in data + kernel + results:
@@ -90,11 +97,11 @@ def _request(
     )  # fmt: skip
 
 
-def _plan(request: Convolution | None, like: Any) -> cudnn.Plan | None:
+def _plan(request: Convolution | None, like: Blank) -> cudnn.Plan | None:
     return None if request is None else cudnn.planned(request, like.device.id)
 
 
-def _turned(kernel: Any) -> Any:
+def _turned(kernel: Array) -> Any:
     """Return a kernel (*window, channels, results) copied as (results, *window, channels)."""
     last = kernel.ndim - 1
     turned = kernel.transpose(last, *range(last))
@@ -102,7 +109,13 @@ def _turned(kernel: Any) -> Any:
 
 
 def convolution(
-    x: Any, kernel: Any, *, strides: Any, padding: Any, dilation: Any, groups: int
+    x: Array,
+    kernel: Array,
+    *,
+    strides: tuple[int, ...],
+    padding: Any,
+    dilation: tuple[int, ...],
+    groups: int,
 ) -> Any:
     """Return the convolution of x with the kernel, or None."""
     window = kernel.shape[:-2]
@@ -117,7 +130,9 @@ def convolution(
     return y if done else None
 
 
-def of_biased(x: Any, kernel: Any, y: tuple[int, ...], rectified: bool, attrs: Any) -> Any:
+def of_biased(
+    x: Array, kernel: Array, y: tuple[int, ...], rectified: bool, attrs: dict[str, Any]
+) -> Any:
     """Return what asks for relu(convolution + bias), given arrays or tensors; or None.
 
     Args:
@@ -148,7 +163,14 @@ def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **att
 
 
 def convolution_data_gradient(
-    g: Any, kernel: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+    g: Array,
+    kernel: Array,
+    *,
+    size: Sequence[Any],
+    strides: IntOrTuple,
+    padding: Sequence[Any],
+    dilation: IntOrTuple,
+    groups: int,
 ) -> Any:
     """Return the gradient of a convolution by its data, g arriving at its result; or None."""
     shape = (g.shape[0], *size, kernel.shape[-2] * groups)
@@ -162,7 +184,14 @@ def convolution_data_gradient(
 
 
 def convolution_kernel_gradient(
-    x: Any, g: Any, *, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+    x: Array,
+    g: Array,
+    *,
+    size: Sequence[Any],
+    strides: IntOrTuple,
+    padding: Sequence[Any],
+    dilation: IntOrTuple,
+    groups: int,
 ) -> Any:
     """Return the gradient of a convolution by its kernel, g arriving at its result; or None."""
     channels, results = x.shape[-1] // groups, g.shape[-1]

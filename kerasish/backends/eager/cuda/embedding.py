@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from kerasish.backends.eager.cuda.kernels import (
     packed,
     product,
 )
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.backends.eager.cuda.entry import Blank
 
 SOURCE = "embedding"
 CHUNK = 64  # sorted rows that one block adds up
@@ -24,7 +28,7 @@ MOST_AXES = 8
 SIZES = np.dtype([("sizes", "i8", MOST_AXES), ("axes", "i4")], align=True)
 
 
-def _whole(indices: Any) -> tuple[Any, str]:
+def _whole(indices: Array) -> tuple[Any, str]:
     """Return the indices as kernels take them, and the end of these kernels' names."""
     if indices.dtype == np.int32:
         return compact(indices), "int"
@@ -44,7 +48,7 @@ def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return y
 
 
-def _sorted(places: Any, dtype: Any) -> tuple[Any, Any]:
+def _sorted(places: Blank, dtype: str) -> tuple[Any, Any]:
     """Return (order, places in ascending order): equal ones keep theirs.
 
     Blocks are sorted each by itself, and then merged.
@@ -63,7 +67,7 @@ def _sorted(places: Any, dtype: Any) -> tuple[Any, Any]:
     return order, keys
 
 
-def _add(rows: Any, places: Any, size: int) -> Any:
+def _add(rows: Array, places: Blank, size: int) -> Array:
     """Return (size, n): the rows (count, n) added at their places; negative ones drop out."""
     count, n = rows.shape
     y = filled(empty((size, n), rows.dtype), 0)
@@ -81,7 +85,7 @@ def _add(rows: Any, places: Any, size: int) -> Any:
     return y
 
 
-def _places(indices: Any, dtype: Any, along: int, inner: int, size: int) -> Any:
+def _places(indices: Array, dtype: Any, along: int, inner: int, size: int) -> Array:
     """Return where each element goes in a flat (outer, size, inner); -1: nowhere.
 
     Args:

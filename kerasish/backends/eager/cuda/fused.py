@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.backends.eager.cuda.kernels import SCALARS
@@ -10,16 +10,19 @@ from kerasish.devices import current, place_of
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import Op
 from kerasish.ops.shapes import same
+from kerasish.typing import Array, Axis
 
 Call = tuple[Op, list[Any], dict[str, Any]]
 
 
-def make_op(kernel: Callable[..., Any], grad: Any = None, outputs: int = 1) -> Op:
+def make_op(
+    kernel: Callable[..., Any], grad: Callable[..., Any] | None = None, outputs: int = 1
+) -> Op:
     """Return an op that is in no registry, since only the engine of a GPU uses it."""
     return Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
 
 
-def again(f: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
+def again(f: Callable[..., Any], inputs: Sequence[Any], g: Array) -> list[Any]:
     """Return the gradients of f, a composition, which may be differentiated again."""
     found = derivatives["vjp"](f, inputs, g)
     return list(found)
@@ -27,7 +30,7 @@ def again(f: Callable[..., Any], inputs: Any, g: Any) -> list[Any]:
 
 def composition(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return the undecorated composed function, which applies its ops one by one."""
-    return f.__wrapped__  # type: ignore[attr-defined, no-any-return]
+    return f.__wrapped__  # type: ignore[attr-defined]
 
 
 def fits(*tensors: Any) -> bool:
@@ -41,7 +44,7 @@ def device_of(*tensors: Any) -> int:
     return next((p for p in places if p.kind != "cpu"), current()).index
 
 
-def is_last(axis: Any, ndim: int) -> bool:
+def is_last(axis: Axis, ndim: int) -> bool:
     """Return whether `axis` is the last one alone."""
     given = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
     return ndim > 0 and isinstance(given, int) and given in (-1, ndim - 1)

@@ -18,30 +18,31 @@ from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import reshape
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import REGISTRY
+from kerasish.typing import Array, ArrayModule
 
 
 def _affine_kernel(
-    xp: Any, x: Any, kernel: Any, *bias: Any, kind: str | None, units: tuple[int, ...]
-) -> Any:
+    xp: ArrayModule, x: Array, kernel: Array, *bias: Any, kind: str | None, units: tuple[int, ...]
+) -> Array:
     rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
     y = blas.affine(rows, kernel, bias[0] if bias else None, kind)
     return y.reshape(*x.shape[:-1], *units)
 
 
-def _through_relu_kernel(xp: Any, g: Any, y: Any) -> Any:
+def _through_relu_kernel(xp: ArrayModule, g: Array, y: Array) -> Array:
     return bias_activation_gradient(g, y, None, "relu")[0]
 
 
-def _bias_kernel(xp: Any, g: Any) -> Any:
+def _bias_kernel(xp: ArrayModule, g: Array) -> Array:
     return cast_array(column_sums(g), g.dtype)
 
 
-def _weights_kernel(xp: Any, g: Any, x: Any) -> Any:
+def _weights_kernel(xp: ArrayModule, g: Array, x: Array) -> Array:
     rows = (compact(v).reshape(-1, v.shape[-1]) for v in (x, g))
     return blas.kernel_gradient(*rows)
 
 
-def _weights_rule(h: Any, y: Any, g: Any, x: Any) -> list[Any]:
+def _weights_rule(h: Array, y: Array, g: Array, x: Array) -> list[Any]:
     by_kernel, by_bias = h
     return [
         add(REGISTRY["matmul"](x, by_kernel), by_bias),
@@ -60,7 +61,9 @@ BIAS_GRADIENT = make_op(
 )
 
 
-def _gradient(g: Any, y: Any, *inputs: Any, kind: str | None, units: tuple[int, ...]) -> list[Any]:
+def _gradient(
+    g: Array, y: Array, *inputs: Any, kind: str | None, units: tuple[int, ...]
+) -> list[Any]:
     x, kernel, *bias = inputs
     if kind == "relu":
         g = THROUGH_RELU(g, y)
@@ -79,7 +82,9 @@ _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2)
 _AFFINE = make_op(_affine_kernel, _gradient)
 
 
-def whole_affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False) -> Call | None:
+def whole_affine(
+    x: Array, kernel: Array, bias: Array = None, rectified: bool = False
+) -> Call | None:
     """Return the op that does `affine` whole: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
@@ -94,7 +99,7 @@ def whole_affine(x: Any, kernel: Any, bias: Any = None, rectified: bool = False)
 
 
 def whole_einsum_affine(
-    subscripts: str, x: Any, kernel: Any, bias: Any = None, rectified: bool = False
+    subscripts: str, x: Array, kernel: Array, bias: Array = None, rectified: bool = False
 ) -> Call | None:
     """Return the op that does `einsum_affine` whole: where it is a product of matrices as they lie.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention
@@ -11,51 +12,68 @@ from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.networks import normalization
+from kerasish.typing import Array, ArrayModule
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 # The logit of a place that may not be attended to: its exponential is 0, and float16 holds it. A
 # target that may attend to nothing gets an average of all values, weighed as if it might.
 CLOSED = -60000.0
 
 
-def _kernel(xp: Any, q: Any, k: Any, v: Any, *bias: Any, scale: float, causal: bool) -> Any:
+def _kernel(
+    xp: ArrayModule, q: Array, k: Array, v: Array, *bias: Any, scale: float, causal: bool
+) -> Array:
     return cudnn_attention.attention(q, k, v, bias[0] if bias else None, scale, causal)
 
 
 def _gradient_kernel(
-    xp: Any, g: Any, y: Any, stats: Any, q: Any, k: Any, v: Any, *, scale: float, causal: bool
-) -> Any:
+    xp: ArrayModule,
+    g: Array,
+    y: Array,
+    stats: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    scale: float,
+    causal: bool,
+) -> Array:
     args = (g, q, k, v, None, y, stats, scale, causal, False)
     return cudnn_attention.attention_gradient(*args)
 
 
 def _biased_kernel(
-    xp: Any, g: Any, y: Any, stats: Any, q: Any, k: Any, v: Any, bias: Any, *, scale: float,
+    xp: ArrayModule, g: Array, y: Array, stats: Array, q: Array, k: Array, v: Array, bias: Array,
+    *, scale: float,
     causal: bool, by_bias: bool,
-) -> Any:  # fmt: skip
+) -> Array:  # fmt: skip
     args = (g, q, k, v, bias, y, stats, scale, causal, by_bias)
     return cudnn_attention.attention_gradient(*args)
 
 
-def _composed(q: Any, k: Any, v: Any, *bias: Any, scale: float, causal: bool) -> Any:
+def _composed(q: Array, k: Array, v: Array, *bias: Any, scale: float, causal: bool) -> Tensor:
     f = composition(normalization.dot_product_attention)
     return f(q, k, v, bias=bias[0] if bias else None, scale=scale, is_causal=causal)
 
 
 def _again(
-    h: Any, found: Any, g: Any, y: Any, stats: Any, *inputs: Any, scale: float, causal: bool,
+    h: Array, found: Sequence[Tensor], g: Array, y: Array, stats: Array, *inputs: Any, scale: float,
+    causal: bool,
     by_bias: bool,
-) -> Any:  # fmt: skip
-    def whole(*inputs: Any) -> Any:
+) -> tuple[Any, ...]:  # fmt: skip
+    def whole(*inputs: Any) -> Tensor:
         return _composed(*inputs, scale=scale, causal=causal)
 
-    def back(g: Any, *inputs: Any) -> Any:
+    def back(g: Array, *inputs: Any) -> tuple[Tensor, ...]:
         return tuple(again(whole, inputs, [g])[: 4 if by_bias else 3])
 
     by_g, *slopes = again(back, [g, *inputs], h)
     return (by_g, None, None, *slopes)
 
 
-def _rule(g: Any, y: Any, *inputs: Any, scale: float, causal: bool) -> Any:
+def _rule(g: Array, y: Array, *inputs: Any, scale: float, causal: bool) -> Any:
     given, attrs = (g[0], y[0], y[1], *inputs), {"scale": scale, "causal": causal}
     if len(inputs) == 3:
         return _GRADIENT(*given, **attrs)
@@ -70,7 +88,7 @@ _WITH_BIAS = make_op(_biased_kernel, _again, outputs=4)
 ATTENTION = make_op(_kernel, _rule, outputs=2)
 
 
-def _bias(bias: Any, mask: Any, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
+def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
     """Return what is added to the logits, of 4 axes, in a list that may be empty.
 
     A bias that gets a gradient is as large as the logits, so that the gradient is, too. None: the
@@ -94,7 +112,7 @@ def _bias(bias: Any, mask: Any, dtype: str, full: tuple[int, ...]) -> list[Any] 
 
 
 def whole_attention(
-    query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None,
+    query: Tensor, key: Array, value: Tensor, bias: Array = None, mask: Array = None,
     scale: float | None = None, is_causal: bool = False, flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Call | None:  # fmt: skip
@@ -122,7 +140,8 @@ def whole_attention(
 
 
 def whole_attend(
-    query: Any, key: Any, value: Any, mask: Any, weigh: Any, is_causal: bool = False,
+    query: Tensor, key: Array, value: Tensor, mask: Array, weigh: Callable[..., Any],
+    is_causal: bool = False,
     flash_attention: bool | None = None,
 ) -> Call | None:  # fmt: skip
     """Return the op that does `attend` whole: `weigh` is softmax."""
@@ -130,7 +149,7 @@ def whole_attend(
     return whole_attention(query, key, value, None, mask, 1.0, is_causal, flash_attention)
 
 
-def _fit(q: Any, k: Any, v: Any) -> bool:
+def _fit(q: Array, k: Array, v: Array) -> bool:
     """Return whether the three belong together, and cuDNN may do them."""
     if not fits(q, k, v) or {q.dtype, k.dtype, v.dtype} - {q.dtype}:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kerasish.backends.eager.cuda import convolution, cudnn, cudnn_convolution
@@ -11,14 +12,16 @@ from kerasish.backends.eager.cuda.fused_affine import BIAS_GRADIENT, THROUGH_REL
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
+from kerasish.typing import Array, ArrayModule, IntOrTuple
 
 CONVOLUTION = REGISTRY["convolution"]
 
 
 def _kernel(
-    xp: Any, x: Any, kernel: Any, bias: Any, *, rectified: bool, strides: Any, padding: Any,
-    dilation: Any, groups: int,
-) -> Any:  # fmt: skip
+    xp: ArrayModule, x: Array, kernel: Array, bias: Array, *, rectified: bool,
+    strides: IntOrTuple, padding: Sequence[Any],
+    dilation: IntOrTuple, groups: int,
+) -> Array:  # fmt: skip
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
     y = cudnn_convolution.biased_convolution(x, kernel, bias, rectified=rectified, **attrs)
     if y is not None:
@@ -27,7 +30,9 @@ def _kernel(
     return bias_activation(y, bias, "relu" if rectified else "linear")
 
 
-def _gradient(g: Any, y: Any, x: Any, kernel: Any, bias: Any, rectified: bool, **attrs: Any) -> Any:
+def _gradient(
+    g: Array, y: Array, x: Array, kernel: Array, bias: Array, rectified: bool, **attrs: Any
+) -> list[Any]:
     if rectified:
         g = THROUGH_RELU(g, y)
     by_data, by_kernel = CONVOLUTION.grad  # type: ignore[misc]
@@ -42,8 +47,8 @@ _BIASED = make_op(_kernel, _gradient)
 
 
 def whole_biased_conv(
-    inputs: Any, kernel: Any, bias: Any, strides: Any = 1, padding: Any = "valid",
-    dilation_rate: Any = 1, rectified: bool = False,
+    inputs: Array, kernel: Array, bias: Array, strides: IntOrTuple = 1, padding: str = "valid",
+    dilation_rate: IntOrTuple = 1, rectified: bool = False,
 ) -> Call | None:  # fmt: skip
     """Return the op that does `biased_conv` whole."""
     if cudnn.usable() is None:

@@ -8,7 +8,7 @@ second derivative is found by differentiating the composition.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.backends.eager.cuda import activation, random, update
@@ -44,17 +44,18 @@ from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import attention, crossentropy, normalization
 from kerasish.optimizers import clipping
+from kerasish.typing import Array, ArrayModule
 
 
-def _activation_kernel(xp: Any, x: Any, *, kind: str) -> Any:
+def _activation_kernel(xp: ArrayModule, x: Array, *, kind: str) -> Array:
     return activation.bias_activation(x, None, kind)
 
 
-def _activation_gradient_kernel(xp: Any, g: Any, x: Any, *, kind: str) -> Any:
+def _activation_gradient_kernel(xp: ArrayModule, g: Array, x: Array, *, kind: str) -> Array:
     return activation.bias_activation_gradient(g, x, None, kind)[0]
 
 
-def _activation_composed(x: Any, kind: str) -> Any:
+def _activation_composed(x: Array, kind: str) -> Any:
     if kind == "silu":
         return composition(activations.silu)(x)
     return composition(activations.gelu)(x, kind == "gelu")
@@ -71,18 +72,18 @@ _ACTIVATION = make_op(
 )
 
 
-def _gelu(x: Any, approximate: bool = True) -> Call | None:
+def _gelu(x: Array, approximate: bool = True) -> Call | None:
     x = as_tensor(x)
     kind = "gelu" if approximate else "gelu_exact"
     return (_ACTIVATION, [x], {"kind": kind}) if fits(x) else None
 
 
-def _silu(x: Any) -> Call | None:
+def _silu(x: Array) -> Call | None:
     x = as_tensor(x)
     return (_ACTIVATION, [x], {"kind": "silu"}) if fits(x) else None
 
 
-def _dropout_kernel(xp: Any, state: Any, x: Any, *, rate: float) -> Any:
+def _dropout_kernel(xp: ArrayModule, state: Array, x: Array, *, rate: float) -> Array:
     return random.dropout(state, x, rate)
 
 
@@ -91,14 +92,14 @@ _DROPOUT = make_op(
 )
 
 
-def _dropout(state: Any, inputs: Any, rate: float, noise_shape: Any = None) -> Call | None:
+def _dropout(state: Array, inputs: Array, rate: float, noise_shape: Any = None) -> Call | None:
     x = as_tensor(inputs)
     if noise_shape is not None or not 0 < rate < 1 or not fits(x):
         return None
     return _DROPOUT, [as_tensor(state), x], {"rate": rate}
 
 
-def _norm_factor_kernel(xp: Any, *gradients: Any, limit: float) -> Any:
+def _norm_factor_kernel(xp: ArrayModule, *gradients: Any, limit: float) -> Array:
     return update.global_norm(gradients, limit)[1]
 
 
@@ -110,7 +111,7 @@ _NORM_FACTOR = make_op(
 )
 
 
-def _norm_factor(gradients: Any, limit: float) -> Call | None:
+def _norm_factor(gradients: Sequence[Array], limit: float) -> Call | None:
     given = [as_tensor(g) for g in gradients]
     # Empty ones count, too: as nothing.
     known = given and all(g.dtype in SCALARS for g in given)

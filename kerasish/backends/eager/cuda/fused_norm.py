@@ -13,23 +13,34 @@ from kerasish.ops.basic.arithmetic import add, multiply, subtract
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to
 from kerasish.ops.networks import normalization
+from kerasish.typing import Array, ArrayModule, Axis
 
 
-def _layer_norm_kernel(xp: Any, x: Any, gamma: Any, beta: Any, *, epsilon: float) -> Any:
+def _layer_norm_kernel(
+    xp: ArrayModule, x: Array, gamma: Array, beta: Array, *, epsilon: float
+) -> Array:
     return norm.layer_norm(x, gamma, beta, epsilon)
 
 
-def _rms_norm_kernel(xp: Any, x: Any, gamma: Any, *, epsilon: float) -> Any:
+def _rms_norm_kernel(xp: ArrayModule, x: Array, gamma: Array, *, epsilon: float) -> Array:
     return norm.layer_norm(x, gamma, None, epsilon, centered=False)
 
 
 def _norm_gradient_kernel(
-    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, *, epsilon: float, centered: bool
-) -> Any:
+    xp: ArrayModule,
+    g: Array,
+    x: Array,
+    gamma: Array,
+    mean: Array,
+    scale: Array,
+    *,
+    epsilon: float,
+    centered: bool,
+) -> Array:
     return norm.layer_norm_gradient(g, x, gamma, mean, scale, centered)
 
 
-def _norm_composed(x: Any, gamma: Any, beta: Any, epsilon: float, centered: bool) -> Any:
+def _norm_composed(x: Array, gamma: Array, beta: Array, epsilon: float, centered: bool) -> Any:
     if centered:
         f = composition(normalization.layer_normalization)
         return f(x, gamma, beta, epsilon=epsilon)
@@ -37,14 +48,14 @@ def _norm_composed(x: Any, gamma: Any, beta: Any, epsilon: float, centered: bool
 
 
 def _norm_again(
-    h: Any, y: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, epsilon: float,
+    h: Array, y: Array, g: Array, x: Array, gamma: Array, mean: Array, scale: Array, epsilon: float,
     centered: bool,
 ) -> Any:  # fmt: skip
-    def back(g: Any, x: Any, gamma: Any) -> Any:
+    def back(g: Array, x: Array, gamma: Array) -> Any:
         beta = multiply(gamma, 0)
         given = [x, gamma, beta] if centered else [x, gamma]
 
-        def whole(x: Any, gamma: Any, beta: Any = beta) -> Any:
+        def whole(x: Array, gamma: Array, beta: Array = beta) -> Any:
             return _norm_composed(x, gamma, beta, epsilon, centered)
 
         found = again(whole, given, [g])
@@ -54,7 +65,7 @@ def _norm_again(
     return (*again(back, [g, x, gamma], h), None, None)
 
 
-def _norm_rule(g: Any, y: Any, x: Any, gamma: Any, *beta: Any, epsilon: float) -> Any:
+def _norm_rule(g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: float) -> Any:
     centered = bool(beta)
     dx, by_gamma, by_beta = _NORM_GRADIENT(
         g[0], x, gamma, y[1], y[2], epsilon=epsilon, centered=centered
@@ -73,7 +84,8 @@ def _epsilon(epsilon: float | None) -> float:
 
 
 def whole_layer_norm(
-    x: Any, gamma: Any = None, beta: Any = None, axis: Any = -1, epsilon: float | None = None,
+    x: Array, gamma: Array = None, beta: Array = None, axis: Axis = -1,
+    epsilon: float | None = None,
     **kwargs: Any,
 ) -> Call | None:  # fmt: skip
     """Return the op that does `layer_normalization` whole: along the last axis only."""
@@ -89,7 +101,7 @@ def whole_layer_norm(
 
 
 def whole_rms_norm(
-    x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
+    x: Array, scale: Array = None, axis: Axis = -1, epsilon: float | None = None
 ) -> Call | None:
     """Return the op that does `rms_normalization` whole: along the last axis only."""
     x = as_tensor(x)
@@ -105,33 +117,51 @@ def whole_rms_norm(
 
 
 def _group_norm_kernel(
-    xp: Any, x: Any, gamma: Any, beta: Any, *, groups: int, epsilon: float
-) -> Any:
+    xp: ArrayModule, x: Array, gamma: Array, beta: Array, *, groups: int, epsilon: float
+) -> Array:
     return norm.group_norm(x, groups, gamma, beta, epsilon)
 
 
 def _group_gradient_kernel(
-    xp: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, *, groups: int, epsilon: float
-) -> Any:
+    xp: ArrayModule,
+    g: Array,
+    x: Array,
+    gamma: Array,
+    mean: Array,
+    scale: Array,
+    *,
+    groups: int,
+    epsilon: float,
+) -> Array:
     return norm.group_norm_gradient(g, x, groups, gamma, mean, scale)
 
 
 def _group_again(
-    h: Any, y: Any, g: Any, x: Any, gamma: Any, mean: Any, scale: Any, groups: int, epsilon: float
+    h: Array,
+    y: Array,
+    g: Array,
+    x: Array,
+    gamma: Array,
+    mean: Array,
+    scale: Array,
+    groups: int,
+    epsilon: float,
 ) -> Any:
     composed = composition(normalization.group_normalization)
 
-    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+    def whole(x: Array, gamma: Array, beta: Array) -> Any:
         return composed(x, groups, gamma, beta, -1, epsilon)
 
-    def back(g: Any, x: Any, gamma: Any) -> Any:
+    def back(g: Array, x: Array, gamma: Array) -> Any:
         dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
         return (dx, *(cast(d, "float32") for d in others))
 
     return (*again(back, [g, x, gamma], h), None, None)
 
 
-def _group_rule(g: Any, y: Any, x: Any, gamma: Any, beta: Any, **attrs: Any) -> Any:
+def _group_rule(
+    g: Array, y: Array, x: Array, gamma: Array, beta: Array, **attrs: Any
+) -> tuple[Any, ...]:
     dx, by_gamma, by_beta = _GROUP_GRADIENT(g[0], x, gamma, y[1], y[2], **attrs)
     return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
 
@@ -141,7 +171,7 @@ GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3)
 
 
 def whole_group_norm(
-    x: Any, groups: int, gamma: Any = None, beta: Any = None, axis: int = -1,
+    x: Array, groups: int, gamma: Array = None, beta: Array = None, axis: int = -1,
     epsilon: float = 1e-3,
 ) -> Call | None:  # fmt: skip
     """Return the op that does `group_normalization` whole: along the last axis only."""
@@ -159,11 +189,11 @@ def whole_group_norm(
 # --- moments of a batch ---------------------------------------------------------------------------
 
 
-def _moments_kernel(xp: Any, x: Any) -> Any:
+def _moments_kernel(xp: ArrayModule, x: Array) -> Array:
     return tuple(cast_array(m, x.dtype) for m in norm.column_moments(x))
 
 
-def _moments_rule(g: Any, y: Any, x: Any) -> Any:
+def _moments_rule(g: Array, y: Array, x: Array) -> tuple[Any, ...]:
     share = x.shape[-1] / max(math.prod(x.shape), 1)
     by_variance = multiply(multiply(subtract(x, y[0]), g[1]), 2 * share)
     by_mean = broadcast_to(multiply(g[0], share), x.shape)
@@ -174,7 +204,7 @@ _MOMENTS = make_op(_moments_kernel, _moments_rule, outputs=2)
 
 
 def whole_moments(
-    x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
+    x: Array, axes: Axis, keepdims: bool = False, synchronized: bool = False
 ) -> Call | None:
     """Return the op that does `moments` whole: over all axes but the last only."""
     x = as_tensor(x)
@@ -190,27 +220,34 @@ def whole_moments(
 
 
 def _standardize_kernel(
-    xp: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, *, epsilon: float
-) -> Any:
+    xp: ArrayModule,
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    epsilon: float,
+) -> Array:
     return norm.batch_norm(x, mean, variance, gamma, beta, epsilon)
 
 
 def _batch_gradient_kernel(
-    xp: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, *, epsilon: float
-) -> Any:
+    xp: ArrayModule, g: Array, x: Array, mean: Array, scale: Array, gamma: Array, *, epsilon: float
+) -> Array:
     return norm.batch_norm_gradient(g, x, mean, scale, gamma)
 
 
 def _batch_again(
-    h: Any, y: Any, g: Any, x: Any, mean: Any, scale: Any, gamma: Any, epsilon: float
+    h: Array, y: Array, g: Array, x: Array, mean: Array, scale: Array, gamma: Array, epsilon: float
 ) -> Any:
     axes = tuple(range(len(x.shape) - 1))
 
-    def whole(x: Any, gamma: Any, beta: Any) -> Any:
+    def whole(x: Array, gamma: Array, beta: Array) -> Any:
         center, variance = composition(normalization.moments)(x, axes)
         return composition(normalization.standardize)(x, center, variance, gamma, beta, -1, epsilon)
 
-    def back(g: Any, x: Any, gamma: Any) -> Any:
+    def back(g: Array, x: Array, gamma: Array) -> Any:
         dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
         return (dx, *(cast(d, "float32") for d in others))
 
@@ -218,7 +255,7 @@ def _batch_again(
     return by_g, by_x, None, None, by_gamma
 
 
-def _are_moments_of(x: Any, mean: Any, variance: Any) -> bool:
+def _are_moments_of(x: Array, mean: Array, variance: Array) -> bool:
     maker = mean.maker
     if maker is None or maker is not variance.maker or maker.op is not _MOMENTS:
         return False
@@ -226,7 +263,14 @@ def _are_moments_of(x: Any, mean: Any, variance: Any) -> bool:
 
 
 def _standardize_rule(
-    g: Any, y: Any, x: Any, mean: Any, variance: Any, gamma: Any, beta: Any, epsilon: float
+    g: Array,
+    y: Array,
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array,
+    beta: Array,
+    epsilon: float,
 ) -> Any:
     if not _are_moments_of(x, mean, variance):
         given = [x, mean, variance, gamma, beta]
@@ -242,7 +286,7 @@ STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2)
 
 
 def whole_standardize(
-    x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, axis: int = -1,
+    x: Array, mean: Array, variance: Array, gamma: Array = None, beta: Array = None, axis: int = -1,
     epsilon: float = 1e-3,
 ) -> Call | None:  # fmt: skip
     """Return the op that does `standardize` whole: along the last axis only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.backends.eager.cuda import softmax
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
@@ -11,17 +11,21 @@ from kerasish.ops.basic.arithmetic import multiply, negative, subtract
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import expand_axes
 from kerasish.ops.networks import crossentropy
+from kerasish.typing import Array, ArrayModule, Axis
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 
-def _softmax_kernel(xp: Any, x: Any, *, logarithm: bool) -> Any:
+def _softmax_kernel(xp: ArrayModule, x: Array, *, logarithm: bool) -> Array:
     return softmax.softmax(x, logarithm)
 
 
-def _softmax_gradient_kernel(xp: Any, g: Any, y: Any, *, logarithm: bool) -> Any:
+def _softmax_gradient_kernel(xp: ArrayModule, g: Array, y: Array, *, logarithm: bool) -> Array:
     return softmax.softmax_gradient(g, y, logarithm)
 
 
-def _softmax_back(g: Any, y: Any, logarithm: bool) -> Any:
+def _softmax_back(g: Array, y: Array, logarithm: bool) -> Tensor:
     from_y = activations.exp(y) if logarithm else y
     total = activations.reduce_sum(g if logarithm else multiply(g, y), (-1,), True)
     inner = multiply(from_y, total) if logarithm else total
@@ -38,7 +42,7 @@ _SOFTMAX = make_op(
 )
 
 
-def whole_softmax(x: Any, axis: Any = -1, logarithm: bool = False) -> Call | None:
+def whole_softmax(x: Array, axis: Axis = -1, logarithm: bool = False) -> Call | None:
     """Return the op that does `softmax` whole: along the last axis only."""
     x = as_tensor(x)
     if not fits(x) or not is_last(axis, len(x.shape)):
@@ -46,7 +50,7 @@ def whole_softmax(x: Any, axis: Any = -1, logarithm: bool = False) -> Call | Non
     return _SOFTMAX, [x], {"logarithm": logarithm}
 
 
-def whole_log_softmax(x: Any, axis: Any = -1) -> Call | None:
+def whole_log_softmax(x: Array, axis: Axis = -1) -> Call | None:
     """Return the op that does `log_softmax` whole: along the last axis only."""
     return whole_softmax(x, axis, True)
 
@@ -54,21 +58,23 @@ def whole_log_softmax(x: Any, axis: Any = -1) -> Call | None:
 # --- cross-entropies of logits --------------------------------------------------------------------
 
 
-def _class_loss_kernel(xp: Any, classes: Any, x: Any) -> Any:
+def _class_loss_kernel(xp: ArrayModule, classes: Array, x: Array) -> Array:
     return softmax.class_loss(classes, x)
 
 
-def _class_loss_gradient_kernel(xp: Any, g: Any, classes: Any, x: Any, whole: Any) -> Any:
+def _class_loss_gradient_kernel(
+    xp: ArrayModule, g: Array, classes: Array, x: Array, whole: Array
+) -> Array:
     return softmax.class_loss_gradient(g, classes, x, whole)
 
 
-def _class_loss_composed(classes: Any, x: Any) -> Any:
+def _class_loss_composed(classes: Tensor, x: Array) -> Any:
     loss = composition(crossentropy.sparse_categorical_crossentropy)
     return loss(classes, x, from_logits=True)
 
 
-def _class_loss_again(h: Any, dx: Any, g: Any, classes: Any, x: Any, whole: Any) -> Any:
-    def back(g: Any, x: Any) -> Any:
+def _class_loss_again(h: Array, dx: Tensor, g: Array, classes: Tensor, x: Array, whole: Any) -> Any:
+    def back(g: Array, x: Array) -> Any:
         return again(lambda x: _class_loss_composed(classes, x), [x], [g])[0]
 
     by_g, by_x = again(back, [g, x], [h])
@@ -84,7 +90,7 @@ CLASS_LOSS = make_op(
 
 
 def whole_class_loss(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: Array, output: Tensor, from_logits: bool = False, axis: int = -1
 ) -> Call | None:
     """Return the op that does `sparse_categorical_crossentropy` whole: of logits only."""
     x, classes = as_tensor(output), as_tensor(target)
@@ -95,28 +101,28 @@ def whole_class_loss(
     return CLASS_LOSS, [cast(classes, "int32"), x], {}
 
 
-def _target_loss_kernel(xp: Any, target: Any, x: Any) -> Any:
+def _target_loss_kernel(xp: ArrayModule, target: Array, x: Array) -> Array:
     return softmax.target_loss(target, x)
 
 
 def _target_loss_gradient_kernel(
-    xp: Any, g: Any, target: Any, x: Any, whole: Any, weight: Any
-) -> Any:
+    xp: ArrayModule, g: Array, target: Array, x: Array, whole: Array, weight: Array
+) -> Array:
     return softmax.target_loss_gradient(g, target, x, whole, weight)
 
 
 def _target_loss_again(
-    h: Any, dx: Any, g: Any, target: Any, x: Any, whole: Any, weight: Any
+    h: Array, dx: Tensor, g: Array, target: Array, x: Array, whole: Any, weight: Array
 ) -> Any:
     loss = composition(crossentropy.categorical_crossentropy)
 
-    def back(g: Any, target: Any, x: Any) -> Any:
+    def back(g: Array, target: Array, x: Array) -> Any:
         return again(lambda x: loss(target, x, from_logits=True), [x], [g])[0]
 
     return (*again(back, [g, target, x], [h]), None, None)
 
 
-def _target_loss_rule(g: Any, y: Any, target: Any, x: Any) -> Any:
+def _target_loss_rule(g: Array, y: Array, target: Array, x: Array) -> tuple[Any, ...]:
     by_x = _TARGET_LOSS_GRADIENT(g[0], target, x, y[1], y[2])
     if not target.tracked:
         return None, by_x
@@ -129,7 +135,7 @@ TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3)
 
 
 def whole_target_loss(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: Array, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Call | None:
     """Return the op that does `categorical_crossentropy` whole: of logits only."""
     x = as_tensor(output)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kerasish.backends.eager.cuda.arrays import compact as compact
 from kerasish.backends.eager.cuda.arrays import cupy as cupy
+from kerasish.typing import ArrayModule, DTypeLike, Shape
 
 FOLDER = Path(__file__).parent
 # Sources that need more than the prelude before them.
@@ -47,13 +48,13 @@ def text_of(*parts: str) -> str:
 
 
 @functools.cache
-def function(xp: Any, name: str, kernel: str, scalar: int) -> Any:
+def function(xp: ArrayModule, name: str, kernel: str, scalar: int) -> Any:
     """Return a kernel, compiled by xp for numbers stored as `scalar` says (see SCALARS)."""
     return _module(xp, name, scalar).get_function(kernel)
 
 
 @functools.cache
-def _module(xp: Any, name: str, scalar: int) -> Any:
+def _module(xp: ArrayModule, name: str, scalar: int) -> Any:
     options = ("--std=c++17", f"-DSCALAR={scalar}")
     return xp.RawModule(code=source(name), options=options)
 
@@ -95,14 +96,14 @@ def launch(
     run((min(blocks, 2**31 - 1),), threads, args)
 
 
-def launch_elements(name: str, kernel: str, dtype: Any, count: int, *args: Any) -> None:
+def launch_elements(name: str, kernel: str, dtype: DTypeLike, count: int, *args: Any) -> None:
     """Launch a kernel that has a thread for each of `count` pieces of work, if there is any."""
     if count:
         blocks = min(-(-count // THREADS), MOST_BLOCKS)
         launch(name, kernel, dtype, blocks, (THREADS,), *args)
 
 
-def launch_rows(name: str, kernel: str, dtype: Any, rows: int, n: int, *args: Any) -> None:
+def launch_rows(name: str, kernel: str, dtype: str, rows: int, n: int, *args: Any) -> None:
     """Launch a kernel that gives each of `rows` rows of n elements to a warp or to a block."""
     if not rows or not n:
         return
@@ -113,6 +114,6 @@ def launch_rows(name: str, kernel: str, dtype: Any, rows: int, n: int, *args: An
     launch(name, kernel, dtype, min(rows, MOST_BLOCKS), (threads,), *args)
 
 
-def product(shape: Any) -> Any:
+def product(shape: Shape) -> int:
     """Return the number of elements of a shape, as a kernel takes it."""
     return np.int64(math.prod(shape))

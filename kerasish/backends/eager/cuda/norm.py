@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_rows,
     packed,
 )
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.backends.eager.cuda.entry import Blank
 
 SOURCE = "norm"
 # Rows of a chunk at least, and chunks at most, of sums down columns: by shape alone, so that the
@@ -26,7 +30,7 @@ SOURCE = "norm"
 CHUNK_ROWS, MOST_CHUNKS = 64, 256
 
 
-def _factors(v: Any) -> Any:
+def _factors(v: Array) -> Array:
     """Return gamma or beta as kernels take them: float32, or nothing."""
     return NOTHING if v is None else compact(cast(v, np.float32)).reshape(-1)
 
@@ -38,7 +42,7 @@ def _given(*values: Any) -> list[Any]:
 class _Rows:
     """How x is cut into rows that share their moments: see norm.cu."""
 
-    def __init__(self, x: Any, groups: int) -> None:
+    def __init__(self, x: Array, groups: int) -> None:
         self.channels = x.shape[-1]
         self.width = self.channels // groups
         inner = x.shape[1:-1] if groups > 1 or x.ndim > 2 else ()
@@ -52,12 +56,12 @@ class _Rows:
         return tuple(np.int64(k) for k in (self.rows, self.n, self.width, self.channels))
 
 
-def _by_last(x: Any) -> Any:
+def _by_last(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
 def _normalize(
-    x: Any, rows: _Rows, gamma: Any, beta: Any, epsilon: float, centered: bool
+    x: Array, rows: _Rows, gamma: Array, beta: Array, epsilon: float, centered: bool
 ) -> tuple[Any, Any, Any]:
     y = empty(x.shape, x.dtype)
     mean, scale = empty(rows.rows, np.float32), empty(rows.rows, np.float32)
@@ -69,7 +73,7 @@ def _normalize(
     return y, mean, scale
 
 
-def _together(rows: _Rows, x: Any, other: Any, *factors: Any) -> Any:
+def _together(rows: _Rows, x: Array, other: Blank, *factors: Any) -> Array:
     # Packs are of so many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
     aligned = all(a.data.ptr % 16 == 0 for a in _given(other, *factors))
     return np.int32(packed(rows.width, x) and packed(rows.channels, x) and aligned)
@@ -88,7 +92,7 @@ def _normalize_gradient(
 
 
 def layer_norm(
-    x: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3, centered: bool = True
+    x: Array, gamma: Array = None, beta: Array = None, epsilon: float = 1e-3, centered: bool = True
 ) -> tuple[Any, Any, Any]:
     """Return ((x - mean) * scale * gamma + beta, mean, scale) along the last axis.
 
@@ -103,7 +107,7 @@ def layer_norm(
 
 
 def layer_norm_gradient(
-    g: Any, x: Any, gamma: Any, mean: Any, scale: Any, centered: bool = True
+    g: Array, x: Array, gamma: Array, mean: Array, scale: Array, centered: bool = True
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x, gamma and beta (the latter two float32).
 
@@ -118,7 +122,7 @@ def layer_norm_gradient(
 
 
 def group_norm(
-    x: Any, groups: int, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
+    x: Array, groups: int, gamma: Array = None, beta: Array = None, epsilon: float = 1e-3
 ) -> tuple[Any, Any, Any]:
     """Return ((x - mean) * scale * gamma + beta, mean, scale) for each group of channels.
 
@@ -130,7 +134,7 @@ def group_norm(
 
 
 def group_norm_gradient(
-    g: Any, x: Any, groups: int, gamma: Any, mean: Any, scale: Any
+    g: Array, x: Array, groups: int, gamma: Array, mean: Array, scale: Array
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x, gamma and beta (the latter two float32)."""
     check("group_norm_gradient", g, x)
@@ -152,7 +156,7 @@ def _chunks(rows: int) -> tuple[int, int]:
 
 
 def column_sums(
-    g: Any, x: Any = None, mean: Any = None, scale: Any = None, lying: Any = (1, 1, 1)
+    g: Array, x: Array = None, mean: Array = None, scale: Array = None, lying: Array = (1, 1, 1)
 ) -> Any:
     """Return the sums of g down its columns (float32), and with x those of g * h as well.
 
@@ -202,7 +206,12 @@ def column_moments(x: Any) -> tuple[Any, Any]:
 
 
 def batch_norm(
-    x: Any, mean: Any, variance: Any, gamma: Any = None, beta: Any = None, epsilon: float = 1e-3
+    x: Array,
+    mean: Array,
+    variance: Array,
+    gamma: Array = None,
+    beta: Array = None,
+    epsilon: float = 1e-3,
 ) -> tuple[Any, Any]:
     """Return ((x - mean) * scale * gamma + beta, scale), scale = 1 / sqrt(variance + epsilon).
 
@@ -227,7 +236,7 @@ def batch_norm(
 
 
 def batch_norm_gradient(
-    g: Any, x: Any, mean: Any, scale: Any, gamma: Any = None
+    g: Array, x: Array, mean: Array, scale: Array, gamma: Array = None
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x (through the batch's moments), gamma and beta (float32)."""
     check("batch_norm_gradient", g, x)

@@ -15,11 +15,14 @@ from kerasish.backends.eager.cuda.kernels import (
 )
 from kerasish.backends.eager.cuda.window import fits_window, window
 from kerasish.ops.basic.window import window_counts
+from kerasish.typing import Array
 
 SOURCE = "pooling"
 
 
-def _window(x_shape: Any, size: Any, strides: Any, padding: Any) -> tuple[Any, tuple[int, ...]]:
+def _window(
+    x_shape: tuple[int, ...], size: tuple[Any, ...], strides: tuple[int, ...], padding: Any
+) -> tuple[Any, tuple[int, ...]]:
     """Return the record of the window, and the shape of a result with a place for each window."""
     sizes = x_shape[1:-1]
     counts = window_counts(sizes, size, strides, padding, (1,) * len(size), "pooling")
@@ -27,14 +30,14 @@ def _window(x_shape: Any, size: Any, strides: Any, padding: Any) -> tuple[Any, t
     return made, (x_shape[0], *counts, x_shape[-1])
 
 
-def _split(count: int, channels: int, together: Any, x: Any) -> tuple[Any, Any, int]:
+def _split(count: int, channels: int, together: Array, x: Array) -> tuple[Any, Any, int]:
     """Return (places, channels) as a kernel takes them, and its pieces of work."""
     places = count // channels if channels else 0
     pieces = count // (16 // x.dtype.itemsize) if together else count
     return np.int64(places), np.int64(max(channels, 1)), pieces
 
 
-def _largest(x: Any, attrs: Any, values: bool, places: bool) -> tuple[Any, Any]:
+def _largest(x: Array, attrs: dict[str, Any], values: bool, places: bool) -> tuple[Any, Any]:
     """Return the largest of each window, and its place there (what is not wanted is nothing)."""
     w, shape = _window(x.shape, **attrs)
     y = empty(shape, x.dtype) if values else NOTHING

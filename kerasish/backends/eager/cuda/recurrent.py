@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,15 +11,20 @@ from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, copy_int
 from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
 from kerasish.backends.eager.cuda.norm import column_sums
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.backends.eager.cuda.entry import Blank
+    from kerasish.saving.files.source import Entry
 
 SOURCE = "recurrent"
 
 
-def _with_fallback(kernel: Any) -> Any:
+def _with_fallback(kernel: Callable[..., Any]) -> Entry:
     """Return the kernel, for the dtypes it takes; the reference one for others."""
     name = kernel.__name__
 
-    def run(*arrays: Any) -> Any:
+    def run(*arrays: Any) -> Array:
         if not fits(*arrays) or not all(a.size for a in arrays):
             return by_cupy(name, *arrays)
         return kernel(*(compact(a) for a in arrays))
@@ -27,21 +33,21 @@ def _with_fallback(kernel: Any) -> Any:
     return run
 
 
-def _step(kernel: str, x: Any, units: int, *args: Any) -> None:
+def _step(kernel: str, x: Array, units: int, *args: Any) -> None:
     """Launch a step for all units of all samples; arguments after the sizes are flags."""
     launch_elements(SOURCE, kernel, x.dtype, x.shape[1] * units, *args)
 
 
-def _sizes(x: Any, units: int, mask: Any, *flags: bool) -> tuple[Any, ...]:
+def _sizes(x: Array, units: int, mask: Array, *flags: bool) -> tuple[Any, ...]:
     masked = np.int32(mask is not None)
     return (np.int64(x.shape[1]), np.int64(units), masked, *(np.int32(f) for f in flags))
 
 
-def _at(mask: Any, t: int) -> Any:
+def _at(mask: Array, t: int) -> Array:
     return NOTHING if mask is None else mask[t]
 
 
-def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
+def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps."""
     before = empty(states.shape, states.dtype)
     copy_into(before[:1], first[None])
@@ -50,7 +56,7 @@ def _by_recurrent(first: Any, states: Any, dz: Any) -> Any:
     return matrix_product(before.reshape(-1, first.shape[-1]).T, rows)
 
 
-def _arrived(carry: Any, past: Any, spare: Any, dtype: Any) -> Any:
+def _arrived(carry: Blank, past: Array, spare: Array, dtype: str) -> Array:
     """Return carry + past in a dtype: what goes to the first state."""
     copy_into(spare, past)
     cupy().add(carry, spare, out=carry)
@@ -65,7 +71,7 @@ def _floats(x: Any, count: int) -> list[Any]:
 # launch comes before that of the product which writes there anew.
 
 
-def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
+def simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     """Return h[t] = tanh(x[t] + h[t-1] @ recurrent) for all steps."""
     units = h.shape[-1]
     states = empty(x.shape, x.dtype)
@@ -77,7 +83,9 @@ def simple_rnn(x: Any, recurrent: Any, h: Any, mask: Any = None) -> Any:
     return states
 
 
-def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any = None) -> Any:
+def simple_rnn_gradient(
+    g: Array, recurrent: Array, h: Array, states: Array, mask: Array = None
+) -> tuple[Array, ...]:
     """Return (dx, drecurrent, dh) of `simple_rnn`."""
     units = h.shape[-1]
     dx, past = empty(g.shape, g.dtype), NOTHING
@@ -93,7 +101,7 @@ def simple_rnn_gradient(g: Any, recurrent: Any, h: Any, states: Any, mask: Any =
     return dx, _by_recurrent(h, states, dx), dh
 
 
-def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
+def lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
     """Return the states h, c and the gates of all steps."""
     units = h.shape[-1]
     shape = (*x.shape[:2], units)
@@ -112,9 +120,10 @@ def lstm(x: Any, recurrent: Any, h: Any, c: Any, mask: Any = None) -> Any:
 
 
 def lstm_gradient(
-    g_states: Any, g_cells: Any, recurrent: Any, h: Any, c: Any, states: Any, cells: Any,
-    gates: Any, mask: Any = None,
-) -> Any:  # fmt: skip
+    g_states: Array, g_cells: Array, recurrent: Array, h: Array, c: Array, states: Array,
+    cells: Array,
+    gates: Array, mask: Array = None,
+) -> tuple[Array, ...]:  # fmt: skip
     """Return (dx, drecurrent, dh, dc) of `lstm`."""
     units = h.shape[-1]
     dx, past = empty(gates.shape, gates.dtype), NOTHING
@@ -132,7 +141,7 @@ def lstm_gradient(
     return dx, _by_recurrent(h, states, dx), dh, cast(carry_c, c.dtype)
 
 
-def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
+def gru(x: Array, recurrent: Array, bias: Array, h: Array, mask: Array = None) -> tuple[Array, ...]:
     """Return the states and the gates z, r, n, s_n of all steps."""
     units = h.shape[-1]
     states = empty((*x.shape[:2], units), x.dtype)
@@ -146,7 +155,9 @@ def gru(x: Any, recurrent: Any, bias: Any, h: Any, mask: Any = None) -> Any:
     return states, gates
 
 
-def gru_gradient(g: Any, recurrent: Any, h: Any, states: Any, gates: Any, mask: Any = None) -> Any:
+def gru_gradient(
+    g: Array, recurrent: Array, h: Array, states: Array, gates: Array, mask: Array = None
+) -> tuple[Array, ...]:
     """Return (dx, drecurrent, dbias, dh) of `gru`."""
     units = h.shape[-1]
     shape = (*g.shape[:2], 3 * units)

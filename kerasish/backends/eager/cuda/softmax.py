@@ -5,22 +5,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish.backends.eager.cuda.arrays import cast, compact, empty
 from kerasish.backends.eager.cuda.kernels import check, launch_rows, packed
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    pass
 
 SOURCE = "softmax"
 
 
-def _rows(x: Any) -> tuple[int, int]:
+def _rows(x: Array) -> tuple[int, int]:
     n = x.shape[-1]
     return (x.size // n if n else 0), n
 
 
-def _sizes(x: Any) -> tuple[Any, Any]:
+def _sizes(x: Array) -> tuple[Any, Any]:
     rows, n = _rows(x)
     return np.int64(rows), np.int64(n)
 

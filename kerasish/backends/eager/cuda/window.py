@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from kerasish.typing import IntOrTuple
 
 AXES = 3
 WINDOW = np.dtype([(n, "i4", AXES) for n in ("in", "out", "size", "stride", "before", "apart")])
@@ -16,7 +19,12 @@ def _filled(numbers: Any, with_: int) -> tuple[int, ...]:
 
 
 def window(
-    sizes: Any, counts: Any, size: Any, strides: Any, padding: Any, dilation: Any = None
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    size: Sequence[Any],
+    strides: IntOrTuple,
+    padding: Sequence[Any],
+    dilation: IntOrTuple | None = None,
 ) -> Any:
     """Return the record of a window; missing axes come first, of size 1.
 

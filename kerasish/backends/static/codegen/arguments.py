@@ -19,12 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.codegen.plan import LoopPlan, plan_loops
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TABLE, THREADS, ROWS, COLUMNS, GROUPS, SCRATCH, STATUS, SEGMENTS, SIZES = range(9)
 PAD = 64  # columns of scratch rows are padded to a multiple of this
@@ -77,7 +81,7 @@ class ScratchLayout:
     by_column: bool
 
     @classmethod
-    def of(cls, plan: LoopPlan) -> ScratchLayout:
+    def of(cls, plan: LoopPlan) -> Self:
         return cls(
             len(plan.column_reductions), len(plan.all_reductions), len(plan.spills), plan.by_column
         )
@@ -106,7 +110,7 @@ def pack(
     threads: int = 1,
     scratch: int = 0,
     segments: int = 0,
-) -> Any:
+) -> Array:
     """The argument block as an int64 array; the caller keeps it alive as long as the record.
 
     Args:
@@ -164,7 +168,7 @@ def _default_strides(plan: LoopPlan, number: int, columns: int) -> tuple[int, ..
     return (first,) + (0,) * (kernel.rank - 1)
 
 
-def segment_table(sizes: Sequence[int], addresses: Sequence[Sequence[int]]) -> Any:
+def segment_table(sizes: Sequence[int], addresses: Sequence[Sequence[int]]) -> Array:
     """The table of a kernel with segments: one row [start, size, address of every operand].
 
     Args:

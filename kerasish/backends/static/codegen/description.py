@@ -67,7 +67,9 @@ from kerasish.backends.static.codegen.loop_ops import (
     LOOP_OPS,
     REDUCTIONS,
     ROW_REDUCTIONS,
-    SIZES,
+)
+from kerasish.backends.static.codegen.loop_ops import (
+    SIZES as SIZES,
 )
 from kerasish.backends.static.machine.assembly import STORED, computed, is_float
 from kerasish.errors import UnknownNameError
@@ -403,7 +405,7 @@ class KernelBuilder:
         return self._seen[node]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> str | int:
     """Floats as their bits, so that -0.0 and 0.0 compare unequal, and NaN and NaN equal."""
     return f"float:{value.hex()}" if isinstance(value, float) else value
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from kerasish.backends.static.codegen.arguments import PAD, padded
 from kerasish.backends.static.codegen.description import Kernel, constant_value
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.machine.assembly import STORED, Target, Value, Writer, constant
+from kerasish.typing import Array
 
 ROWS = 4
 
@@ -51,7 +51,7 @@ def pack(
     b: tuple[int, int],
     operands: Sequence[tuple[int, int]],
     scratch: int = 0,
-) -> Any:
+) -> Array:
     """The argument block.
 
     Args:

@@ -6,10 +6,14 @@ from kerasish.backends.static.machine.assembly import (
     STORED,
     Value,
     Writer,
-    computed,
     constant,
-    lane_numbers,
     llvm_type,
+)
+from kerasish.backends.static.machine.assembly import (
+    computed as computed,
+)
+from kerasish.backends.static.machine.assembly import (
+    lane_numbers as lane_numbers,
 )
 
 # The register type of stored elements before they are converted.

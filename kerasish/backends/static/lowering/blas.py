@@ -27,6 +27,7 @@ from kerasish.backends.static.onednn.convolution import Geometry
 from kerasish.backends.static.onednn.layout import Ints, check_sizes, contiguous_strides
 from kerasish.backends.static.onednn.matmul import _shapes
 from kerasish.backends.static.onednn.primitive import _buffer
+from kerasish.typing import Array
 
 _PREFIX = {"float32": "s", "float64": "d"}
 _REAL = {"float32": ctypes.c_float, "float64": ctypes.c_double}
@@ -312,7 +313,7 @@ class GemmBinding:
         """Do nothing: OpenBLAS restarts its threads in a forked child."""
 
 
-def _offsets(operand: Operand, out: Operand) -> Any:
+def _offsets(operand: Operand, out: Operand) -> Array:
     """Return the offset of `operand` in bytes for each product of the batch."""
     steps = [
         step if size > 1 else 0 for size, step in zip(operand.dims, operand.strides, strict=True)

@@ -101,7 +101,7 @@ class ColumnsUnit(Unit):
         """Return the moves into columns and the products, or the products and the moves out."""
         scratch = locate(("scratch", self))
 
-        def find(value: Any) -> Place:
+        def find(value: Value) -> Place:
             return scratch if value is self.columns else locate(value)
 
         binding = self.gemm.bind({name: buffer(find(v)) for name, v in self.ends.items()})

@@ -61,7 +61,7 @@ class Blueprint:
         self.sizes: dict[Any, int] = {}
         self.plan = self._plan()
 
-    def root(self, v: Any) -> Any:
+    def root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""
         while v in self.aliases:
             v = self.aliases[v]
@@ -130,7 +130,7 @@ class Blueprint:
         last: dict[Any, int] = {}
         size = self.sizes
 
-        def touch(key: Any, step: int, nbytes: int) -> None:
+        def touch(key: Value | Sequence[Any], step: int, nbytes: int) -> None:
             if self._is_fixed(key):
                 return
             first.setdefault(key, step)
@@ -169,7 +169,7 @@ class Blueprints:
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._guard = threading.Lock()
 
-    def find(self, key: Any, make: Callable[[], Any]) -> Any:
+    def find(self, key: int | Sequence[Any] | None, make: Callable[[], Any]) -> Blueprint | int:
         """Return the cached result of `make` for this key, or call it; a key of None is new."""
         with self._guard:
             found = self._kept.get(key) if key is not None else None

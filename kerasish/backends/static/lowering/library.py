@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import matmul as small
@@ -24,6 +24,10 @@ from kerasish.backends.static.lowering.units import Locate, Place, Unit
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.ir import Node, Value
+
+if TYPE_CHECKING:
+    from kerasish.backends.static.onednn.convolution import Geometry
+    from kerasish.backends.static.onednn.primitive import Primitive
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
 SMALL_FLOPS = 100_000.0  # smaller products are faster in a loop of our own than in a library call
@@ -119,7 +123,7 @@ def _round(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def _record(primitive: Any, buffers: dict[str, Buffer]) -> Record:
+def _record(primitive: Primitive, buffers: dict[str, Buffer]) -> Record:
     binding = primitive.bind(buffers)
     return Record(load_runtime().call_dnnl, binding.block, primitive.name, binding)
 
@@ -270,7 +274,7 @@ def make_matmul(
 # --- convolutions -----------------------------------------------------------------------------
 
 
-def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, Any]) -> Any:
+def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, Any]) -> Geometry:
     return onednn.Geometry(
         tuple(x_shape), kernel[-1], tuple(kernel[:-2]), attrs["strides"], attrs["dilation"],
         attrs["padding"], attrs["groups"],

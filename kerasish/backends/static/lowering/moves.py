@@ -102,7 +102,7 @@ class _Loop:
         return Record(compile_one(self.kernel), block, name)
 
 
-def _fitting(number: float, dtype: str) -> Any:
+def _fitting(number: float, dtype: str) -> float:
     if dtypes.is_float(dtype):
         return float(number)
     return bool(number) if dtype == "bool" else int(number)
@@ -131,7 +131,7 @@ def _broadcast(node: Node) -> list[Piece]:
     return [Piece(x, out.shape, read, 0, contiguous(out.shape), 0)]
 
 
-def _ranges(shape: Sequence[int], slices: Any) -> list[range]:
+def _ranges(shape: Sequence[int], slices: tuple[Any, ...]) -> list[range]:
     return [range(size)[slice(*bounds)] for size, bounds in zip(shape, slices)]
 
 
@@ -259,7 +259,7 @@ class ScatterUnit(Unit):
         out = self.writes[0]
         sums = locate(("scratch", self)) if self.half else locate(out)
 
-        def find(value: Any) -> Place:
+        def find(value: Value) -> Place:
             return sums if value is self.sums else locate(value)
 
         operands = [

@@ -6,7 +6,7 @@ over all time steps. Masks are numbers; nonzero means that the time step counts.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import arguments, recurrent
@@ -21,6 +21,9 @@ from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.ir import Node
 from kerasish.ops.op import REGISTRY
+
+if TYPE_CHECKING:
+    from kerasish.backends.static.onednn.primitive import Primitive
 
 SIZE = 4  # bytes of a float32
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
@@ -274,7 +277,7 @@ class BackwardUnit(RecurrentUnit):
             made.append(self._library(primitive, buffers))
         return made
 
-    def _library(self, primitive: Any, buffers: dict[str, Buffer]) -> Record:
+    def _library(self, primitive: Primitive, buffers: dict[str, Buffer]) -> Record:
         if primitive.scratchpad_bytes:
             buffers["scratchpad"] = Buffer(self._buffer("spare"), primitive.scratchpad_bytes)
         return _record(primitive, buffers)

@@ -12,6 +12,7 @@ from kerasish.backends.static.lowering.unique_rows import unique_rows, unique_ro
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.sparse_update import Rows
+from kerasish.typing import Array
 
 
 def _round(nbytes: int) -> int:
@@ -109,7 +110,7 @@ class RowsUnit(Unit):
             Record(compile_one(self.change), change, self.name),
         ]
 
-    def _change_block(self, locate: Locate, unique: int, sums: int) -> Any:
+    def _change_block(self, locate: Locate, unique: int, sums: int) -> Array:
         columns, limit = self.columns, self.limit
         operands = [arguments.Operand(unique, (1,)), arguments.Operand(sums, (columns,))]
         where = {
@@ -125,7 +126,9 @@ class RowsUnit(Unit):
             self.change, operands, table=load_runtime().table, rows=0, columns=columns, threads=1
         )
 
-    def _find_block(self, locate: Locate, unique: int, slots: int, change: Any) -> Any:
+    def _find_block(
+        self, locate: Locate, unique: int, slots: int, change: Array
+    ) -> tuple[Any, ...]:
         marks = filled_array((self.limit,), "int32", -1)
         block, table = unique_rows_block(
             indices=locate(self.reads[1]).address, count=self.count, limit=self.limit,

@@ -12,6 +12,7 @@ import numpy as np
 from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
+from kerasish.typing import Array
 
 
 def nbytes_of(value: Value) -> int:
@@ -29,7 +30,7 @@ class Place(NamedTuple):
 Locate = Callable[[Any], Place]
 
 
-def place_of(array: Any) -> Place:
+def place_of(array: Array) -> Place:
     """Return the address and size of an array."""
     return Place(array.ctypes.data, array.nbytes)
 
@@ -76,7 +77,7 @@ class Unit:
         return []
 
 
-def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
+def aligned_array(shape: tuple[int, ...], dtype: str) -> Array:
     """Return an array aligned to 64 bytes: zeros, or NaNs in strict mode (`driver.aligned`)."""
     kind = dtypes.array_dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -87,14 +88,14 @@ def aligned_array(shape: tuple[int, ...], dtype: str) -> Any:
     return owner[shift : shift + nbytes].view(kind).reshape(shape)
 
 
-def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Any:
+def filled_array(shape: tuple[int, ...], dtype: str, number: float) -> Array:
     """Return an aligned array filled with one number."""
     array = aligned_array(shape, dtype)
     array[...] = number
     return array
 
 
-def view_of(place: Place, value: Value) -> Any:
+def view_of(place: Place, value: Value) -> Array:
     """Return a NumPy array on a program's memory."""
     dtype = dtypes.array_dtype(value.dtype)
     if not value.size:

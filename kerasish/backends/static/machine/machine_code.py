@@ -14,6 +14,7 @@ import mmap
 import platform
 import struct
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -143,7 +144,7 @@ def link_flat(data: bytes, symbols: list[str]) -> Code | None:
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, table_at + 64 * n) for n in range(count)]
     text = sections[names_at]
 
-    def name(offset: int, strings: Any) -> str:
+    def name(offset: int, strings: Sequence[int]) -> str:
         start = strings[4] + offset
         return data[start : data.index(b"\0", start)].decode()
 
@@ -179,7 +180,11 @@ def link_flat(data: bytes, symbols: list[str]) -> Code | None:
 
 
 def _relocate(
-    data: bytes, section: Any, starts: dict[int, int], entries: list[Any], image: bytearray
+    data: bytes,
+    section: tuple[int, ...],
+    starts: dict[int, int],
+    entries: list[Any],
+    image: bytearray,
 ) -> bool:
     for n in range(section[5] // 24):
         offset, info, addend = struct.unpack_from("<QQq", data, section[4] + 24 * n)

@@ -33,6 +33,7 @@ import numpy as np
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn import library as lib
 from kerasish.backends.static.onednn.layout import Ints, Layout, contiguous_strides, strided
+from kerasish.typing import Array
 
 PostOps = Sequence[Sequence[Any]]
 
@@ -62,7 +63,7 @@ class ExecuteArguments(ctypes.Structure):
     ]
 
 
-def threads_block(threads: int) -> Any:
+def threads_block(threads: int) -> Array:
     """Return int64[2] {omp_set_num_threads, threads}, a block for a call `void f(int)`.
 
     Empty if oneDNN has no OpenMP; it is not needed then.

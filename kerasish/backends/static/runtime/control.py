@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from kerasish.graph.control import ControlOp, graphs_of
 from kerasish.graph.ir import Graph
 from kerasish.graph.passes import gather, optimize
 from kerasish.graph.passes.widen import widen_halves
+from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.graph.ir import GraphOp
+    from kerasish.ops.op import Op
 
 KernelOf = Callable[[Any], Callable[..., Any]]
 
@@ -88,7 +93,7 @@ class ControlKernel:
         self._op, self._kernel_of, self._settings = op, kernel_of, settings
         self._runners: dict[str, list[Runner]] | None = None
 
-    def __call__(self, *inputs: Any, **attrs: Any) -> Any:
+    def __call__(self, *inputs: Any, **attrs: Any) -> Structure:
         """Compute the node on arrays."""
         runners = self._runners
         if runners is None:
@@ -110,7 +115,7 @@ def kernels(kernel_of: KernelOf, settings: Settings) -> KernelOf:
         settings: how branches and loop bodies are compiled.
     """
 
-    def find(op: Any) -> Callable[..., Any]:
+    def find(op: ControlOp | GraphOp | Op) -> Callable[..., Any]:
         return ControlKernel(op, find, settings) if isinstance(op, ControlOp) else kernel_of(op)
 
     return find

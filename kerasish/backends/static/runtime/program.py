@@ -25,6 +25,7 @@ from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.graph.ir import Value
+from kerasish.typing import Array
 
 
 class Executable:
@@ -105,7 +106,7 @@ class Executable:
         plan = self.plan
         return "\n".join([*lines, f"  arena {plan.nbytes:,} bytes, unshared {plan.naive:,}"])
 
-    def output(self, v: Value) -> Any:
+    def output(self, v: Value) -> Array:
         """Return a copy of an output of the last run."""
         return np.array(view_of(self.locate(v), v))
 

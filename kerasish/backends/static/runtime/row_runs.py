@@ -14,6 +14,7 @@ from kerasish.backends.static.codegen.driver import Program, Record, Steps, load
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.strict import records as strict_records
+from kerasish.typing import Array
 
 
 class RowGather:
@@ -32,7 +33,7 @@ class RowGather:
         for source, target in zip(sources, targets):
             self._add(source, target)
 
-    def _add(self, source: Any, target: Any) -> None:
+    def _add(self, source: Array, target: Array) -> None:
         kernel = _gather_kernel(target.dtype.name)
         columns = math.prod(target.shape[1:])
         operands = [
@@ -46,7 +47,7 @@ class RowGather:
         self.records.append(Record(compile_one(kernel), block, "gather of the batch"))
         self._words.append((block, arguments.operand_word(kernel, 0)))
 
-    def start(self, order: Any) -> None:
+    def start(self, order: Array) -> None:
         """Start with the first row index in `order` (int64, kept alive by the caller)."""
         for block, word in self._words:
             block[word] = order.ctypes.data
@@ -77,7 +78,7 @@ class RowSteps:
         self,
         program: Program,
         gather: RowGather,
-        order: Any,
+        order: Array,
         before: Callable[[], None],
         after: Callable[[], None],
     ) -> None:
