@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from kerasish.backends.eager.cuda.kernels import (
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.errors import UnknownNameError
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.saving.files.source import Entry
 
 SOURCE = "activation"
 # In the order of the kernels' enum.
@@ -79,7 +77,7 @@ def bias_activation_gradient(
     return dx, cast(column_sums(dx), x.dtype) if biased else None
 
 
-def _through(activation: str) -> Entry:
+def _through(activation: str) -> Callable[..., Any]:
     def kernel(x: Array) -> Array:
         if not fits(x):
             return by_cupy(activation, x)

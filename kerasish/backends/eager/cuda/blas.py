@@ -28,6 +28,9 @@ from kerasish.backends.eager.cuda.cublaslt import (
     multiply,
     multiply_and_sum,
 )
+from kerasish.backends.eager.cuda.cublaslt import (
+    library as library,
+)
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.typing import Array

@@ -17,7 +17,6 @@ from kerasish.ops.basic.window import window_counts
 from kerasish.typing import Array, IntOrTuple
 
 if TYPE_CHECKING:
-    from kerasish.backends.eager.cuda.entry import Blank
     from kerasish.tensor import Tensor
 
 DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
@@ -75,7 +74,7 @@ def channels_last(sizes: tuple[int, ...]) -> list[int]:
 
 
 def _request(
-    kind: str, like: Blank | Tensor, data: tuple[int, ...], kernel: tuple[int, ...],
+    kind: str, like: Array | Tensor, data: tuple[int, ...], kernel: tuple[int, ...],
     results: tuple[int, ...],
     strides: Any, padding: Sequence[Any], dilation: Any,
 ) -> Convolution | None:  # fmt: skip
@@ -97,7 +96,7 @@ def _request(
     )  # fmt: skip
 
 
-def _plan(request: Convolution | None, like: Blank) -> cudnn.Plan | None:
+def _plan(request: Convolution | None, like: Array) -> cudnn.Plan | None:
     return None if request is None else cudnn.planned(request, like.device.id)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from kerasish.backends.eager.cuda.kernels import (
     product,
 )
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.backends.eager.cuda.entry import Blank
 
 SOURCE = "embedding"
 CHUNK = 64  # sorted rows that one block adds up
@@ -48,7 +45,7 @@ def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return y
 
 
-def _sorted(places: Blank, dtype: str) -> tuple[Any, Any]:
+def _sorted(places: Array, dtype: str) -> tuple[Any, Any]:
     """Return (order, places in ascending order): equal ones keep theirs.
 
     Blocks are sorted each by itself, and then merged.
@@ -67,7 +64,7 @@ def _sorted(places: Blank, dtype: str) -> tuple[Any, Any]:
     return order, keys
 
 
-def _add(rows: Array, places: Blank, size: int) -> Array:
+def _add(rows: Array, places: Array, size: int) -> Array:
     """Return (size, n): the rows (count, n) added at their places; negative ones drop out."""
     count, n = rows.shape
     y = filled(empty((size, n), rows.dtype), 0)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from kerasish.backends.eager.cuda.kernels import (
     packed,
 )
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.backends.eager.cuda.entry import Blank
 
 SOURCE = "norm"
 # Rows of a chunk at least, and chunks at most, of sums down columns: by shape alone, so that the
@@ -73,7 +70,7 @@ def _normalize(
     return y, mean, scale
 
 
-def _together(rows: _Rows, x: Array, other: Blank, *factors: Any) -> Array:
+def _together(rows: _Rows, x: Array, other: Array, *factors: Any) -> Array:
     # Packs are of so many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
     aligned = all(a.data.ptr % 16 == 0 for a in _given(other, *factors))
     return np.int32(packed(rows.width, x) and packed(rows.channels, x) and aligned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +13,10 @@ from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.typing import Array
 
-if TYPE_CHECKING:
-    from kerasish.backends.eager.cuda.entry import Blank
-    from kerasish.saving.files.source import Entry
-
 SOURCE = "recurrent"
 
 
-def _with_fallback(kernel: Callable[..., Any]) -> Entry:
+def _with_fallback(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return the kernel, for the dtypes it takes; the reference one for others."""
     name = kernel.__name__
 
@@ -56,7 +52,7 @@ def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     return matrix_product(before.reshape(-1, first.shape[-1]).T, rows)
 
 
-def _arrived(carry: Blank, past: Array, spare: Array, dtype: str) -> Array:
+def _arrived(carry: Array, past: Array, spare: Array, dtype: str) -> Array:
     """Return carry + past in a dtype: what goes to the first state."""
     copy_into(spare, past)
     cupy().add(carry, spare, out=carry)
