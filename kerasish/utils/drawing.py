@@ -228,7 +228,7 @@ def _is_graph(model: Model) -> bool:
     )
 
 
-def _parts_of(model: Any, options: dict[str, Any], chosen: set[int]) -> list[Part]:
+def _parts_of(model: Model, options: dict[str, Any], chosen: set[int]) -> list[Part]:
     found: list[Part] = []
     for part in _parts(model):
         if id(part) not in chosen:

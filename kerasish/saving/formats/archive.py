@@ -73,23 +73,23 @@ def _metadata() -> str:
     return write_json({"keras_version": KERAS_VERSION, "date_saved": now, "written_by": "kerasish"})
 
 
-def _write_archive(model: Any, config: str, path: str) -> None:
+def _write_archive(model: Layer, config: str, path: str) -> None:
     with open_raw(path) as raw:
         file: Any = Overlay(raw)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             _write_members(model, config, archive, file)
 
 
-def _write_members(model: Any, config: str, archive: zipfile.ZipFile, file: Overlay) -> None:
+def _write_members(model: Layer, config: str, archive: zipfile.ZipFile, file: Overlay) -> None:
     archive.writestr(METADATA, _metadata())
     archive.writestr(CONFIG, config)
     _append_weights(archive, file, model)
-    with written_assets(model) as assets:
+    with written_assets(model) as assets:  # type: ignore[arg-type]
         for name, path in assets:
             archive.write(path, name)
 
 
-def _append_weights(archive: zipfile.ZipFile, file: Overlay, model: Any) -> None:
+def _append_weights(archive: zipfile.ZipFile, file: Overlay, model: Layer) -> None:
     """Write the weights into their place in the archive, then let zipfile see them for its sum.
 
     HDF5 goes back and forth in its file; zipfile writes a member from front to back. To write a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from kerasish.backends.static.machine import native
 from kerasish.graph.fused import Body
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
-
-if TYPE_CHECKING:
-    from kerasish.backends.static.codegen.description import Symbol
 
 # Numbers that are part of a kernel's structure. Others are read from memory, so that another batch
 # size or learning rate needs no new code.
@@ -122,7 +119,7 @@ def build_kernel(recipe: Recipe) -> Kernel:
     symbols = [k.input(*parts) for parts in recipe.inputs]
     made: list[Any] = []
 
-    def find(argument: Sequence[Any]) -> Symbol:
+    def find(argument: Any) -> Any:
         kind, *what = argument
         if kind == "input":
             return symbols[what[0]]
@@ -139,7 +136,7 @@ def build_kernel(recipe: Recipe) -> Kernel:
         raise NotALoop(str(error)) from error
 
 
-def _apply(k: KernelBuilder, name: str, dtype: str, args: list[Any], attrs: dict[str, Any]) -> Any:
+def _apply(k: KernelBuilder, name: Any, dtype: str, args: list[Any], attrs: dict[str, Any]) -> Any:
     try:
         if callable(name):
             return name(k, *args, **attrs)
@@ -214,9 +211,7 @@ class LoopUnit(Unit):
         self._order = order
         self._steps = steps
 
-    def _fit(
-        self, sizes: list[int], steps: Sequence[Any], starts: list[int], frame: tuple[int, ...]
-    ) -> None:
+    def _fit(self, sizes: list[int], steps: Any, starts: list[int], frame: Any) -> None:
         body = self.body
         if body.split is None:
             columns = sizes.pop() if sizes else 1
@@ -234,7 +229,7 @@ class LoopUnit(Unit):
                 s.append(0)
         self._column_steps = last
 
-    def _literal(self, v: Value) -> float | None:
+    def _literal(self, v: Value) -> Any:
         array = self._numbers.get(v)
         if array is None or v.size != 1:
             return None
@@ -414,7 +409,7 @@ class LoopUnit(Unit):
 
     # --- merging updates of many variables --------------------------------------------------------
 
-    def segment_key(self) -> tuple[Any, ...] | None:
+    def segment_key(self) -> Any:
         """Return a key that is equal for units that can become segments of one record, or None.
 
         Such units compute the same body over contiguous arrays, with the same scalars from memory.
@@ -492,12 +487,12 @@ def _reduces(body: Body) -> bool:
     return any(n.op.reduction for n in body.graph.nodes)
 
 
-def _literal_symbol(k: KernelBuilder, number: float, dtype: str) -> Symbol:
+def _literal_symbol(k: KernelBuilder, number: Any, dtype: str) -> Any:
     if dtypes.is_float(dtype):
         return k.constant(float(number), dtype)
     return k.constant(bool(number) if dtype == "bool" else int(number), dtype)
 
 
-def _cast(k: KernelBuilder, x: Symbol, dtype: str) -> Symbol:
+def _cast(k: KernelBuilder, x: Any, dtype: str) -> Any:
     target = "float32" if dtype in ("bfloat16", "float16") else dtype
     return x if x.dtype == target else k.op("cast", x, dtype=target)
