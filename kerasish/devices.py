@@ -68,10 +68,10 @@ def parse(name: str) -> Device:
     """
     if isinstance(name, Device):
         return name
-    found = re.fullmatch(r"(cpu|gpu|cuda)(?::(\d+))?", name.lower()) if type(name) is str else None
-    if found is None:
+    result = re.fullmatch(r"(cpu|gpu|cuda)(?::(\d+))?", name.lower()) if type(name) is str else None
+    if result is None:
         raise ValueError(f"A device is 'cpu', 'gpu' or 'gpu:1', got {name!r}.")
-    kind, number = found.groups()
+    kind, number = result.groups()
     if kind == "cpu":
         return CPU
     return Device("gpu", int(number or 0))
@@ -200,9 +200,9 @@ def _try_out(cupy: ArrayModule, wanted: Device) -> None:
             raise DeviceError(f"{wanted} does not exist: {count} GPUs are visible to CUDA.")
         with cupy.cuda.Device(wanted.index):
             # A sum has to be compiled: that, too, fails where CUDA is there in part only.
-            found = (cupy.zeros(1, "float32") + 1).get()[0]
-        if found != 1:
-            raise DeviceError(f"{wanted} cannot be used: it says that 0 + 1 is {found}.")
+            result = (cupy.zeros(1, "float32") + 1).get()[0]
+        if result != 1:
+            raise DeviceError(f"{wanted} cannot be used: it says that 0 + 1 is {result}.")
     except DeviceError:
         raise
     except Exception as error:

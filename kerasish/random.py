@@ -125,8 +125,8 @@ def _shared_generator() -> SeedGenerator:
 def shared_state() -> np.ndarray | None:
     """Return the state of the process's generator, None as long as no step has used it."""
     stream = config.seed_stream()
-    made = stream.kept.get("generator") if stream is not None else next(iter(_shared), None)
-    return None if made is None else np.asarray(to_numpy(made.state))
+    result = stream.kept.get("generator") if stream is not None else next(iter(_shared), None)
+    return None if result is None else np.asarray(to_numpy(result.state))
 
 
 def set_shared_state(state: np.ndarray | None) -> None:

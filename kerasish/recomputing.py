@@ -51,8 +51,8 @@ def recompute(
     past = _Past(current_scope())
     with past.noting():
         result = function(*args, **kwargs)
-    made = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
-    entering = _entering(made, since)
+    results = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
+    entering = _entering(results, since)
     if not entering or (wanted is not None and not wanted(result)):
         return result
 
@@ -61,8 +61,8 @@ def recompute(
             renewed = function(*_renewed(tuple(args)), **_renewed(kwargs))
         return [t for t in tree.flatten(renewed) if isinstance(t, Tensor)]
 
-    kept = [_kept(t) for t in made]
-    op: Any = _Recomputed(again, [t.tracked for t in made])
+    kept = [_kept(t) for t in results]
+    op: Any = _Recomputed(again, [t.tracked for t in results])
     record(op, entering, {}, kept)
     left = iter(kept)
     return tree.map_structure(lambda t: next(left) if isinstance(t, Tensor) else t, result)
@@ -82,18 +82,18 @@ class _Recomputed:
         since = next(_serials)
         before, recording.on = recording.on, True
         try:
-            made = self._again()
+            created = self._again()
         finally:
             recording.on = before
-        pairs = [(t, d) for t, d, used in zip(made, arriving, self._tracked) if used]
+        pairs = [(t, d) for t, d, used in zip(created, arriving, self._tracked) if used]
         names = [name_of(t) for t in inputs]
-        found = walk_back(pairs, names, since)
-        return [found.get(name) for name in names]
+        result = walk_back(pairs, names, since)
+        return [result.get(name) for name in names]
 
 
 def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
     """Return what results depend on that was there before: arguments, closures, variables."""
-    found: dict[Any, Tensor] = {}
+    results: dict[Any, Tensor] = {}
     seen: set[Record] = set()
     waiting = list(made)
     while waiting:
@@ -102,11 +102,11 @@ def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
             continue
         maker = t.maker
         if maker is None or maker.serial < since:
-            found.setdefault(name_of(t), t)
+            results.setdefault(name_of(t), t)
         elif maker not in seen:
             seen.add(maker)
             waiting.extend(maker.inputs)
-    return list(found.values())
+    return list(results.values())
 
 
 def _renewed(structure: Structure) -> Any:

@@ -171,8 +171,8 @@ def serialize_keras_object(obj: Structure) -> Any:
     if isinstance(obj, Mapping) and not hasattr(obj, "get_config"):
         return {k: serialize_keras_object(v) for k, v in obj.items()}
     if isinstance(obj, (list, tuple)):
-        made = [serialize_keras_object(v) for v in obj]
-        return tuple(made) if isinstance(obj, tuple) else made
+        results = [serialize_keras_object(v) for v in obj]
+        return tuple(results) if isinstance(obj, tuple) else results
     if isinstance(obj, np.dtype) or isinstance(obj, type) and issubclass(obj, np.generic):
         return np.dtype(obj).name
     if isinstance(obj, np.ndarray):
@@ -206,7 +206,7 @@ def _serialize_instance(obj: object) -> dict[str, Any]:
         module = None if cls.__module__ == "__main__" else cls.__module__
         name = registered = cls.__name__
         _recall(name, cls)
-    made = {
+    results = {
         "module": getattr(cls, "keras_module", module),
         "class_name": name,
         "config": serialize_config(obj),
@@ -215,12 +215,12 @@ def _serialize_instance(obj: object) -> dict[str, Any]:
     if hasattr(obj, "get_build_config"):
         build = obj.get_build_config()
         if build is not None:
-            made["build_config"] = serialize_keras_object(build)
+            results["build_config"] = serialize_keras_object(build)
     if hasattr(obj, "get_compile_config"):
         compiled = obj.get_compile_config()
         if compiled is not None:
-            made["compile_config"] = serialize_keras_object(compiled)
-    return made
+            results["compile_config"] = serialize_keras_object(compiled)
+    return results
 
 
 def serialize_config(obj: Any) -> dict[str, Any]:
@@ -319,10 +319,10 @@ def _restore(
     shared: dict[int, Any],
 ) -> Structure:
     if isinstance(config, str) and names is not None:
-        found = get_registered_object(config, None, names)
-        if found is None:
+        result = get_registered_object(config, None, names)
+        if result is None:
             raise UnknownNameError.of(what, config, [*names, *_custom])
-        return found
+        return result
     if isinstance(config, (list, tuple)):
         return type(config)(_restore(c, safe, None, what, shared) for c in config)
     if not isinstance(config, Mapping):
@@ -332,10 +332,10 @@ def _restore(
     number = config.get("shared_object_id")
     if number is not None and number in shared:
         return shared[number]
-    made = _restore_object(config, safe, names, what, shared)
+    created = _restore_object(config, safe, names, what, shared)
     if number is not None:
-        shared[number] = made
-    return made
+        shared[number] = created
+    return created
 
 
 def _restore_object(
@@ -394,8 +394,8 @@ def find_function(
         any_package: take the only one of that name, whatever package it was registered for: Keras
             before 3.7 wrote no package.
     """
-    found = get_registered_object(name, None, names)
-    if found is None:
+    result = get_registered_object(name, None, names)
+    if result is None:
         for known in BUILTINS.values():
             value = known.get(name)
             if isinstance(value, types.FunctionType):
@@ -408,7 +408,7 @@ def find_function(
             return same[0]
         every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
         raise UnknownNameError.of("function", name, every)
-    return found
+    return result
 
 
 def _is_function(value: Any) -> bool:
@@ -422,9 +422,9 @@ def find_class(
     name, registered = config["class_name"], config.get("registered_name")
     module = config.get("module") or ""
     for candidate in (registered, name):
-        found = get_registered_object(candidate) if candidate else None
-        if found is not None:
-            return found
+        result = get_registered_object(candidate) if candidate else None
+        if result is not None:
+            return result
     public = module.replace("kerasish", "keras", 1)
     known = BUILTINS.get(public, {})
     if name in known:
@@ -457,10 +457,10 @@ def get_by_name(
     elif isinstance(identifier, str):
         with CustomObjectScope(dict(custom_objects or {})):
             names = BUILTINS[module]
-            found = get_registered_object(identifier, None, names)
-            if found is None:
+            result = get_registered_object(identifier, None, names)
+            if result is None:
                 raise UnknownNameError.of(what, identifier, [*names, *_custom])
-            identifier = found
+            identifier = result
     if isinstance(identifier, type):
         return identifier()
     if callable(identifier) or hasattr(identifier, "get_config"):

@@ -81,13 +81,13 @@ def note_use(thing: object) -> None:
 def collecting_uses() -> Iterator[dict[int, Any]]:
     """Return the dict in which `note_use` collects inside the block, by id; it keeps them alive."""
     before = _uses.found
-    _uses.found = found = {}
+    _uses.found = results = {}
     try:
-        yield found
+        yield results
     finally:
         _uses.found = before
         if before is not None:
-            before.update(found)
+            before.update(results)
 
 
 class Guards:

@@ -79,7 +79,7 @@ def walk_back(
         wanted: names (see `_name`) of tensors inside whose derivatives are kept too.
         since: records made before this serial number count as constants.
     """
-    found: dict[Any, Tensor] = {}
+    results: dict[Any, Tensor] = {}
     kept: dict[Any, Tensor] = {}
     queue: list[tuple[int, Record]] = []
     seen: set[int] = set()
@@ -89,7 +89,7 @@ def walk_back(
         name = name_of(t)
         if name is None:
             return
-        found[name] = ops.add(found[name], g) if name in found else g
+        results[name] = ops.add(results[name], g) if name in results else g
         maker = t.maker
         if maker is not None and maker.serial not in seen:
             seen.add(maker.serial)
@@ -101,11 +101,11 @@ def walk_back(
     while queue:
         maker = heapq.heappop(queue)[1]
         for i in range(len(maker.results)):
-            if (maker, i) in keep and (maker, i) in found:
-                kept[maker, i] = found[maker, i]
+            if (maker, i) in keep and (maker, i) in results:
+                kept[maker, i] = results[maker, i]
         if maker.serial < since:
             continue
-        grads = _apply_rule(maker, found)
+        grads = _apply_rule(maker, results)
         for t, g in zip(maker.inputs, grads):
             if g is None or not t.tracked:
                 continue
@@ -114,7 +114,7 @@ def walk_back(
             if g.dtype != t.dtype:
                 g = ops.cast(g, t.dtype)
             arrive(t, g)
-    kept.update((name, g) for name, g in found.items() if type(name) is Key)
+    kept.update((name, g) for name, g in results.items() if type(name) is Key)
     return kept
 
 
@@ -159,8 +159,8 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
             f"backward() needs gradient= for a tensor of {target.size} elements (shape "
             f"{target.shape}); reduce it to one number first, for example with .sum()."
         )
-    found = differentiate([target], None if gradient is None else [gradient], (), create_graph)
-    for key, g in found.items():
+    result = differentiate([target], None if gradient is None else [gradient], (), create_graph)
+    for key, g in result.items():
         owner = key.owner()
         if owner is not None:
             owner.grad = g if owner.grad is None else ops.add(owner.grad, g)
@@ -168,23 +168,23 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
     """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
-    found = differentiate([target], None, (), False)
-    return [found.get(v.key) for v in variables]
+    result = differentiate([target], None, (), False)
+    return [result.get(v.key) for v in variables]
 
 
 def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
     """Return the leaves that tensors depend on, by name."""
-    found: dict[Key, Tensor] = {}
+    result: dict[Key, Tensor] = {}
     seen: set[Record] = set()
     waiting = [t for t in results if t.tracked]
     while waiting:
         t = waiting.pop()
         if t.maker is None:
-            found[t.key] = t
+            result[t.key] = t
         elif t.maker not in seen:
             seen.add(t.maker)
             waiting.extend(i for i in t.maker.inputs if i.tracked)
-    return found
+    return result
 
 
 def _leaf(source: Any) -> Any:

@@ -128,7 +128,7 @@ class GradientTape:
         if inside and self._persistent:
             recording.depth -= 1
         try:
-            found = differentiate(targets, gradients, names, False, self._since)
+            results = differentiate(targets, gradients, names, False, self._since)
         finally:
             if inside and self._persistent:
                 recording.depth += 1
@@ -137,7 +137,7 @@ class GradientTape:
         result = []
         for source, name in zip(leaves, names):
             allowed = self._all_variables or not isinstance(source, Variable) or name in watched
-            g = found.get(name) if allowed else None
+            g = results.get(name) if allowed else None
             if g is None and unconnected_gradients == "zero":
                 g = ops.zeros(source.shape, source.dtype)
             result.append(g)

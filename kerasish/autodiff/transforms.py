@@ -88,13 +88,13 @@ def value_and_grad(
         names = [name_of(t) for t in flat]
         # An argument that has a past of its own may be differentiated by later on.
         outer = any(t.maker is not None for t in flat)
-        found = differentiate([value], None, names, outer, since if argnums is None else -1)
+        results = differentiate([value], None, names, outer, since if argnums is None else -1)
         output = (value, aux) if has_aux else value
         if argnums is None:
-            return output, _of_variables(found, variables)
+            return output, _of_variables(results, variables)
         grads = [
             g if g is not None else ops.zeros(t.shape, t.dtype)
-            for t, g in ((t, found.get(n)) for t, n in zip(flat, names))
+            for t, g in ((t, results.get(n)) for t, n in zip(flat, names))
         ]
         packed = tree.pack_sequence_as(leaves, grads)
         return output, packed[0] if isinstance(argnums, int) else tuple(packed)
@@ -195,8 +195,8 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
         recording.depth -= 1
         recording.on = before
     names = [name_of(t) for t in leaves]
-    found = differentiate(results, list(g), names, before)
-    return [found.get(n) for n in names]
+    result = differentiate(results, list(g), names, before)
+    return [result.get(n) for n in names]
 
 
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
@@ -220,8 +220,8 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         outputs = [convert(r) for r in tree.flatten(result)]
         dummies = [_as_leaf(ops.zeros(t.shape, t.dtype)) for t in outputs]
         flat = tree.flatten(leaves)
-        found = differentiate(outputs, dummies, [name_of(t) for t in flat], True)
-        pairs = [(found.get(name_of(t)), v) for t, v in zip(flat, tree.flatten(tuple(tangents)))]
+        results = differentiate(outputs, dummies, [name_of(t) for t in flat], True)
+        pairs = [(results.get(name_of(t)), v) for t, v in zip(flat, tree.flatten(tuple(tangents)))]
         total = [(t, convert(v, t.dtype)) for t, v in pairs if t is not None]
         names = [name_of(t) for t in dummies]
         slopes = differentiate([t for t, _ in total], [v for _, v in total], names, False)

@@ -58,8 +58,8 @@ def unregister(name: str) -> None:
 
 def names() -> list[str]:
     """Return the names of the backends that can be asked for."""
-    found = importlib.metadata.entry_points(group="kerasish.backends")
-    return sorted({*_factories, *(point.name for point in found)})
+    result = importlib.metadata.entry_points(group="kerasish.backends")
+    return sorted({*_factories, *(point.name for point in result)})
 
 
 def get(name: str) -> Backend:
@@ -76,10 +76,10 @@ def get(name: str) -> Backend:
 
 def _find_factory(name: str) -> Callable[[], Any]:
     if name in _factories:
-        found = _factories[name]
-        if not isinstance(found, str):
-            return found
-        module, _, attribute = found.partition(":")
+        result = _factories[name]
+        if not isinstance(result, str):
+            return result
+        module, _, attribute = result.partition(":")
         return getattr(importlib.import_module(module), attribute)
     for point in importlib.metadata.entry_points(group="kerasish.backends"):
         if point.name == name:
@@ -92,8 +92,8 @@ def choose(name: str | None = None) -> Backend:
 
     It is the one for the current device; where it has none for that, the eager engine has.
     """
-    found, device = _named(name), current_device()
-    return found.on(device) or get("eager").on(device) or found
+    result, device = _named(name), current_device()
+    return result.on(device) or get("eager").on(device) or result
 
 
 def _named(name: str | None) -> Backend:

@@ -48,11 +48,11 @@ def replace(path: Path, data: bytes) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, other = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(other, path)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        Path(other).unlink(missing_ok=True)
         raise

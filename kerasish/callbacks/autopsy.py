@@ -371,8 +371,8 @@ class _WatchedStep:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name == "inner":  # not set yet, while being unpickled or copied
             raise AttributeError(name)
-        found = getattr(self.inner, name)
-        return self._over_rows if name == "over_rows" else found
+        result = getattr(self.inner, name)
+        return self._over_rows if name == "over_rows" else result
 
     def _over_rows(
         self, arrays: Sequence[Array], pack: Callable[..., Any], order: Array, batch_size: int
@@ -389,11 +389,11 @@ class _WatchedRows:
 
     def run(self, *args: Any, **kwargs: Any) -> int:
         before = self.inner.done
-        found = self.inner.run(*args, **kwargs)
+        result = self.inner.run(*args, **kwargs)
         count = self.inner.done - before
         first = self._step._next(count)
         self._autopsy._after(_Batches(self._step._epoch, first, self._step._rows, count, 0), None)
-        return found
+        return result
 
     def __getattr__(self, name: str) -> int:
         return getattr(self.inner, name)
@@ -422,14 +422,14 @@ def _variables(model: Model) -> list[Any]:
 
 def _take_state(model: Model, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return copies of all variables, in the memory of an old state if there is one."""
-    made = len(model.optimizer.variables)  # more of them may come with the first step
-    if old is not None and old["made"] == made:
+    result = len(model.optimizer.variables)  # more of them may come with the first step
+    if old is not None and old["made"] == result:
         kept = old["values"]
         for v, value in kept:
             np.copyto(value, v.numpy())
     else:
         kept = [(v, np.array(v.numpy())) for v in _variables(model)]
-    return {"values": kept, "made": made, "shared": random.shared_state()}
+    return {"values": kept, "made": result, "shared": random.shared_state()}
 
 
 def _give_state(model: Model, state: dict[str, Any]) -> None:

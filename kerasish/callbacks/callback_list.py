@@ -126,13 +126,13 @@ class CallbackList(Callback):
             callback.flush_state()
 
     def _keyed(self) -> dict[str, Callback]:
-        found: dict[str, Callback] = {}
+        results: dict[str, Callback] = {}
         counts: Counter[str] = Counter()
         for callback in self.callbacks:
             name = type(callback).__name__
-            found[f"{name}:{counts[name]}"] = callback
+            results[f"{name}:{counts[name]}"] = callback
             counts[name] += 1
-        return found
+        return results
 
     def _has(self, kind: type[Callback]) -> bool:
         return any(isinstance(callback, kind) for callback in self.callbacks)

@@ -42,11 +42,11 @@ def open_writer(folder: str) -> Any:
 
 def event_sizes(folder: str, runs: Iterable[str]) -> dict[str, int]:
     """Return "run/name" -> size in bytes of the event files of the given runs in a folder."""
-    found = {}
+    results = {}
     for run in runs:
         for path in Path(folder, run).glob("events.out.tfevents.*"):
-            found[f"{run}/{path.name}"] = path.stat().st_size
-    return found
+            results[f"{run}/{path.name}"] = path.stat().st_size
+    return results
 
 
 def cut_back(folder: str, runs: Iterable[str], sizes: Mapping[str, int]) -> list[str]:
@@ -72,7 +72,7 @@ def add_graph(writer: Any, nodes: Iterable[LayerNode]) -> None:
     from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
     from tensorboardX.proto.versions_pb2 import VersionDef
 
-    made = []
+    results = []
     for node in nodes:
         shapes = [
             TensorShapeProto(
@@ -81,8 +81,8 @@ def add_graph(writer: Any, nodes: Iterable[LayerNode]) -> None:
             for shape in node.shapes
         ]
         attrs = {"_output_shapes": AttrValue(list=AttrValue.ListValue(shape=shapes))}
-        made.append(NodeDef(name=node.name, op=node.kind, input=node.inputs, attr=attrs))
-    graph = GraphDef(node=made, versions=VersionDef(producer=22))
+        results.append(NodeDef(name=node.name, op=node.kind, input=node.inputs, attr=attrs))
+    graph = GraphDef(node=results, versions=VersionDef(producer=22))
     writer.file_writer.add_event(Event(graph_def=graph.SerializeToString()))
 
 

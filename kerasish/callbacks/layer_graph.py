@@ -39,13 +39,13 @@ def list_nodes(model: Model) -> list[LayerNode]:
         >>> [(node.name, node.inputs) for node in list_nodes(keras.Sequential(parts, name="m"))]
         [('m/x', ()), ('m/y', ('m/x',))]
     """
-    found: dict[str, LayerNode] = {}
+    results: dict[str, LayerNode] = {}
     graph = getattr(model, "layer_graph", None)
     if graph is None:
-        _add_parts(found, model, model.name)
+        _add_parts(results, model, model.name)
     else:
-        _add_graph(found, graph, model.name, None)
-    return list(found.values())
+        _add_graph(results, graph, model.name, None)
+    return list(results.values())
 
 
 def _add(

@@ -111,14 +111,14 @@ class Monitor(Callback):
 
     def _find_direction(self, logs: Logs) -> Callable[[Any, Any], Any]:
         name = self.monitor.removeprefix("val_")
-        found = by_metric(name, getattr(self.model, "metrics", [])) or by_name(name)
-        if found is None:
+        result = by_metric(name, getattr(self.model, "metrics", [])) or by_name(name)
+        if result is None:
             hint = "" if self.monitor in logs else " " + self._available(logs)
             raise ValueError(
                 f"{type(self).__name__}: cannot tell whether {self.monitor!r} should go up or "
                 f"down; pass mode='max' or mode='min'.{hint}"
             )
-        return found
+        return result
 
     def _tell_missing(self, logs: Logs) -> None:
         if not self._told:
@@ -162,7 +162,7 @@ def unfolded(metrics: Sequence[Any]) -> Iterable[Any]:
 
 def by_name(name: str) -> Callable[[Any, Any], Any] | None:
     """Return `operator.gt` or `lt` by a name such as "out_accuracy"; None if it is not known."""
-    for names, found in ((HIGHER, operator.gt), (LOWER, operator.lt)):
+    for names, result in ((HIGHER, operator.gt), (LOWER, operator.lt)):
         if any(name == known or name.endswith(f"_{known}") for known in names):
-            return found
+            return result
     return None

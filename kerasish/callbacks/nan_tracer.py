@@ -132,9 +132,9 @@ class OpWatch(Engine):
 
     def _look_up(self, value: object) -> tuple[bool, frozenset[int], bool]:
         """Return (whether it is not finite, its origins, whether it has a NaN) of an input."""
-        found = self._known.get(id(value))
-        if found is not None:
-            return True, found[1], found[2]
+        result = self._known.get(id(value))
+        if result is not None:
+            return True, result[1], result[2]
         if isinstance(value, float):
             return not math.isfinite(value), frozenset(), math.isnan(value)
         if not hasattr(value, "shape") or not _is_bad(value):
@@ -194,10 +194,10 @@ class OpWatch(Engine):
 
     def first_for(self, values: Iterable[Any]) -> Birth | None:
         """Return the earliest origin that made any of `values` not finite."""
-        found: set[int] = set()
+        results: set[int] = set()
         for value in values:
-            found |= self._look_up(value)[1]
-        return self._births[min(found)] if found else None
+            results |= self._look_up(value)[1]
+        return self._births[min(results)] if results else None
 
 
 def _is_part(owner: object) -> bool:
@@ -242,10 +242,10 @@ def find_birth(model: Model, step: Callable[..., Any], batch: tuple[Any, Any, An
 
 def _leaves(part: dict[str, Any] | Tensor | None) -> list[tuple[tuple[Any, ...], Any]]:
     if isinstance(part, (dict, list, tuple)):
-        found = tree.flatten_with_path(part)
+        results = tree.flatten_with_path(part)
     else:
-        found = [((), part)]
-    return [(tuple(path), leaf) for path, leaf in found if isinstance(leaf, Tensor)]
+        results = [((), part)]
+    return [(tuple(path), leaf) for path, leaf in results if isinstance(leaf, Tensor)]
 
 
 def _as_tensor(x: Array) -> AnyTensor:

@@ -256,10 +256,10 @@ class Resume(Callback):
         )
 
     def _tell_engine(self, then: dict[str, Any], now: dict[str, Any]) -> None:
-        told = [f"{e['name']}, {e['threads'] or 'any number of'} threads" for e in (then, now)]
+        said = [f"{e['name']}, {e['threads'] or 'any number of'} threads" for e in (then, now)]
         warnings.warn(
             f"{type(self).__name__}: the state was saved on another engine or number of threads "
-            f"({told[0]}; now {told[1]}). These add up in another order: the training goes on, "
+            f"({said[0]}; now {said[1]}). These add up in another order: the training goes on, "
             "but not bit for bit.",
             stacklevel=4,
         )
@@ -421,14 +421,14 @@ class Resume(Callback):
 def find_resume(callbacks: Sequence[Any] | None, resume: PathLike | Resume | None) -> Resume | None:
     """Return the only `Resume` of fit's arguments: `resume` (a folder or object), or a callback."""
     many = getattr(callbacks, "callbacks", callbacks)
-    found = [c for c in tree.flatten(many) if isinstance(c, Resume)] if many else []
+    result = [c for c in tree.flatten(many) if isinstance(c, Resume)] if many else []
     if isinstance(resume, Resume):
-        found.append(resume)
+        result.append(resume)
     elif resume is not None:
         if not isinstance(resume, (str, os.PathLike)):
             raise ValueError(f"fit: resume is a folder or callbacks.Resume(...), got {resume!r}.")
-        found.append(Resume(resume))
-    if len(found) > 1:
-        names = ", ".join(type(c).__name__ for c in found)
+        result.append(Resume(resume))
+    if len(result) > 1:
+        names = ", ".join(type(c).__name__ for c in result)
         raise ValueError(f"fit: one place to resume from, got {names}.")
-    return found[0] if found else None
+    return result[0] if result else None

@@ -51,7 +51,7 @@ def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -
 
 
 def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list[str]:
-    found = []
+    results = []
     for i in range(max(len(variables), len(kept))):
         mine = theirs = "nothing"
         if i < len(variables):
@@ -61,8 +61,8 @@ def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list
             theirs = f"{name.partition(':')[2]} {value.shape} {value.dtype.name}"
         # Numbered names (dense_1) differ if a process creates a model twice.
         if mine.partition(" ")[2] != theirs.partition(" ")[2]:
-            found.append(f"{theirs} in the state, {mine} in this model")
-    return found
+            results.append(f"{theirs} in the state, {mine} in this model")
+    return results
 
 
 def random_state() -> dict[str, Any]:

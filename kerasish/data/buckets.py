@@ -171,9 +171,9 @@ class Buckets(PyDataset):
                 f"in_order: expected one row for each of {len(self._sequences)} sequences, got "
                 f"{len(results)}; without drop_remainder none is missing."
             )
-        found = np.empty_like(results)
-        found[places] = results
-        return found
+        result = np.empty_like(results)
+        result[places] = results
+        return result
 
     @property
     def padding_share(self) -> float:

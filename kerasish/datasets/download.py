@@ -151,10 +151,10 @@ def download(
     handle, part = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            found = _receive(origin, file, target, algorithm)
-        if file_hash is not None and found != file_hash.lower():
+            result = _receive(origin, file, target, algorithm)
+        if file_hash is not None and result != file_hash.lower():
             raise ValueError(
-                f"{origin}: the {algorithm} of what came is {found}, expected {file_hash}. "
+                f"{origin}: the {algorithm} of what came is {result}, expected {file_hash}. "
                 "Nothing was kept."
             )
         os.chmod(part, 0o644)

@@ -157,10 +157,10 @@ class _CompiledCall:
         count = len(entering) - len(self.variables)
         call = tree.pack_sequence_as(self._structure, entering[:count])
         arriving = list(g) if self.outputs > 1 else [g]
-        found: list[Tensor | None] = self.reverse.pull_back(self.variables)(
+        results: list[Tensor | None] = self.reverse.pull_back(self.variables)(
             call, entering[count:], arriving, self._places
         )
-        return found
+        return results
 
 
 def _pull_back(
@@ -191,8 +191,8 @@ def _pull_back(
         scope.given = dict(zip(variables, filled[count:]))
         with using_scope(scope):
             result = f(*args, **kwargs)
-        made = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
-        return [t for t in made if dtypes.is_inexact(t.dtype)]
+        created = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
+        return [t for t in created if dtypes.is_inexact(t.dtype)]
 
     return autodiff.vjp(results, [entering[i] for i in places], [
         g for g in arriving if dtypes.is_inexact(g.dtype)

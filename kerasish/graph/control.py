@@ -62,13 +62,13 @@ class ControlOp(Traits):
 
     def run(self, runners: dict[str, list[Any]], *inputs: Any, **attrs: Any) -> Structure:
         """Compute on arrays; `runners` holds a function inputs -> outputs for each graph."""
-        found = self._run(runners, *inputs, **attrs)
-        return found[0] if self.outputs == 1 else tuple(found)
+        result = self._run(runners, *inputs, **attrs)
+        return result[0] if self.outputs == 1 else tuple(result)
 
     def shape(self, *specs: Spec, **attrs: Any) -> Spec | tuple[Any, ...]:
         """Return the specs of the results."""
-        found = self._shapes(*specs, **attrs)
-        return found[0] if self.outputs == 1 else tuple(found)
+        result = self._shapes(*specs, **attrs)
+        return result[0] if self.outputs == 1 else tuple(result)
 
     def grad(
         self, g: Tensor | Sequence[Any], y: TensorLike, *inputs: Tensor, **attrs: Any
@@ -122,13 +122,13 @@ def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: in
         given = list(inputs)
         for i, x in zip(wanted, floats):
             given[i] = x
-        made = replay(graph, given)
-        return [made[i] for i in reached]
+        created = replay(graph, given)
+        return [created[i] for i in reached]
 
     if not reached or not wanted:
         return [_zeros(inputs[i]) for i in wanted]
-    found = vjp(run, [inputs[i] for i in wanted], [gs[i] for i in reached])
-    return [_zeros(inputs[i]) if g is None else g for i, g in zip(wanted, found)]
+    result = vjp(run, [inputs[i] for i in wanted], [gs[i] for i in reached])
+    return [_zeros(inputs[i]) if g is None else g for i, g in zip(wanted, result)]
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -202,9 +202,9 @@ def _run_scan(
     captured, (step,) = inputs[carried + scanned :], runners["body"]
     rows: list[Any] = [None] * length
     for i in range(length)[:: -1 if reverse else 1]:
-        made = step([*values, *(x[i] for x in xs), *captured])
-        rows[i] = [*made[carried:], *(values if trail else ())]
-        values = list(made[:carried])
+        result = step([*values, *(x[i] for x in xs), *captured])
+        rows[i] = [*result[carried:], *(values if trail else ())]
+        values = list(result[:carried])
     return [*values, *(_stack(column) for column in zip(*rows))]
 
 
@@ -244,8 +244,8 @@ def _grad_scan(
         left = iter(of_carry)
         g_carry = [next(left) if i in floats else None for i in range(carried)]
         given = [*values, *parts, *captured]
-        found = _slopes_of(body, given, [*g_carry, *of_rows], carried + rows)
-        spread = _spread(found, given)
+        result = _slopes_of(body, given, [*g_carry, *of_rows], carried + rows)
+        spread = _spread(result, given)
         new = [
             spread[i] if of_trail[i] is None else ops.add(spread[i], of_trail[i]) for i in floats
         ]

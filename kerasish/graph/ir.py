@@ -174,11 +174,11 @@ class Graph:
 
     def readers(self) -> dict[Value, list[Node]]:
         """Return value -> the nodes that read it, for values with at least one reader."""
-        found: dict[Value, list[Node]] = {}
+        results: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for v in node.inputs:
-                found.setdefault(v, []).append(node)
-        return found
+                results.setdefault(v, []).append(node)
+        return results
 
     def makers(self) -> dict[Value, Node]:
         """Return value -> the node that computes it."""

@@ -63,8 +63,8 @@ class Tracer(NodeWriter):
         ]
         captured = _captured(inners)
         graphs = tuple(inner.graph(captured, [], out) for inner, out in zip(inners, outputs))
-        made = self._node("branch", [index, *captured.values()], {"graphs": graphs})
-        return self._leave(results[0], made, written)
+        created = self._node("branch", [index, *captured.values()], {"graphs": graphs})
+        return self._leave(results[0], created, written)
 
     def _while_loop(
         self,
@@ -79,7 +79,7 @@ class Tracer(NodeWriter):
             state = _State(self, loop_vars, written)
             with step.inside():
                 entered = state.enter(step)
-                made = step.values_of(body(entered))
+                result = step.values_of(body(entered))
             if len(written) == len(step.written):
                 break
             written = list(step.written)
@@ -99,7 +99,7 @@ class Tracer(NodeWriter):
         attrs = {
             "test": test.graph(captured, state.values(test), [decision]),
             "body": step.graph(
-                captured, state.values(step), [*made, *(step.own_value(v) for v in written)]
+                captured, state.values(step), [*result, *(step.own_value(v) for v in written)]
             ),
             "carried": len(state.tensors),
             "most": maximum_iterations,
@@ -120,7 +120,7 @@ class Tracer(NodeWriter):
                 entered = state.enter(step)
                 slices = [step.input(Spec(x.shape[1:], x.dtype)) for x in along]
                 carry, rows = f(entered, _filled(xs, slices))
-                made = step.values_of(carry)
+                result = step.values_of(carry)
                 row_values = step.values_of(rows)
             if len(written) == len(step.written):
                 break
@@ -128,7 +128,7 @@ class Tracer(NodeWriter):
         captured = _captured([step])
         inputs = [*state.tensors, *along, *captured.values()]
         trail = recording.on and any(t.tracked for t in inputs)
-        outputs = [*made, *(step.own_value(v) for v in written), *row_values]
+        outputs = [*result, *(step.own_value(v) for v in written), *row_values]
         entering = [*state.values(step), *(t.value for t in slices)]
         attrs = {
             "body": step.graph(captured, entering, outputs),
@@ -211,16 +211,16 @@ class Inner(Tracer):
         """Return the value of a tensor in this graph; a value from outside is captured."""
         value = tensor.value
         if not isinstance(value, Value):
-            made = super().value_of(tensor)
-            self.own.add(made)
-            return made
+            created = super().value_of(tensor)
+            self.own.add(created)
+            return created
         if value in self.own:
             return value
         key = (value, (tensor.maker, tensor.index, tensor.key) if tensor.tracked else None)
-        found = self.captured.get(key)
-        if found is None:
-            found = self.captured[key] = (tensor, self.input(value.spec).value)
-        return found[1]
+        result = self.captured.get(key)
+        if result is None:
+            result = self.captured[key] = (tensor, self.input(value.spec).value)
+        return result[1]
 
     def number_of(self, tensor: Tensor) -> Any:
         """Return the array of a tensor whose numbers are known, in this graph or outside."""
@@ -231,9 +231,9 @@ class Inner(Tracer):
 
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned in this graph, else the variable's value outside."""
-        found = self.written.get(variable)
-        if found is not None:
-            return found
+        result = self.written.get(variable)
+        if result is not None:
+            return result
         return self.around.read(variable) if self.outer is None else self.outer.read(variable)
 
     def values_of(self, structure: Structure) -> list[Value]:
@@ -280,11 +280,11 @@ class _State:
 
     def enter(self, inner: Inner) -> Tensor | tuple[Any, ...]:
         """Return the carried structure inside the body; assign the carried variables."""
-        made = [inner.input(Spec(tuple(t.shape), t.dtype)) for t in self.tensors]
-        self._entered[id(inner)] = made
-        for variable, tensor in zip(self.written, made[self._count :]):
+        results = [inner.input(Spec(tuple(t.shape), t.dtype)) for t in self.tensors]
+        self._entered[id(inner)] = results
+        for variable, tensor in zip(self.written, results[self._count :]):
             inner.written[variable] = tensor
-        return _filled(self.structure, made[: self._count])
+        return _filled(self.structure, results[: self._count])
 
     def values(self, inner: Inner) -> list[Value]:
         """Return the inputs that `enter` created."""

@@ -136,8 +136,8 @@ class _Memory:
 
     def expect(self, access: Access, where: str) -> None:
         self._check_bounds(access, where)
-        found = self._lines[access.memory][access.lines]
-        wrong = found[found != self._numbers.get(access.content, -2)]
+        result = self._lines[access.memory][access.lines]
+        wrong = result[result != self._numbers.get(access.content, -2)]
         if wrong.size:
             there = "nothing yet" if wrong[0] < 0 else self._contents[wrong[0]]
             raise PlanError(

@@ -100,10 +100,10 @@ class Recorder:
         return ValueError(f"sizes are left open (None), but {why}; say these sizes")
 
     def _places(self, rows: Sequence[Any], places: Sequence[dict[Value, int]]) -> list[int]:
-        found = [[at[v] for v in row] for row, at in zip(rows, places)]
-        if any(row != found[0] for row in found):
+        results = [[at[v] for v in row] for row, at in zip(rows, places)]
+        if any(row != results[0] for row in results):
             raise self._error("which steps are taken depends on them")
-        return found[0]
+        return results[0]
 
     def _node(self, nodes: Sequence[Any], places: Sequence[dict[Value, int]]) -> list[Any]:
         first = nodes[0]
@@ -157,8 +157,8 @@ class Recorder:
 
 
 def _numbers(graph: Graph) -> dict[Value, int]:
-    made = (v for node in graph.nodes for v in node.outputs)
-    return {v: i for i, v in enumerate(itertools.chain(graph.inputs, graph.constants, made))}
+    result = (v for node in graph.nodes for v in node.outputs)
+    return {v: i for i, v in enumerate(itertools.chain(graph.inputs, graph.constants, result))}
 
 
 def _evaluate(terms: Sequence[Any], sizes: Sizes) -> int:
@@ -217,10 +217,10 @@ class Player:
         return Spec(sizes, dtypes.name_of(dtypes.array_dtype(dtype)))
 
     def _size(self, number: dict[str, Any] | int) -> int:
-        found = self._attr(number)
-        if type(found) is not int or found < 0:
-            raise ValueError(f"{found!r} is no size")
-        return found
+        result = self._attr(number)
+        if type(result) is not int or result < 0:
+            raise ValueError(f"{result!r} is no size")
+        return result
 
     def _attr(self, value: dict[str, Any] | int) -> Any:
         if isinstance(value, list):
@@ -259,12 +259,12 @@ def _at(values: Sequence[Any], place: int) -> Tensor:
 
 def _op_named(name: str, attrs: dict[str, Any]) -> Op | ControlOp:
     if name not in _CONTROL:
-        found = REGISTRY.get(name)
-        if found is None:
+        result = REGISTRY.get(name)
+        if result is None:
             raise ValueError(f"there is no op {name!r}")
-        if attrs.keys() != set(found.attr_names):
-            raise ValueError(f"the op {name!r} has the attributes {list(found.attr_names)}")
-        return found
+        if attrs.keys() != set(result.attr_names):
+            raise ValueError(f"the op {name!r} has the attributes {list(result.attr_names)}")
+        return result
     graphs = [g for key in GRAPHS if key in attrs for g in _listed(attrs[key])]
     if not graphs or not all(isinstance(g, Graph) for g in graphs):
         raise ValueError(f"the op {name!r} needs graphs")

@@ -21,11 +21,11 @@ def structure_of(graph: Graph) -> tuple[Any, ...] | None:
     None if an attribute is not hashable, or if constants are too large to compare.
     """
     try:
-        found = _structure(graph)
-        hash(found)
+        result = _structure(graph)
+        hash(result)
     except (Incomparable, TypeError):
         return None
-    return found
+    return result
 
 
 def attributes_key(node: Node) -> tuple[Any, ...]:

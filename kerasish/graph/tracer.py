@@ -70,13 +70,13 @@ class NodeWriter(Scope, Engine):
             raise TraceError(
                 f"A value of another, unfinished trace was used in this one{at_user_line()}."
             )
-        found = self._known.get(id(value))
-        if found is not None:
-            return found[1]
-        made = Value(tuple(value.shape), tensor.dtype)
-        self.constants[made] = value.copy() if tensor.borrowed else value
-        self._known[id(value)] = (value, made)  # a reference, so that the id is not reused
-        return made
+        result = self._known.get(id(value))
+        if result is not None:
+            return result[1]
+        created = Value(tuple(value.shape), tensor.dtype)
+        self.constants[created] = value.copy() if tensor.borrowed else value
+        self._known[id(value)] = (value, created)  # a reference, so that the id is not reused
+        return created
 
     # --- variables ----------------------------------------------------------------------------
 

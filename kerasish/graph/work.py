@@ -25,8 +25,8 @@ class Counting(ShapesOnly):
         """Return the result of the op's shape rule, and count the op."""
         results = super().apply(op, args, attrs)
         shapes = [t.shape for t in prepare(op, args, attrs)[0]]
-        made = [t.shape for t in (results if isinstance(results, tuple) else (results,))]
-        self.flops += flops_of(op, shapes, made)
+        result = [t.shape for t in (results if isinstance(results, tuple) else (results,))]
+        self.flops += flops_of(op, shapes, result)
         return results
 
 
@@ -38,11 +38,11 @@ def flops_of(op: Op, inputs: Sequence[tuple[int, ...]], results: Sequence[tuple[
         >>> flops_of(REGISTRY["matmul"], [(2, 3), (3, 5)], [(2, 5)])
         60
     """
-    made = sum(math.prod(shape) for shape in results)
+    result = sum(math.prod(shape) for shape in results)
     if op.flops is not None:
         return op.flops(inputs, results)
     if op.kind in _EACH or (op.elementwise and op.native is not None):
-        return made
+        return result
     if op.kind in ("reduce", "pool"):
         return sum(math.prod(shape) for shape in inputs)
     return 0

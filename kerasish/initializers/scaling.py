@@ -73,9 +73,9 @@ class VarianceScaling(RandomInitializer):
 
     def along(self, input_axes: Sequence[int], output_axes: Sequence[int]) -> VarianceScaling:
         """Return this initializer, with the same seed, for kernels with these axes."""
-        made = copy.copy(self)
-        made.input_axes, made.output_axes = input_axes, output_axes
-        return made
+        result = copy.copy(self)
+        result.input_axes, result.output_axes = input_axes, output_axes
+        return result
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -243,7 +243,7 @@ class MultiHeadAttention(Layer):
         attention_mask: AnyTensor | None, causal: bool,
     ) -> AnyTensor:  # fmt: skip
         """Return one mask that broadcasts to (n, targets, sources), or None."""
-        found = None if attention_mask is None else ops.cast(attention_mask, "bool")
+        result = None if attention_mask is None else ops.cast(attention_mask, "bool")
         parts = []
         if query_mask is not None:
             parts.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
@@ -260,8 +260,8 @@ class MultiHeadAttention(Layer):
                 near = ops.less(away, self.sliding_window)
                 parts.append(ops.expand_dims(near, 0))
         for part in parts:
-            found = part if found is None else ops.logical_and(found, part)
-        return found
+            result = part if result is None else ops.logical_and(result, part)
+        return result
 
     def compute_mask(
         self, query: Tensor, query_mask: AnyTensor | None = None, **kwargs: Any

@@ -162,8 +162,8 @@ class ConvolutionLayer(Layer):
             )
         first = self.data_format == "channels_first"
         channels, sizes = (shape[1], shape[2:]) if first else (shape[-1], shape[1:-1])
-        made, results = self._spatial(sizes), self._results(channels)
-        return (shape[0], results, *made) if first else (shape[0], *made, results)
+        result, results = self._spatial(sizes), self._results(channels)
+        return (shape[0], results, *result) if first else (shape[0], *result, results)
 
 
 class BaseConv(ConvolutionLayer):

@@ -147,8 +147,8 @@ class CRF(Layer):
 
     def accuracy(self, y_true: AnyTensor, y_pred: Tensor) -> Tensor:
         """Return whether each step's best tag is the true one: a metric for `compile`."""
-        found = ops.equal(self.decode(y_pred), ops.cast(y_true, "int32"))
-        return ops.cast(found, "float32")
+        result = ops.equal(self.decode(y_pred), ops.cast(y_true, "int32"))
+        return ops.cast(result, "float32")
 
     def _options(self, potentials: AnyTensor, mask: AnyTensor | None) -> dict[str, Any]:
         if not self.built:
@@ -192,9 +192,9 @@ class CRFLoss(Loss):
 
     def bind(self, model: TrainedModel) -> None:
         """Take the layer that has the name which a file gave."""
-        found = [la for la in model.flatten_layers() if la.name == self._layer]
-        if len(found) == 1:
-            self._layer = found[0]
+        results = [la for la in model.flatten_layers() if la.name == self._layer]
+        if len(results) == 1:
+            self._layer = results[0]
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, the layer by its name."""

@@ -118,15 +118,15 @@ class Attention(Layer):
 
     def _real(self, scores: Tensor, value_mask: AnyTensor | None, causal: bool) -> AnyTensor:
         """Return where a target may look, something that broadcasts to the scores, or None."""
-        found = None
+        result = None
         if value_mask is not None:
-            found = ops.expand_dims(ops.cast(value_mask, "bool"), -2)
+            result = ops.expand_dims(ops.cast(value_mask, "bool"), -2)
         if causal:
             rows = ops.reshape(ops.arange(scores.shape[-2]), (-1, 1))
             columns = ops.reshape(ops.arange(scores.shape[-1]), (1, -1))
             before = ops.expand_dims(ops.greater_equal(rows, columns), 0)
-            found = before if found is None else ops.logical_and(found, before)
-        return found
+            result = before if result is None else ops.logical_and(result, before)
+        return result
 
     def compute_mask(
         self, inputs: Sequence[Tensor], mask: Sequence[Any] | None = None

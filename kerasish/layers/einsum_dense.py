@@ -79,14 +79,14 @@ class EinsumDense(Layer):
 
     def _initializer(self) -> Initializer:
         """Return the kernel's initializer: those that scale learn which axes are inputs."""
-        made = self.kernel_initializer
-        if not isinstance(made, initializers.VarianceScaling) or None not in (
-            made.input_axes, made.output_axes,
+        created = self.kernel_initializer
+        if not isinstance(created, initializers.VarianceScaling) or None not in (
+            created.input_axes, created.output_axes,
         ):  # fmt: skip
-            return made
+            return created
         _, kernel, result = re.split(",|->", self.equation.replace(" ", ""))
         summed = [axis for axis, letter in enumerate(kernel) if letter not in result]
-        return made.along(summed, [a for a in range(len(kernel)) if a not in summed])
+        return created.along(summed, [a for a in range(len(kernel)) if a not in summed])
 
     def _shapes(self, input_shape: Shape) -> tuple[Any, Any]:
         try:

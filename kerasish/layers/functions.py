@@ -59,14 +59,14 @@ def _imported(name: str, module: Any, who: Any) -> Callable[..., Any]:
     if root in sys.stdlib_module_names or root == __name__.partition(".")[0]:
         raise ValueError(f'Lambda "{who}": {module}.{name} is no function of a model; refused.')
     try:
-        found = getattr(importlib.import_module(module), name)
+        result = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f'Lambda "{who}": the function {name!r} cannot be imported from {module!r} ({error}).'
         ) from error
-    if not isinstance(found, types.FunctionType) or found.__module__ != module:
+    if not isinstance(result, types.FunctionType) or result.__module__ != module:
         raise ValueError(f'Lambda "{who}": {module}.{name} is no function of that module.')
-    return found
+    return result
 
 
 def refuse_code(who: Any) -> NoReturn:

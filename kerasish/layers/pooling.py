@@ -73,10 +73,10 @@ class BasePooling(Layer):
         padding = resolve_padding(
             self.padding, sizes, self.pool_size, self.strides, ones, self.display_name()
         )
-        made = window_counts(
+        result = window_counts(
             sizes, self.pool_size, self.strides, padding, ones, self.display_name()
         )
-        return (*shape[:2], *made) if first else (shape[0], *made, shape[-1])
+        return (*shape[:2], *result) if first else (shape[0], *result, shape[-1])
 
 
 class MaxPooling1D(BasePooling):

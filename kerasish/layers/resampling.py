@@ -25,10 +25,10 @@ def pairs(value: object, count: int, who: str) -> tuple[tuple[int, int], ...]:
         raise wrong
     elif count == 1:
         value = (value,)
-    found = tuple((v, v) if isinstance(v, int) else v for v in value)
-    if len(found) != count or not all(map(_is_pair, found)):
+    result = tuple((v, v) if isinstance(v, int) else v for v in value)
+    if len(result) != count or not all(map(_is_pair, result)):
         raise wrong
-    return tuple((before, after) for before, after in found)
+    return tuple((before, after) for before, after in result)
 
 
 def _is_pair(value: Sequence[int]) -> bool:
@@ -57,8 +57,8 @@ class _Pad(_Spatial):
         self, padding: int | Sequence[Any], data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
-        found = pairs(padding, self.rank, self.display_name())
-        self.padding: Any = found[0] if self.rank == 1 else found
+        result = pairs(padding, self.rank, self.display_name())
+        self.padding: Any = result[0] if self.rank == 1 else result
 
     def call(self, inputs: Tensor) -> Tensor:
         """Pad with zeros."""
@@ -112,8 +112,8 @@ class _Crop(_Spatial):
         self, cropping: str | int | Sequence[Any], data_format: str | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data_format, **kwargs)
-        found = pairs(cropping, self.rank, self.display_name())
-        self.cropping: Any = found[0] if self.rank == 1 else found
+        result = pairs(cropping, self.rank, self.display_name())
+        self.cropping: Any = result[0] if self.rank == 1 else result
 
     def call(self, inputs: Tensor) -> Tensor:
         """Cut off."""

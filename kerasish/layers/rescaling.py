@@ -43,11 +43,11 @@ class Rescaling(Layer):
 
 def _along(value: float | Sequence[float], x: Tensor) -> Tensor:
     """Return a number, or one for each feature or channel, so that it broadcasts to x."""
-    found = ops.cast(ops.convert_to_tensor(value), x.dtype)
+    result = ops.cast(ops.convert_to_tensor(value), x.dtype)
     before = config.image_data_format() == "channels_first" and len(x.shape) > 2
-    if before and len(found.shape) == 1 and found.shape[0] == x.shape[-3]:
-        return ops.reshape(found, (-1, 1, 1))
-    return found
+    if before and len(result.shape) == 1 and result.shape[0] == x.shape[-3]:
+        return ops.reshape(result, (-1, 1, 1))
+    return result
 
 
 class Normalization(Layer):

@@ -39,8 +39,8 @@ class SpectralNormalization(Wrapper):
         """Build the layer, and make u."""
         super().build(input_shape)
         self.input_spec = InputSpec(min_ndim=1, axes={-1: input_shape[-1]})
-        found = getattr(self.layer, "kernel", None)
-        self.kernel: Any = getattr(self.layer, "embeddings", None) if found is None else found
+        result = getattr(self.layer, "kernel", None)
+        self.kernel: Any = getattr(self.layer, "embeddings", None) if result is None else result
         if self.kernel is None:
             raise ValueError(
                 f"{self.display_name()}: {self.layer!r} has no kernel and no embeddings."

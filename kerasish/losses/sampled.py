@@ -82,16 +82,16 @@ def sampled_softmax(
             "sampled_softmax: expected weights (classes, features), labels (n,) and inputs (n, "
             f"features), got {rows.shape}, {true.shape} and {x.shape}."
         )
-    found = candidates(true, num_sampled, rows.shape[0], sampler, unique, seed)
+    result = candidates(true, num_sampled, rows.shape[0], sampler, unique, seed)
     own = ops.sum(ops.multiply(x, ops.take(rows, true, axis=0)), -1)
-    others = ops.matmul(x, ops.transpose(ops.take(rows, found.sampled, axis=0)))
+    others = ops.matmul(x, ops.transpose(ops.take(rows, result.sampled, axis=0)))
     if biases is not None:
         own = ops.add(own, ops.take(biases, true, axis=0))
-        others = ops.add(others, ops.take(biases, found.sampled, axis=0))
-    own = ops.subtract(own, ops.cast(ops.log(found.true_expected), own.dtype))
-    others = ops.subtract(others, ops.cast(ops.log(found.sampled_expected), own.dtype))
+        others = ops.add(others, ops.take(biases, result.sampled, axis=0))
+    own = ops.subtract(own, ops.cast(ops.log(result.true_expected), own.dtype))
+    others = ops.subtract(others, ops.cast(ops.log(result.sampled_expected), own.dtype))
     if remove_accidental_hits:
-        hit = ops.equal(ops.expand_dims(true, 1), ops.expand_dims(found.sampled, 0))
+        hit = ops.equal(ops.expand_dims(true, 1), ops.expand_dims(result.sampled, 0))
         others = ops.where(hit, -1e9 if own.dtype != "float16" else -6e4, others)
     logits = ops.concatenate([ops.expand_dims(own, 1), others], axis=1)
     return ops.subtract(ops.logsumexp(logits, 1), own)

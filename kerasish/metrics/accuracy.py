@@ -121,16 +121,16 @@ def sparse_top_k_categorical_accuracy(
     y_true = _class_numbers(y_true, y_pred, "sparse_top_k_categorical_accuracy")
     if from_sorted_ids:
         first = ops.cast(y_pred[..., :k], "int32")
-        found = ops.any(ops.equal(ops.expand_dims(y_true, -1), first), -1)
-        return ops.cast(found, config.floatx())
+        result = ops.any(ops.equal(ops.expand_dims(y_true, -1), first), -1)
+        return ops.cast(result, config.floatx())
     return _among_largest(y_true, as_float(y_pred), k)
 
 
 def _among_largest(classes: Tensor, y_pred: AnyTensor, k: int) -> Tensor:
     rows = y_pred if len(y_pred.shape) == 2 else ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     flat = classes if len(classes.shape) == 1 else ops.reshape(classes, (-1,))
-    found = ops.cast(ops.in_top_k(flat, rows, k), config.floatx())
-    return found if len(classes.shape) == 1 else ops.reshape(found, classes.shape)
+    result = ops.cast(ops.in_top_k(flat, rows, k), config.floatx())
+    return result if len(classes.shape) == 1 else ops.reshape(result, classes.shape)
 
 
 def _class_numbers(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> Tensor:

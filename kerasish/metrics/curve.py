@@ -169,7 +169,7 @@ class AUC(_Curve):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        made = {
+        results = {
             **super().get_config(),
             "num_thresholds": self.num_thresholds,
             "curve": self.curve,
@@ -179,7 +179,7 @@ class AUC(_Curve):
             "label_weights": self.label_weights,
             "from_logits": self._from_logits,
         }
-        return made if self._given is None else {**made, "thresholds": self._given}
+        return results if self._given is None else {**results, "thresholds": self._given}
 
 
 def _gain(hits: Tensor, errors: Tensor, odds: Tensor, of_nothing: float) -> Tensor:

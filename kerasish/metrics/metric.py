@@ -57,16 +57,16 @@ class Metric(Watched):
         """
         dtype = dtypes.name_of(dtype or self._dtype)
         with name_scope(str(self.name).replace("/", ">")):
-            made = Variable(
+            result = Variable(
                 _first(initializer, tuple(shape), dtype),
                 dtype=dtype,
                 trainable=False,
                 aggregation=aggregation,
                 name=name,
             )
-        self._variables.append(made)
-        self._first_values.append(None if _is_zeros(initializer) else np.array(made.numpy()))
-        return made
+        self._variables.append(result)
+        self._first_values.append(None if _is_zeros(initializer) else np.array(result.numpy()))
+        return result
 
     def add_weight(
         self,
@@ -81,11 +81,11 @@ class Metric(Watched):
     @property
     def variables(self) -> list[Variable]:
         """The variables of this metric, and of the metrics that it holds."""
-        found = {id(v): v for v in self._variables}
+        results = {id(v): v for v in self._variables}
         for part in self._parts():
             for v in [part] if isinstance(part, Variable) else part.variables:
-                found.setdefault(id(v), v)
-        return list(found.values())
+                results.setdefault(id(v), v)
+        return list(results.values())
 
     def _parts(self) -> list[Any]:
         """Return the variables and metrics that stand in its attributes, in lists and dicts too."""

@@ -137,10 +137,10 @@ def is_inexact(name: str) -> bool:
 
 @functools.cache
 def _uppers(name: str) -> frozenset[str]:
-    found = {name}
+    result = {name}
     for above in _ABOVE[name]:
-        found |= _uppers(above)
-    return frozenset(found)
+        result |= _uppers(above)
+    return frozenset(result)
 
 
 @functools.lru_cache(maxsize=4096)

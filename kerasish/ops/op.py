@@ -406,14 +406,14 @@ def op(
     """
 
     def make(kernel: Callable[..., Any]) -> Op:
-        made = Op(
+        result = Op(
             kernel, kind, shape, grad, promote, promoted, canonical, examples, variadic, outputs,
             name, **traits,
         )  # fmt: skip
-        if made.name in REGISTRY:
-            raise ValueError(f"The op {made.name!r} is defined twice.")
-        REGISTRY[made.name] = made
-        return made
+        if result.name in REGISTRY:
+            raise ValueError(f"The op {result.name!r} is defined twice.")
+        REGISTRY[result.name] = result
+        return result
 
     return make
 
@@ -430,14 +430,14 @@ def _symbolic_among(values: Structure) -> Any:
         if hasattr(kind, "__kerasish_function__"):
             return value
         if kind is list or kind is tuple:
-            found = _symbolic_among(value)
+            result = _symbolic_among(value)
         elif kind is dict:
-            found = _symbolic_among(value.values())
+            result = _symbolic_among(value.values())
         else:
             _plain.add(kind)
             continue
-        if found is not None:
-            return found
+        if result is not None:
+            return result
     return None
 
 
@@ -454,9 +454,9 @@ def function(f: Callable[P, R]) -> Callable[P, R]:
                 return symbolic.__kerasish_function__(composed, args, kwargs)
         engine = _slot.engine
         if engine is not None and engine.fuses_calls:
-            found = engine.fused_call(composed, args, kwargs)
-            if found is not None:
-                return found
+            result = engine.fused_call(composed, args, kwargs)
+            if result is not None:
+                return result
         return f(*args, **kwargs)
 
     return composed

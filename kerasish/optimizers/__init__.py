@@ -51,10 +51,10 @@ def get(identifier: Any) -> Any:
     if isinstance(identifier, str):
         names = BUILTINS["keras.optimizers"]
         identifier = identifier if identifier in names else identifier.lower()
-    made = get_by_name(identifier, "keras.optimizers", "optimizer")
-    if not hasattr(made, "apply"):
+    result = get_by_name(identifier, "keras.optimizers", "optimizer")
+    if not hasattr(result, "apply"):
         raise ValueError(f"Expected an optimizer, got {identifier!r}.")
-    return made
+    return result
 
 
 def serialize(optimizer: Optimizer) -> dict[str, Any]:

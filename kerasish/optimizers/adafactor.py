@@ -61,14 +61,14 @@ class Adafactor(Optimizer):
             shape, name = variable.shape, variable.path.replace("/", "_")
             if len(shape) < 2:
                 # Files of Keras hold two whole numbers here.
-                made = [self.add_variable((), dtype="int32", name=f"{name}_{x}") for x in "rc"]
+                results = [self.add_variable((), dtype="int32", name=f"{name}_{x}") for x in "rc"]
             else:
                 rows, columns = shape[:-1], (*shape[:-2], shape[-1])
-                made = [
+                results = [
                     self.add_variable(rows, dtype=variable.dtype, name=f"{name}_r"),
                     self.add_variable(columns, dtype=variable.dtype, name=f"{name}_c"),
                 ]
-            slots.extend([*made, self.add_variable_from_reference(variable, "velocity")])
+            slots.extend([*results, self.add_variable_from_reference(variable, "velocity")])
 
     def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)

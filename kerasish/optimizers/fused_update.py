@@ -62,8 +62,8 @@ class Formula:
         rate, factor, *shared = numbers
         if factor is not None:
             gradient = ops.multiply(gradient, ops.cast(factor, gradient.dtype))
-        made = self.optimizer.scalars(rate, value.dtype, dict(zip(self.shared, shared)))
-        return self.optimizer.updated(value, gradient, slots, made, decay)
+        result = self.optimizer.scalars(rate, value.dtype, dict(zip(self.shared, shared)))
+        return self.optimizer.updated(value, gradient, slots, result, decay)
 
     def refresh(self, shared: Sequence[Variable]) -> None:
         """Forget what engines compiled, if a setting of the optimizer has changed since."""
@@ -136,10 +136,10 @@ def fused_update(
     by_slot = [[s.value for s in many] for many in zip(*slots)]
     numbers = [rate, factor, *shared.values()]
     decays = [optimizer.decay_of(v) for v in variables]
-    found = current_engine().fused_update(formula, [values, fitting, *by_slot], numbers, decays)
-    if found is None:
+    result = current_engine().fused_update(formula, [values, fitting, *by_slot], numbers, decays)
+    if result is None:
         return None
-    new_values, *new_slots = found
+    new_values, *new_slots = result
     new = dict(zip(variables, new_values))
     for place, many in enumerate(new_slots):
         new.update((slots[i][place], value) for i, value in enumerate(many))

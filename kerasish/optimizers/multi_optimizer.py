@@ -35,18 +35,20 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
     def __init__(
         self, default_optimizer: Optimizer, optimizer_map: Mapping[str, Optimizer] | None = None
     ) -> None:
-        for made in (default_optimizer, *(optimizer_map or {}).values()):
-            _check_inner(made)
+        for result in (default_optimizer, *(optimizer_map or {}).values()):
+            _check_inner(result)
         self.default_optimizer = default_optimizer
         self._map = dict(optimizer_map or {})
 
     def __getitem__(self, path: str) -> Optimizer:
         if path in self._map:
             return self._map[path]
-        found = [pattern for pattern in self._map if re.fullmatch(pattern, path)]
-        if len(found) > 1:
-            raise ValueError(f"OptimizerMap: {path!r} matches more than one of its keys: {found}.")
-        return self._map[found[0]] if found else self.default_optimizer
+        results = [pattern for pattern in self._map if re.fullmatch(pattern, path)]
+        if len(results) > 1:
+            raise ValueError(
+                f"OptimizerMap: {path!r} matches more than one of its keys: {results}."
+            )
+        return self._map[results[0]] if results else self.default_optimizer
 
     def __setitem__(self, pattern: str, optimizer: Optimizer) -> None:
         if pattern in self._map:
@@ -118,8 +120,8 @@ class MultiOptimizer(Optimizer):
         self.optimizer_map: Callable[[Variable], Optimizer] = optimizer_map
         self._chosen: list[int] = []
         if isinstance(optimizer_map, OptimizerMap):
-            for made in (*optimizer_map.values(), optimizer_map.default_optimizer):
-                self._place_of(made)
+            for result in (*optimizer_map.values(), optimizer_map.default_optimizer):
+                self._place_of(result)
 
     @property
     def variables(self) -> list[Variable]:
@@ -147,27 +149,27 @@ class MultiOptimizer(Optimizer):
     @loss_scale_factor.setter
     def loss_scale_factor(self, value: float | None) -> None:
         self._loss_scale_factor = value
-        for made in self.optimizers:
-            made.loss_scale_factor = value
+        for result in self.optimizers:
+            result.loss_scale_factor = value
 
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
         chosen = [self.optimizer_map(v) for v in variables]
-        for made in chosen:
-            _check_inner(made)
-        self._chosen = [self._place_of(made) for made in chosen]
-        for place, made in enumerate(self.optimizers):
+        for result in chosen:
+            _check_inner(result)
+        self._chosen = [self._place_of(result) for result in chosen]
+        for place, result in enumerate(self.optimizers):
             own = [v for v, its in zip(variables, self._chosen) if its == place]
             if own:
-                made.build(own)
+                result.build(own)
         self.needs_loss = any(o.needs_loss for o in self.optimizers)
         super().build(variables)
 
     def _place_of(self, optimizer: Optimizer) -> int:
         """Return its place in `optimizers`, a new one for one that is new."""
-        for place, made in enumerate(self.optimizers):
-            if made is optimizer:
+        for place, result in enumerate(self.optimizers):
+            if result is optimizer:
                 return place
         optimizer.loss_scale_factor = self.loss_scale_factor
         self.optimizers.append(optimizer)
@@ -181,25 +183,25 @@ class MultiOptimizer(Optimizer):
             groups[self._chosen[self._places[v]]].append((g, v))
         pairs: list[tuple[Variable, Any]] = []
         with no_gradient(), autocast(None):
-            for made, group in zip(self.optimizers, groups):
+            for result, group in zip(self.optimizers, groups):
                 if any(g is not None for g, _ in group):
-                    pairs += made.updates([g for g, _ in group], [v for _, v in group], loss)
+                    pairs += result.updates([g for g, _ in group], [v for _, v in group], loss)
             return [*pairs, (self._iterations, ops.add(self._iterations.value, 1))]
 
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
         """Tell the optimizers in use; after `build`."""
-        for made in self.optimizers:
-            made.exclude_from_weight_decay(var_list, var_names)
+        for result in self.optimizers:
+            result.exclude_from_weight_decay(var_list, var_names)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Tell the optimizers in use."""
-        for number, made in enumerate(self.optimizers):
+        for number, result in enumerate(self.optimizers):
             known = [v for v in var_list if v in self._places]
             own = [v for v in known if self._chosen[self._places[v]] == number]
             if own:
-                made.finalize_variable_values(own)
+                result.finalize_variable_values(own)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -149,11 +149,11 @@ class Optimizer(OptimizerState):
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
         """Assign the new value of one variable and its slots; Keras's optimizers override it."""
-        made = self.scalars(convert(learning_rate), variable.dtype, self.shared_updates(None))
+        result = self.scalars(convert(learning_rate), variable.dtype, self.shared_updates(None))
         slots = self.slots_of(variable)
         values = [s.value for s in slots]
         gradient = convert(gradient, variable.dtype)
-        new = self.updated(variable.value, gradient, values, made)
+        new = self.updated(variable.value, gradient, values, result)
         for v, value in zip([variable, *slots], new):
             v.assign(value)
 
@@ -214,10 +214,10 @@ class Optimizer(OptimizerState):
             slots = [self._accumulators[self._places[v]] for v in variables]
             gradients = gather(gradients, slots, due, steps, new)
         rate = convert(self.learning_rate)
-        found = self._run_steps(gradients, variables, rate, loss)
+        results = self._run_steps(gradients, variables, rate, loss)
         if due is not None:
-            found = {v: ops.where(due, value, v.value) for v, value in found.items()}
-        new.update(found)
+            results = {v: ops.where(due, value, v.value) for v, value in results.items()}
+        new.update(results)
         if self.use_ema:
             pairs = zip(self._trainable_variables, self._averages)
             share, frequency = self.ema_momentum, self.ema_overwrite_frequency
@@ -232,12 +232,12 @@ class Optimizer(OptimizerState):
         shared = self.shared_updates(loss)
         if type(self).update_step is not Optimizer.update_step:
             return {**shared, **self._assigned(gradients, variables, rate)}
-        found = None
+        result = None
         if self._formula is not None and current_engine().fuses_updates:
-            found = fused_update(self, self._formula, gradients, variables, rate, shared)
-        if found is None:
-            found = self._one_by_one(self.clipped(gradients), variables, rate, shared)
-        return {**shared, **found}
+            result = fused_update(self, self._formula, gradients, variables, rate, shared)
+        if result is None:
+            result = self._one_by_one(self.clipped(gradients), variables, rate, shared)
+        return {**shared, **result}
 
     def _assigned(
         self, gradients: list[Tensor], variables: list[Variable], rate: Tensor
@@ -262,17 +262,17 @@ class Optimizer(OptimizerState):
         shared: Updates,
     ) -> Updates:
         new: Updates = {}
-        made: dict[str, tuple[Tensor, Any]] = {}
+        results: dict[str, tuple[Tensor, Any]] = {}
         for g, v in zip(gradients, variables):
             value = v.value
             dtype = value.dtype
-            if dtype not in made:
-                made[dtype] = self.scalars(rate, dtype, shared)
+            if dtype not in results:
+                results[dtype] = self.scalars(rate, dtype, shared)
             if g.dtype != dtype:
                 g = ops.cast(g, dtype)
             slots = self.slots_of(v)
             values = [s.value for s in slots]
-            new[v], *rest = self.updated(value, g, values, made[dtype], self.decay_of(v) or None)
+            new[v], *rest = self.updated(value, g, values, results[dtype], self.decay_of(v) or None)
             new.update(zip(slots, rest))
         return new
 
@@ -303,10 +303,10 @@ class Optimizer(OptimizerState):
         # In 16 bits 1 - 0.999 would be nothing: made in float32 first.
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
         own = rate if rate.dtype == wide else ops.cast(rate, wide)
-        made = own, self.coefficients(own, wide, shared)
+        result = own, self.coefficients(own, wide, shared)
         if wide == dtype:
-            return made
-        return tree.map_structure(lambda x: ops.cast(x, dtype), made)
+            return result
+        return tree.map_structure(lambda x: ops.cast(x, dtype), result)
 
     def _fitting(
         self, grads: list[Any], variables: Sequence[Variable] | None

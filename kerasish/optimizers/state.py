@@ -53,8 +53,8 @@ class OptimizerState(Watched):
             self._learning_rate = value
             return
         number = self._number(value)
-        made = Variable(number, dtype="float32", trainable=False, name="learning_rate")
-        self._learning_rate = self._own(made)
+        result = Variable(number, dtype="float32", trainable=False, name="learning_rate")
+        self._learning_rate = self._own(result)
 
     def _number(self, value: Any) -> float:
         try:
@@ -143,11 +143,11 @@ class OptimizerState(Watched):
         name: str | None = None,
     ) -> Variable:
         """Return a new variable of the optimizer."""
-        made = Variable(
+        result = Variable(
             initializers.get(initializer), shape=shape, dtype=dtype or "float32", trainable=False,
             aggregation=aggregation, layout=layout, name=name,
         )  # fmt: skip
-        return self._own(made)
+        return self._own(result)
 
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: Any = "zeros"
@@ -176,9 +176,9 @@ class OptimizerState(Watched):
         )  # fmt: skip
         lists: list[list[Variable]] = [[] for _ in names]
         for v in trainable_variables:
-            for made, slot, first in zip(lists, names, many):
-                made.append(self.add_variable_from_reference(v, slot, first))
-                self.slots_of(v).append(made[-1])
+            for result, slot, first in zip(lists, names, many):
+                result.append(self.add_variable_from_reference(v, slot, first))
+                self.slots_of(v).append(result[-1])
         return lists[0] if isinstance(name, str) else tuple(lists)
 
     def _get_variable_index(self, variable: Variable) -> int:

@@ -169,14 +169,14 @@ class KerasFileEditor:
         known = [p for p in self.weights_dict if source is None or source in p.split("/")[:-1]]
         if name in known:
             return name
-        found = [p for p in known if p.endswith(f"/{name}")]
-        if not found:
+        results = [p for p in known if p.endswith(f"/{name}")]
+        if not results:
             raise UnknownNameError.of(f"object in {self.filepath!r}", name, known)
-        if len(found) > 1:
+        if len(results) > 1:
             raise ValueError(
-                f"KerasFileEditor: {name!r} may be any of {found}; give the whole path."
+                f"KerasFileEditor: {name!r} may be any of {results}; give the whole path."
             )
-        return found[0]
+        return results[0]
 
     # --- saving -------------------------------------------------------------------------------
 

@@ -38,13 +38,13 @@ def latest(folder: PathLike) -> str | None:
     # Names that begin with a dot are saves that were cut off.
     names = [n for n in os.listdir(path) if n.endswith(_ENDINGS) and not n.startswith(".")]
     paths = [os.path.join(path, name) for name in names]
-    for found in sorted(paths, key=lambda p: (os.stat(p).st_mtime_ns, p), reverse=True):
+    for result in sorted(paths, key=lambda p: (os.stat(p).st_mtime_ns, p), reverse=True):
         try:
-            check_whole(found)
+            check_whole(result)
         except (ValueError, OSError) as error:
             warnings.warn(f"{error} Took an older file.", stacklevel=2)
             continue
-        return found
+        return result
     return None
 
 

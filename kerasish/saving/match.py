@@ -163,15 +163,15 @@ def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
     """Plan to let random states go on where they stood; files of Keras hold none."""
     for path, states in seed_places(parts):
         entries = groups[path].entries if path in groups else {}
-        found = [entries.get(str(i)) for i in range(len(states))]
+        results = [entries.get(str(i)) for i in range(len(states))]
         if not entries:
             continue
-        for entry in found:
+        for entry in results:
             if entry is None or len(entries) != len(states) or entry.shape != (2,):
                 plan.notes.append(f"{plan.where}: the random states at {path!r} do not fit.")
                 break
         else:
-            plan.pairs.extend((s, e) for s, e in zip(states, found) if e is not None)
+            plan.pairs.extend((s, e) for s, e in zip(states, results) if e is not None)
 
 
 def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Place], str | None]:
@@ -188,10 +188,10 @@ def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Pla
             parent = next((p for p in top.values() if p.path == f"{head}/{first}"), None)
             if parent is None:
                 return place.group if place.group in groups else None
-            found = named.get(parent.owner.name)
-            if found is None:
+            result = named.get(parent.owner.name)
+            if result is None:
                 return None
-            return found[: -len("vars")] + (f"{rest}/vars" if rest else "vars")
+            return result[: -len("vars")] + (f"{rest}/vars" if rest else "vars")
 
         return by_name
     if by not in (None, "position"):
@@ -221,13 +221,15 @@ def _moved(parts: list[Place], groups: Groups, find: Callable[[Place], str | Non
             continue
         parent = place.path.rsplit("/", 1)[0]
         families.setdefault(parent, []).append((place.path, own, group.name))
-    found = []
+    results = []
     for rows in families.values():
         names = [own for _, own, _ in rows]
         if sorted(names) != sorted(other for _, _, other in rows):
             continue
-        found.extend(Misfit("moved", path, own, other) for path, own, other in rows if own != other)
-    return found
+        results.extend(
+            Misfit("moved", path, own, other) for path, own, other in rows if own != other
+        )
+    return results
 
 
 def _match_plain(plan: Plan, place: Place, group: Group | None) -> None:

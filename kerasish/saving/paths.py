@@ -55,13 +55,13 @@ def seed_places(found: list[Place]) -> list[tuple[str, list[Any]]]:
         found: what `places` returned.
     """
     seen = _Seen()
-    made = []
+    results = []
     for path, owner in found:
         parts = owner._parts() if isinstance(owner, Layer) else []
         states = [p.state for p in parts if isinstance(p, SeedGenerator) and seen.add(p)]
         if states:
-            made.append((f"{path}/{SEEDS}" if path else SEEDS, states))
-    return made
+            results.append((f"{path}/{SEEDS}" if path else SEEDS, states))
+    return results
 
 
 def _name_in_paths(kind: type) -> str:
@@ -70,9 +70,9 @@ def _name_in_paths(kind: type) -> str:
 
 def places(model: Layer) -> list[Place]:
     """Return all parts of `model`, itself first, each at the first path that leads to it."""
-    found: list[Place] = []
-    _visit("", model, found, _Seen())
-    return found
+    results: list[Place] = []
+    _visit("", model, results, _Seen())
+    return results
 
 
 class _Seen:

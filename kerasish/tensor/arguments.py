@@ -76,16 +76,16 @@ def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict
         # None and "float" stand for the default float, which may change.
         key = (config.floatx(), key)
     try:
-        found = _canonicals.get(key)
+        result = _canonicals.get(key)
     except TypeError:
         # An attribute without a hash, such as a list.
         return op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
-    if found is None:
-        found = op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
+    if result is None:
+        result = op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
         if len(_canonicals) >= 4096:
             _canonicals.clear()
-        _canonicals[key] = found
-    return found.copy()
+        _canonicals[key] = result
+    return result.copy()
 
 
 _constant_tensors: dict[Any, Tensor] = {}
@@ -94,13 +94,13 @@ _constant_tensors: dict[Any, Tensor] = {}
 def _constant(value: float, like: Tensor) -> Tensor:
     """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
     key = (value, like.value.dtype)
-    found = _constant_tensors.get(key)
-    if found is None or value == 0:  # 0.0 and -0.0 are equal
-        found = scalar(value, like.dtype)
+    result = _constant_tensors.get(key)
+    if result is None or value == 0:  # 0.0 and -0.0 are equal
+        result = scalar(value, like.dtype)
         if len(_constant_tensors) >= 2000:
             _constant_tensors.clear()
-        _constant_tensors[key] = found
-    return found
+        _constant_tensors[key] = result
+    return result
 
 
 def _is_ready(args: Sequence[Any]) -> bool:

@@ -93,10 +93,10 @@ class Tensor(BitOperators):
     def __init__(
         self, value: object, dtype: str | None = None, requires_grad: bool = False
     ) -> None:
-        made = convert(value, dtype)
-        self.value = made.value.copy() if made.borrowed else made.value
-        if _devices.accelerated and not is_traced(made):
-            self.value = _on_current(made.value)
+        result = convert(value, dtype)
+        self.value = result.value.copy() if result.borrowed else result.value
+        if _devices.accelerated and not is_traced(result):
+            self.value = _on_current(result.value)
         self.maker: Record | None = None
         self.index = 0
         self.key: Any = None
@@ -394,9 +394,9 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
         # Smaller ones are brought to a device by the engine there, which keeps such constants.
         moved = _on_current(array)
         array, borrowed = moved, borrowed and moved is array
-    made = wrap(array)
-    made.borrowed = borrowed
-    return made
+    result = wrap(array)
+    result.borrowed = borrowed
+    return result
 
 
 def _may_change(array: Array) -> bool:

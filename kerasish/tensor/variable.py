@@ -283,11 +283,11 @@ def _first_value(
     if callable(initializer) and not hasattr(initializer, "__array__"):
         if shape is None:
             raise ValueError("Variable: an initializer function needs a shape.")
-        made = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
-        return convert(made, dtype or None)
+        result = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
+        return convert(result, dtype or None)
     if isinstance(initializer, str):
-        made = get_by_name(initializer, "keras.initializers", "initializer")
-        return _first_value(made, shape, dtype)
+        result = get_by_name(initializer, "keras.initializers", "initializer")
+        return _first_value(result, shape, dtype)
     value = convert(initializer, dtype)
     if shape is not None and tuple(shape) != value.shape:
         raise ShapeError(f"Variable: shape {tuple(shape)} given, the value has {value.shape}.")

@@ -137,9 +137,9 @@ class _Suite:
         return np.asarray(to_numpy(value if isinstance(value, Tensor) else wrap(value)))
 
     def same(self, got: dict[str, Any] | AnyTensor | Sequence[Any], expected: Structure) -> None:
-        found, wanted = tree.flatten(got), tree.flatten(expected)
-        assert len(found) == len(wanted), f"{len(found)} results, expected {len(wanted)}"
-        for a, b in zip(found, wanted):
+        result, wanted = tree.flatten(got), tree.flatten(expected)
+        assert len(result) == len(wanted), f"{len(result)} results, expected {len(wanted)}"
+        for a, b in zip(result, wanted):
             a, b = self.numpy(a), np.asarray(b.numpy() if isinstance(b, Tensor) else b)
             assert a.shape == b.shape, f"shape {a.shape}, expected {b.shape}"
             assert a.dtype == b.dtype, f"dtype {a.dtype}, expected {b.dtype}"
@@ -178,11 +178,11 @@ class _Suite:
             return {"sum": ops.add(x, pair["a"]), "both": [pair["b"][0], ops.negative(x)]}
 
         a = np.arange(3, dtype="float32")
-        found = self.backend.compile(step)(a, {"a": a, "b": (a + 1,)})
-        assert sorted(found) == ["both", "sum"], found
-        assert isinstance(found["both"], list), type(found["both"])
-        self.same(found["sum"], a + a)
-        self.same(found["both"], [a + 1, -a])
+        result = self.backend.compile(step)(a, {"a": a, "b": (a + 1,)})
+        assert sorted(result) == ["both", "sum"], result
+        assert isinstance(result["both"], list), type(result["both"])
+        self.same(result["sum"], a + a)
+        self.same(result["both"], [a + 1, -a])
 
     def takes_new_shapes(self) -> None:
         step = self.backend.compile(lambda x: ops.sum(ops.square(x), axis=0))
@@ -292,11 +292,11 @@ class _Suite:
         compiled = self.backend.compile(lambda: draw(there))
         first = None
         for _ in range(3):
-            found = {k: self.numpy(v) for k, v in compiled().items()}
-            self.same(found, {k: v.numpy() for k, v in draw(here).items()})
+            results = {k: self.numpy(v) for k, v in compiled().items()}
+            self.same(results, {k: v.numpy() for k, v in draw(here).items()})
             if first is not None:
-                assert not np.array_equal(first["uniform"], found["uniform"]), "drawn twice"
-            first = found
+                assert not np.array_equal(first["uniform"], results["uniform"]), "drawn twice"
+            first = results
         self.same(there.state, here.state.numpy())
 
     def keeps_nan_and_infinity(self) -> None:

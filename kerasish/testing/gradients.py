@@ -95,8 +95,8 @@ def _compare(
 ) -> None:
     eps, rtol, atol = tolerances
     worst: tuple[float, str] = (0.0, "")
-    for number, (point, found) in enumerate(zip(points, slopes(*points))):
-        got = np.asarray(found)
+    for number, (point, result) in enumerate(zip(points, slopes(*points))):
+        got = np.asarray(result)
         for index in np.ndindex(point.shape):
             expected = _difference(value, points, number, index, eps)
             miss = abs(got[index] - expected) / (atol + rtol * abs(expected))

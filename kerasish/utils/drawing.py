@@ -41,9 +41,9 @@ class Dot:
         Raises:
             ImportError: another picture is wanted and Graphviz is not installed.
         """
-        made = self.create(format=format or _ending(path))
+        result = self.create(format=format or _ending(path))
         with open(path, "wb") as file:
-            file.write(made)
+            file.write(result)
 
     def create(self, prog: str | None = None, format: str = "svg") -> bytes:
         """Return what `write` would write, as bytes.
@@ -104,9 +104,9 @@ def _add(graph: Any, parts: list[Part], pydot: Any) -> None:
 
 
 def _cluster(pydot: Any, name: str) -> Any:
-    made = pydot.Cluster(name, label=quoted(name))
-    made.set_name(quoted(f"cluster_{name}"))  # names of models may hold what words may not
-    return made
+    result = pydot.Cluster(name, label=quoted(name))
+    result.set_name(quoted(f"cluster_{name}"))  # names of models may hold what words may not
+    return result
 
 
 def model_to_dot(
@@ -229,16 +229,16 @@ def _is_graph(model: Model) -> bool:
 
 
 def _parts_of(model: Model, options: dict[str, Any], chosen: set[int]) -> list[Part]:
-    found: list[Part] = []
+    results: list[Part] = []
     for part in _parts(model):
         if id(part) not in chosen:
             continue
         if options["nested"] and isinstance(part, Model):
             inner = _parts_of(part, options, {id(p) for p in _parts(part)})
-            found.append(Cluster(part.name, inner))
+            results.append(Cluster(part.name, inner))
         else:
-            found.append(Box(id(part), tuple(_texts(part, options))))
-    return [*found, *(Arrow(id(a), id(b)) for a, b in _ends(model, options, chosen))]
+            results.append(Box(id(part), tuple(_texts(part, options))))
+    return [*results, *(Arrow(id(a), id(b)) for a, b in _ends(model, options, chosen))]
 
 
 def _ends(model: Model, options: dict[str, Any], chosen: set[int]) -> list[tuple[Any, Any]]:
@@ -262,7 +262,7 @@ def _arrows(model: Model) -> list[tuple[Any, Any]]:
         layers = list(_parts(model)) if isinstance(model, Sequential) else []
         return list(zip(layers, layers[1:]))
     inside = {id(part) for part in _parts(model)}
-    found: dict[tuple[int, int], tuple[Any, Any]] = {}
+    results: dict[tuple[int, int], tuple[Any, Any]] = {}
     for part in _parts(model):
         for node in part.inbound_nodes:
             for t in tree.flatten((node.args, node.kwargs)):
@@ -270,8 +270,8 @@ def _arrows(model: Model) -> list[tuple[Any, Any]]:
                     continue
                 source = t.history.operation
                 if id(source) in inside:
-                    found[id(source), id(part)] = (source, part)
-    return list(found.values())
+                    results[id(source), id(part)] = (source, part)
+    return list(results.values())
 
 
 def _texts(part: Any, options: dict[str, Any]) -> list[str]:

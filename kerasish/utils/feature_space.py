@@ -207,13 +207,13 @@ class FeatureSpace(HostLayer):
     def _adaptable(self) -> list[str]:
         """Return the names of the features that `adapt` trains."""
         given = ("input_vocabulary", "input_mean")
-        found = []
+        results = []
         for name, layer in self.preprocessors.items():
             known = any(getattr(layer, a, None) is not None for a in given)
             known = known or getattr(layer, "num_bins", 0) is None
             if hasattr(layer, "adapt") and not known:
-                found.append(name)
-        return found
+                results.append(name)
+        return results
 
     def list_adaptable_preprocessors(self) -> list[str]:
         """Return the names of the features whose preprocessing `adapt` learns."""
@@ -233,12 +233,12 @@ class FeatureSpace(HostLayer):
         for batch in tables_of(dataset, self.display_name()):
             count += 1
             self._check_columns(batch, columns)
-            for name, found in columns.items():
-                found.append(as_column(batch[name]))
+            for name, result in columns.items():
+                result.append(as_column(batch[name]))
         if not count:
             raise ValueError(f"{self.display_name()}: adapt() got no data.")
-        for name, found in columns.items():
-            self.preprocessors[name].adapt(np.concatenate(found))
+        for name, result in columns.items():
+            self.preprocessors[name].adapt(np.concatenate(result))
         self._adapted = True
         self.encoded_features = None
         self.one_hot_encoders.clear()
@@ -292,8 +292,8 @@ class FeatureSpace(HostLayer):
         columns = (
             data if any(map(is_tensor, data.values())) else tree.map_structure(as_column, data)
         )
-        found = self._encode(columns)
-        return tree.map_structure(lambda t: ops.squeeze(t, 0), found) if single else found
+        result = self._encode(columns)
+        return tree.map_structure(lambda t: ops.squeeze(t, 0), result) if single else result
 
     def compute_output_spec(self, data: dict[str, Any]) -> Tensor:
         """Return symbolic tensors of the results' shapes and dtypes."""
@@ -301,20 +301,20 @@ class FeatureSpace(HostLayer):
 
     def _encode(self, columns: dict[Any, Any]) -> dict[str, Any] | Tensor:
         values = {n: self.preprocessors[n](columns[n]) for n in sorted(self.features)}
-        found = {n: self._one_hot(n, v, self.features[n].output_mode) for n, v in values.items()}
+        results = {n: self._one_hot(n, v, self.features[n].output_mode) for n, v in values.items()}
         for cross in sorted(self.crosses, key=lambda c: c.name):
             value = self.crossers[cross.name](tuple(values[n] for n in cross.feature_names))
-            found[cross.name] = self._one_hot(cross.name, value, cross.output_mode)
+            results[cross.name] = self._one_hot(cross.name, value, cross.output_mode)
         if self.concat is None:
-            return found
-        for name, value in found.items():
+            return results
+        for name, value in results.items():
             if not value.dtype.startswith(("float", "bfloat")):
                 raise ValueError(
                     f"{self.display_name()}: the feature {name!r} gives {value.dtype}, which is "
                     "not joined to numbers; encode it (output_mode='one_hot'), or use "
                     "FeatureSpace(output_mode='dict')."
                 )
-        parts = list(found.values())
+        parts = list(results.values())
         return self.concat(parts) if len(parts) > 1 else parts[0]
 
     def _one_hot(self, name: str, value: Tensor, mode: str) -> Tensor:

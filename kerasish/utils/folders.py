@@ -266,12 +266,12 @@ def _index(
     if not by_class:
         paths = _files(root, endings, follow_links)
         return [], paths, np.zeros(len(paths), "int32")
-    found = sorted(
+    result = sorted(
         entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."
     )
-    names = found if class_names is None else list(class_names)
-    if set(names) != set(found):
-        raise ValueError(f"class_names: {names} are not the sub-folders of {root}: {found}.")
+    names = result if class_names is None else list(class_names)
+    if set(names) != set(result):
+        raise ValueError(f"class_names: {names} are not the sub-folders of {root}: {result}.")
     paths, numbers = [], []
     for number, name in enumerate(names):
         files = _files(os.path.join(root, name), endings, follow_links)
@@ -281,13 +281,13 @@ def _index(
 
 
 def _files(folder: str, endings: tuple[str, ...], follow_links: bool) -> list[str]:
-    found = []
+    results = []
     for where, folders, files in sorted(os.walk(folder, followlinks=follow_links)):
         folders.sort()
-        found.extend(
+        results.extend(
             os.path.join(where, name) for name in sorted(files) if name.lower().endswith(endings)
         )
-    return found
+    return results
 
 
 def _encode(numbers: Array, label_mode: str | None, classes: int) -> Array:

@@ -55,7 +55,7 @@ def get_source_inputs(tensor: Tensor) -> list[Any]:
         >>> get_source_inputs(ops.square(x)) == [x]
         True
     """
-    found: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     waiting = [t for t in tree.flatten(tensor) if isinstance(t, KerasTensor)]
     seen: set[int] = set()
     while waiting:
@@ -68,6 +68,6 @@ def get_source_inputs(tensor: Tensor) -> list[Any]:
         node = operation.inbound_nodes[index]
         parents = [t for t in tree.flatten((node.args, node.kwargs)) if isinstance(t, KerasTensor)]
         if not parents:
-            found[id(one)] = one
+            results[id(one)] = one
         waiting.extend(parents)
-    return list(found.values())
+    return list(results.values())

@@ -115,9 +115,9 @@ def stratified(classes: Array, left: int, right: int, draw: Any = None) -> tuple
         rows = rows if draw is None else draw.permutation(rows)
         parts[0].append(rows[:a])
         parts[1].append(rows[len(rows) - b :])
-    found = [np.concatenate(part) for part in parts]
+    results = [np.concatenate(part) for part in parts]
     order = np.sort if draw is None else draw.permutation
-    return order(found[0]), order(found[1])
+    return order(results[0]), order(results[1])
 
 
 def _shares(sizes: Array, part: int, count: int) -> Array:

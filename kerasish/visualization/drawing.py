@@ -179,9 +179,9 @@ def palette(count: int) -> list[tuple[int, int, int]]:
     """
     import colorsys
 
-    found = []
+    results = []
     for k in range(count):
         hue = (k * 0.6333333) % 1.0
         red, green, blue = colorsys.hsv_to_rgb(hue, 0.8, 0.9)
-        found.append((round(red * 255), round(green * 255), round(blue * 255)))
-    return found
+        results.append((round(red * 255), round(green * 255), round(blue * 255)))
+    return results

@@ -124,7 +124,7 @@ class ModelBuilding(RoutedParameters, ABC):
     def _compile_arguments(self, model: Model | None) -> dict[str, Any]:
         routed = self._routed
         default = "adam" if self._own_model() else "rmsprop"
-        found = {
+        results = {
             "optimizer": make(
                 default if self.optimizer is None else self.optimizer,
                 part(routed, "optimizer"), "optimizer", optimizers.get,
@@ -133,16 +133,16 @@ class ModelBuilding(RoutedParameters, ABC):
             "metrics": self._make_metrics(),
         }  # fmt: skip
         if self.run_eagerly:
-            found["run_eagerly"] = True
+            results["run_eagerly"] = True
         extra = part(routed, "compile")
         check_names(extra, list(named_parameters(Model.compile)), "compile", "Model.compile")
-        return {**found, **extra}
+        return {**results, **extra}
 
     def _make_loss(self, model: Model | None) -> Any:
         given = part(self._routed, "loss")
         if self.loss is None:
-            found = self._default_loss(model)
-            return make(found, given, "loss", losses.get) if given else found
+            result = self._default_loss(model)
+            return make(result, given, "loss", losses.get) if given else result
         if isinstance(self.loss, (list, tuple)) or _is_collection(self.loss):
             return make_each(self.loss, given, "loss", losses.get)
         if given or isinstance(self.loss, type):

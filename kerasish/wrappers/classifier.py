@@ -207,11 +207,13 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         if self.target_type_ == "multilabel-indicator":
             return np.asarray(y, "float32")
         if isinstance(self.classes_, list):
-            found = widths if isinstance(widths, list) else [widths]
-            if len(found) != len(self.classes_):
-                raise ValueError(f"y has {len(self.classes_)} outputs, the model has {len(found)}.")
-            each = loss if isinstance(loss, (list, tuple)) else [loss] * len(found)
-            columns = zip(np.asarray(y).T, self.classes_, found, each)
+            result = widths if isinstance(widths, list) else [widths]
+            if len(result) != len(self.classes_):
+                raise ValueError(
+                    f"y has {len(self.classes_)} outputs, the model has {len(result)}."
+                )
+            each = loss if isinstance(loss, (list, tuple)) else [loss] * len(result)
+            columns = zip(np.asarray(y).T, self.classes_, result, each)
             return [_encode_column(*column) for column in columns]
         y = np.asarray(y).reshape(-1)
         return _encode_column(y, self.classes_, widths, loss)
@@ -224,8 +226,8 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         if self.target_type_ == "multilabel-indicator":
             return (self._scores(raw) > 0).astype(int)
         if isinstance(self.classes_, list):
-            found = [_chosen(s, c) for s, c in zip(self._scores(raw), self.classes_)]
-            return np.stack(found, axis=1)
+            results = [_chosen(s, c) for s, c in zip(self._scores(raw), self.classes_)]
+            return np.stack(results, axis=1)
         return _chosen(self._scores(raw), self.classes_)
 
     def predict_proba(self, X: TensorLike, **predict_arguments: Any) -> Structure:
@@ -239,10 +241,10 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     def predict_log_proba(self, X: TensorLike) -> Array:
         """Return the logarithms of `predict_proba`."""
-        found = self.predict_proba(X)
-        if isinstance(found, list):
-            return [np.log(np.maximum(p, _SMALLEST)) for p in found]
-        return np.log(np.maximum(found, _SMALLEST))
+        result = self.predict_proba(X)
+        if isinstance(result, list):
+            return [np.log(np.maximum(p, _SMALLEST)) for p in result]
+        return np.log(np.maximum(result, _SMALLEST))
 
     def decision_function(self, X: TensorLike) -> Array:
         """Return log odds: positive for `classes_[1]`; with several classes, a column per class."""
@@ -352,7 +354,7 @@ def _decisions(scores: Array, count: int) -> Array:
 
 def _chosen(scores: Array, classes: Array) -> Array:
     if scores.shape[1] == 1:
-        found = (scores[:, 0] > 0).astype(int)
+        result = (scores[:, 0] > 0).astype(int)
     else:
-        found = scores[:, : len(classes)].argmax(axis=1)
-    return classes[np.minimum(found, len(classes) - 1)]
+        result = scores[:, : len(classes)].argmax(axis=1)
+    return classes[np.minimum(result, len(classes) - 1)]

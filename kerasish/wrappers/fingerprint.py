@@ -97,9 +97,9 @@ def _describe_function(function: types.FunctionType, seen: tuple[int, ...]) -> t
     name = f"{function.__module__}.{function.__qualname__}"
     closed = inspect.getclosurevars(function)
     own = {k: v for k, v in closed.globals.items() if _belongs_to(v, function)}
-    beside = _describe((closed.nonlocals, own), seen)
+    other = _describe((closed.nonlocals, own), seen)
     given = _describe((function.__defaults__, function.__kwdefaults__), seen)
-    return "function", name, _code(function.__code__), given, beside
+    return "function", name, _code(function.__code__), given, other
 
 
 def _belongs_to(value: object, function: types.FunctionType) -> bool:

@@ -171,8 +171,8 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
 
     def decision_function(self, X: TensorLike) -> Array:
         """Return the model's output; for two classes, the second column minus the first."""
-        found = self._raw(X)
-        return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+        result = self._raw(X)
+        return result[:, 1] - result[:, 0] if len(self.classes_) == 2 else result
 
 
 class SKLearnRegressor(RegressorMixin, SKLearnDialect):

@@ -58,8 +58,8 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         if isinstance(raw, (list, tuple)):
             raw = np.concatenate([np.reshape(r, (len(r), -1)) for r in raw], axis=1)
         raw = np.asarray(raw, np.float64).reshape(len(raw), -1)
-        found = raw * self._y_scale + self._y_mean
-        return found[:, 0] if self.y_ndim_ == 1 and found.shape[1] == 1 else found
+        result = raw * self._y_scale + self._y_mean
+        return result[:, 0] if self.y_ndim_ == 1 and result.shape[1] == 1 else result
 
     def _learn_targets(self, y: Array, weights: Array, labels: Any, going_on: bool) -> None:
         columns = y.reshape(len(y), -1)

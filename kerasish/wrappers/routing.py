@@ -83,11 +83,11 @@ def make(
     if isinstance(value, type):
         kind, known = value, {}
     else:
-        made = copy.deepcopy(value) if _is_object(value) else find(value)
+        result = copy.deepcopy(value) if _is_object(value) else find(value)
         if not given:
-            return made
-        kind = type(made)
-        known = made.get_config() if hasattr(made, "get_config") else {}
+            return result
+        kind = type(result)
+        known = result.get_config() if hasattr(result, "get_config") else {}
         if not hasattr(kind, "from_config"):
             raise ValueError(
                 f"{destination}__{next(iter(given))}: {value!r} is a function without settings."
@@ -130,8 +130,10 @@ def make_each(
     """
     listed = _by_name(values)
     own = _share_out(listed, given, destination, find)
-    made = {n: _make_entry(v, own[n], f"{destination}__{n}", find) for n, v in listed.items()}
-    return dict(zip(values, made.values())) if isinstance(values, dict) else list(made.values())
+    results = {n: _make_entry(v, own[n], f"{destination}__{n}", find) for n, v in listed.items()}
+    return (
+        dict(zip(values, results.values())) if isinstance(values, dict) else list(results.values())
+    )
 
 
 def _make_entry(
@@ -207,11 +209,11 @@ def _make_callback(callback: object, given: dict[str, Any]) -> Any:
     if isinstance(callback, type):
         check_names(given, list(named_parameters(callback)), "callbacks", callback.__name__)
         return callback(**given)
-    made = copy.deepcopy(callback)
+    result = copy.deepcopy(callback)
     for name, value in given.items():
-        if not hasattr(made, name):
+        if not hasattr(result, name):
             raise UnknownNameError.of(
-                f"setting of the callback {type(made).__name__}", name, vars(made)
+                f"setting of the callback {type(result).__name__}", name, vars(result)
             )
-        setattr(made, name, value)
-    return made
+        setattr(result, name, value)
+    return result

@@ -38,15 +38,15 @@ def _branches(kind: str, parts: dict[str, Any]) -> list[Callable[[], Any]]:
 
 def _leaves(branches: Sequence[Callable[[], Any]]) -> list[Tensor]:
     """Return the leaves that the results of functions depend on, found on shapes alone."""
-    found: dict[Any, Tensor] = {}
+    result: dict[Any, Tensor] = {}
     for branch in branches:
         try:
             with using_engine(ShapesOnly()), using_scope(VariableScope()):
                 results = tree.flatten(branch())
         except TraceError:
             continue  # it asks for numbers, which a branch that is not taken never has
-        found.update(leaves_of([t for t in results if isinstance(t, Tensor)]))
-    return list(found.values())
+        result.update(leaves_of([t for t in results if isinstance(t, Tensor)]))
+    return list(result.values())
 
 
 def _depending(result: Tensor, leaves: list[Tensor]) -> Tensor:

@@ -81,9 +81,9 @@ class Eager(Backend):
 
     def kernel(self, op: Op) -> Callable[..., Any]:
         """Return the function of arrays that computes `op` here."""
-        found = self._overrides.get(op.name) or functools.partial(op.kernel, self.xp)
-        self._kernels[op] = found
-        return found
+        result = self._overrides.get(op.name) or functools.partial(op.kernel, self.xp)
+        self._kernels[op] = result
+        return result
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Compute `op` now; record it if a gradient may be asked for."""
@@ -170,8 +170,8 @@ class Eager(Backend):
             return None
         arrays = [[t.value for t in some] for some in elements]
         given = [None if n is None else n.value for n in numbers]
-        found = update_all(formula, arrays, given, decays, self.kernel)
-        return None if found is None else [[wrap(a) for a in some] for some in found]
+        result = update_all(formula, arrays, given, decays, self.kernel)
+        return None if result is None else [[wrap(a) for a in some] for some in result]
 
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception

@@ -83,12 +83,12 @@ class EagerOnGPU(Eager):
         if not isinstance(value, (np.ndarray, np.generic)):
             return self._placed(value)
         key = (value.tobytes(), value.dtype, value.shape)
-        found = self._constants.get(key)
-        if found is None:
+        result = self._constants.get(key)
+        if result is None:
             if len(self._constants) >= 2000:
                 self._constants.clear()
-            found = self._constants[key] = self._placed(value)
-        return found
+            result = self._constants[key] = self._placed(value)
+        return result
 
     fuses_calls = True
 
@@ -101,8 +101,8 @@ class EagerOnGPU(Eager):
         if call is None:
             return None
         op, inputs, attrs = call
-        found = self.apply(op, inputs, attrs)
-        return found[0] if op in FIRST_OF_SEVERAL else found
+        result = self.apply(op, inputs, attrs)
+        return result[0] if op in FIRST_OF_SEVERAL else result
 
     def fused_update(
         self,
@@ -117,10 +117,10 @@ class EagerOnGPU(Eager):
         )
         with said, self.xp.cuda.Device(self.device.index):
             here = [[self._brought(t).value for t in some] for some in elements]
-            found = update_by_formula(
+            result = update_by_formula(
                 formula, here, numbers, decays, lambda t: self._brought(t).value
             )
-        return None if found is None else [[wrap(a) for a in some] for some in found]
+        return None if result is None else [[wrap(a) for a in some] for some in result]
 
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
@@ -190,8 +190,8 @@ def engine_of(device: Device) -> EagerOnGPU:
     """Return the engine of a GPU; it is made when first asked for."""
     xp = devices.array_module(device)
     key = (device, xp)
-    found = _made.get(key)
-    if found is None:
+    result = _made.get(key)
+    if result is None:
         with _guard:
-            found = _made.setdefault(key, EagerOnGPU(device))
-    return found
+            result = _made.setdefault(key, EagerOnGPU(device))
+    return result

@@ -112,17 +112,17 @@ def pool_max_gradient(
     bits = np.dtype(f"i{g.itemsize}")
     apart = all(w <= s for w, s in zip(size, strides))
     for part in _chunked(x.shape[0], x[:1].nbytes):
-        data, arriving, made = x[part], g[part].view(bits), out[part]
+        data, arriving, result = x[part], g[part].view(bits), out[part]
         best = pool_max(data, size=size, strides=strides, padding=padding)
         free, nan = np.ones(best.shape, bool), _has_nan(best)
         for windows, places in _places(data, size, strides, padding):
             hit = _is_first(data[places], best[windows], free[windows], nan)
             mask = np.negative(hit.view(np.int8)).astype(bits)
             if apart:
-                np.bitwise_and(arriving[windows], mask, out=made.view(bits)[places])
+                np.bitwise_and(arriving[windows], mask, out=result.view(bits)[places])
             else:
                 np.bitwise_and(arriving[windows], mask, out=mask)
-                made[places] += mask.view(g.dtype)
+                result[places] += mask.view(g.dtype)
     return out
 
 
@@ -173,12 +173,12 @@ def pool_average_gradient(
         n, w, s, pair = (q[axis - 1] for q in (sizes, size, strides, padding))
         if w == s == 1 and pair == (0, 0):
             continue
-        made = np.zeros((*part.shape[:axis], n, *part.shape[axis + 1 :]), part.dtype)
+        result = np.zeros((*part.shape[:axis], n, *part.shape[axis + 1 :]), part.dtype)
         for k in range(w):
             windows, places = _meeting(k, n, s, pair[0], part.shape[axis])
-            target = made[_along(axis, places)]
+            target = result[_along(axis, places)]
             np.add(target, part[_along(axis, windows)], out=target)
-        part = made
+        part = result
     return part.astype(g.dtype, copy=False)
 
 

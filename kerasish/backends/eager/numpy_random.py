@@ -92,12 +92,12 @@ def erfinv(x: Array) -> Array:
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
         w = np.negative(np.log((1 - part) * (1 + part)))
-        made = _horner(_NEAR, w - np.float32(2.5))
+        result = _horner(_NEAR, w - np.float32(2.5))
         far = ~(w < 5)
         if far.any():
-            made[far] = _horner(_FAR, np.sqrt(w[far]) - np.float32(3))
-            made[np.absolute(part) == 1] = np.inf
-        np.multiply(made, part, out=y[start : start + CHUNK])
+            result[far] = _horner(_FAR, np.sqrt(w[far]) - np.float32(3))
+            result[np.absolute(part) == 1] = np.inf
+        np.multiply(result, part, out=y[start : start + CHUNK])
     return y.reshape(x.shape)
 
 

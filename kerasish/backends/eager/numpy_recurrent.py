@@ -24,10 +24,10 @@ def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def run(*arrays: Any) -> Structure:
         if not _narrow(*arrays):
             return kernel(*arrays)
-        found = kernel(*(a.astype(np.float32) for a in arrays))
-        many = found if isinstance(found, tuple) else (found,)
-        made = tuple(r.astype(arrays[0].dtype) for r in many)
-        return made if isinstance(found, tuple) else made[0]
+        result = kernel(*(a.astype(np.float32) for a in arrays))
+        many = result if isinstance(result, tuple) else (result,)
+        created = tuple(r.astype(arrays[0].dtype) for r in many)
+        return created if isinstance(result, tuple) else created[0]
 
     return run
 
@@ -56,11 +56,11 @@ def _keep(skip: Array, t: int, new: Array, old: Array) -> None:
 
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
-    made = first.T @ dz[0]
+    result = first.T @ dz[0]
     if states.shape[0] > 1:
         units, width = states.shape[2], dz.shape[2]
-        made += states[:-1].reshape(-1, units).T @ dz[1:].reshape(-1, width)
-    return made
+        result += states[:-1].reshape(-1, units).T @ dz[1:].reshape(-1, width)
+    return result
 
 
 def _simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:

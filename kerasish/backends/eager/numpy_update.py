@@ -39,7 +39,7 @@ def update_all(
         decays: for each variable its weight decay, 0 for none.
         kernels: op -> its kernel on NumPy arrays.
     """
-    made: list[list[Any]] = []
+    results: list[list[Any]] = []
     chains: dict[Any, dict[float, Any]] = {dtype: {} for dtype in FLOATS}
     with np.errstate(all="ignore"):
         for arrays, decay in zip(zip(*elements), decays):
@@ -52,8 +52,8 @@ def update_all(
                     return None
                 chains[dtype][decay] = chain, chain.numbers(numbers, dtype.type(decay))
             chain, known = chains[dtype][decay]
-            made.append(chain.run(arrays, known))
-    return [list(arrays) for arrays in zip(*made)]
+            results.append(chain.run(arrays, known))
+    return [list(arrays) for arrays in zip(*results)]
 
 
 def _chain_of(
@@ -65,8 +65,8 @@ def _chain_of(
         specs = [None if n is None else Spec(n.shape, n.dtype.name) for n in numbers]
         program = program_of(formula, arrays[0].dtype.name, len(arrays), specs, decay)
         formula.compiled[key] = None if program is None else Chain(program, kernels)
-    found: Chain | None = formula.compiled[key]
-    return found
+    result: Chain | None = formula.compiled[key]
+    return result
 
 
 class Call(NamedTuple):
@@ -91,9 +91,9 @@ class Chain:
     def __init__(self, program: UpdateProgram, kernels: Kernels) -> None:
         self._program, self._kernels = program, kernels
         known = dict.fromkeys(v for node in program.each for v in node.inputs)
-        made = {node.out for node in program.each}
+        results = {node.out for node in program.each}
         self._inputs, self._outputs = len(program.elements), len(program.outputs)
-        self._known = [v for v in known if v not in made and v not in program.elements]
+        self._known = [v for v in known if v not in results and v not in program.elements]
         places = [*program.elements, *[None] * self._outputs, *self._known]
         self._registers = {v: i for i, v in enumerate(places) if v is not None}
         self._first = len(places)  # of the scratch registers
@@ -145,17 +145,17 @@ class Chain:
         """Return the new value and slots of one variable."""
         given = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
         size = given[0].size
-        made = [np.empty(size, given[0].dtype) for _ in range(self._outputs)]
+        results = [np.empty(size, given[0].dtype) for _ in range(self._outputs)]
         piece = min(PIECE, max(size, 1))
         scratch = [np.empty(piece, given[0].dtype) for _ in range(self.scratch)]
         for start in range(0, size, PIECE):
             end = min(start + PIECE, size)
-            r = [a[start:end] for a in (*given, *made)]
+            r = [a[start:end] for a in (*given, *results)]
             r += numbers
             r += [s[: end - start] for s in scratch]
             for kernel, places, out in self._calls:
                 kernel(*[r[i] for i in places], out=r[out])
-        return [m.reshape(arrays[0].shape) for m in made]
+        return [m.reshape(arrays[0].shape) for m in results]
 
 
 def _op(node: Node) -> Op:

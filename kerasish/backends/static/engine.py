@@ -249,8 +249,8 @@ def explain(key: Sequence[Any], known: list[Any]) -> str:
             for a, b in _differing(*pair)
         ]
 
-    found = min((differences(k) for k in known), key=len)
-    return "; ".join(found) or "another number of threads"
+    result = min((differences(k) for k in known), key=len)
+    return "; ".join(result) or "another number of threads"
 
 
 def _differing(a: Any, b: Any) -> list[tuple[Any, Any]]:
@@ -403,13 +403,13 @@ class CompiledCall:
             executable.run()
             for v in self.traced.updated:
                 v.written_in_buffer()
-            found = [wrap(executable.output(v)) for v in self.results]
+            results = [wrap(executable.output(v)) for v in self.results]
         if self._nothing:
             return None
         if self._single:
-            return found[0]
+            return results[0]
         return tree.map_structure(
-            lambda x: found[x.number] if isinstance(x, Place) else x, self.traced.structure
+            lambda x: results[x.number] if isinstance(x, Place) else x, self.traced.structure
         )
 
     def over_rows(

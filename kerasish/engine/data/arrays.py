@@ -100,12 +100,12 @@ class ArrayData(Data):
 
     def with_x(self, x: HostInputs) -> ArrayData:
         """Return the same data with other arrays, of as many rows, as x."""
-        made = copy.copy(self)
+        result = copy.copy(self)
         rows = map_leaves(x, lambda leaf, at: as_rows(leaf, at, True), "x")
-        made._structure = (rows, *self._structure[1:])
-        made._simple = not any(tree.is_nested(part) for part in made._structure)
-        made._rows = [leaf for leaf in tree.flatten(made._structure) if leaf is not None]
-        return made
+        result._structure = (rows, *self._structure[1:])
+        result._simple = not any(tree.is_nested(part) for part in result._structure)
+        result._rows = [leaf for leaf in tree.flatten(result._structure) if leaf is not None]
+        return result
 
     def order(self, epoch: int = 0) -> np.ndarray:
         """Return the indices of the rows of an epoch in turn, int64; batches are cut from it."""
@@ -189,10 +189,10 @@ def contents_of(arrays: list[np.ndarray]) -> str:
         >>> contents_of([np.zeros((5, 2))]) == contents_of([np.zeros((5, 2))])
         True
     """
-    found = 0
+    result = 0
     for array in arrays:
         if not isinstance(array, np.ndarray) or array.dtype.kind in "OSUV" or not array.ndim:
             continue
         rows = np.unique(np.linspace(0, len(array) - 1, _SAMPLED_ROWS).astype(np.int64))
-        found = zlib.crc32(np.ascontiguousarray(array[rows]).view(np.uint8).data, found)
-    return f"{found:08x}"
+        result = zlib.crc32(np.ascontiguousarray(array[rows]).view(np.uint8).data, result)
+    return f"{result:08x}"

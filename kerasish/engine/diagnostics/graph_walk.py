@@ -76,15 +76,15 @@ def first_layers(model: Model, index: int) -> list[Any]:
 
 
 def _readers(graph: Any, t: KerasTensor) -> list[Any]:
-    found = []
+    results = []
     for node in graph.nodes:
         if not any(one is t for one in node.inputs):
             continue
         inner = getattr(node.operation, "layer_graph", None)
         if inner is not None and len(inner.inputs) == 1:
-            found.extend(_readers(inner, inner.inputs[0]))
+            results.extend(_readers(inner, inner.inputs[0]))
         elif class_of(node.operation) in _THROUGH:
-            found.extend(_readers(graph, node.outputs))
+            results.extend(_readers(graph, node.outputs))
         else:
-            found.append(node.operation)
-    return found
+            results.append(node.operation)
+    return results

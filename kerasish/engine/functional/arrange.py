@@ -61,10 +61,10 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
 
 def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
     """Raise where a list for inputs that have names may be meant in another order; else warn."""
-    told = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
+    said = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
     if list(struct) != sorted(struct):
-        raise ValueError(f"{told}; give a dict.")
-    _warn(f"{told}, read in the order {sorted(struct)}; give a dict.")
+        raise ValueError(f"{said}; give a dict.")
+    _warn(f"{said}, read in the order {sorted(struct)}; give a dict.")
 
 
 def _warn(text: str) -> None:

@@ -388,8 +388,8 @@ def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:
         return inputs, outputs
     graph = Graph(inputs, outputs)
     new = [t if _starts(t) else Input(batch_shape=t.shape, dtype=t.dtype) for t in flat]
-    made = graph.run(new, call_operation)
-    return tree.pack_sequence_as(inputs, new), tree.pack_sequence_as(outputs, made)
+    result = graph.run(new, call_operation)
+    return tree.pack_sequence_as(inputs, new), tree.pack_sequence_as(outputs, result)
 
 
 def _starts(t: KerasTensor) -> bool:
@@ -414,15 +414,15 @@ def clone_graph(
 
     `make(operation)` gives the operation that stands for an old one; each is made once.
     """
-    made: dict[int, Any] = {}
+    results: dict[int, Any] = {}
 
     def renew(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         key = id(operation)
-        if key not in made:
-            made[key] = make(operation)
-        return (call or call_operation)(made[key], args, kwargs)
+        if key not in results:
+            results[key] = make(operation)
+        return (call or call_operation)(results[key], args, kwargs)
 
-    return graph.run(new_inputs, renew), made
+    return graph.run(new_inputs, renew), results
 
 
 def renew_operation(operation: Operation) -> Operation:

@@ -69,8 +69,8 @@ class HostLayer(Layer):
 
     def _call_on_shapes(self, args: tuple[Any, ...]) -> Tensor:
         specs = tree.map_structure(_symbol, args)
-        found = self.compute_output_spec(*specs)
-        return tree.map_structure(lambda t: wrap(Abstract(t.shape, t.dtype)), found)
+        result = self.compute_output_spec(*specs)
+        return tree.map_structure(lambda t: wrap(Abstract(t.shape, t.dtype)), result)
 
 
 def _symbol(x: Tensor) -> KerasTensor:
@@ -110,9 +110,9 @@ class HostStage:
         ends = {id(t) for t in graph.inputs}
         calls = [n for n in graph.nodes if not any(id(t) in ends for t in tree.flatten(n.outputs))]
         self.operations = [n.operation for n in calls if id(n) in host]
-        made = {id(t) for n in calls if id(n) not in host for t in tree.flatten(n.outputs)}
+        results = {id(t) for n in calls if id(n) not in host for t in tree.flatten(n.outputs)}
         needed = [t for n in calls if id(n) not in host for t in n.inputs]
-        cut = {id(t): t for t in (*needed, *graph.outputs) if id(t) not in made}
+        cut = {id(t): t for t in (*needed, *graph.outputs) if id(t) not in results}
         self._cut = list(cut.values())
         self.graph = Graph(graph.inputs, self._cut, graph.name)
         self.rest = Graph(self._cut, graph.outputs, graph.name)
@@ -122,8 +122,8 @@ class HostStage:
 
     def __call__(self, values: list[Any]) -> HostInputs:
         """Return what the step gets for the values of the model's inputs."""
-        found = self.graph.run([_tensor(v) for v in values], call_operation)
-        return HostInputs([v if _is_text(v) else to_numpy(v) for v in found])
+        result = self.graph.run([_tensor(v) for v in values], call_operation)
+        return HostInputs([v if _is_text(v) else to_numpy(v) for v in result])
 
     def finish(self, prepared: HostInputs) -> list[Any]:
         """Return the model's outputs, flat, for the results of the host stage."""
@@ -158,10 +158,10 @@ def host_stage_of(graph: Graph | None) -> HostStage | None:
     """Return the host stage of a model's graph, None where all of it can be compiled."""
     if graph is None:
         return None
-    found = graph.__dict__.get("_host_stage", graph)
-    if found is graph:
-        found = graph._host_stage = _find_host_stage(graph)
-    return found
+    result = graph.__dict__.get("_host_stage", graph)
+    if result is graph:
+        result = graph._host_stage = _find_host_stage(graph)
+    return result
 
 
 def _find_host_stage(graph: Graph) -> HostStage | None:

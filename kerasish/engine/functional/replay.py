@@ -53,8 +53,8 @@ def _needs(node: dict[str, Any]) -> set[tuple[str, int]]:
     """Return the calls, (name, number), whose results a call in a config takes."""
     if isinstance(node, list):
         parts = node if node and isinstance(node[0], list) else [node]
-        found = {place_of(p)[:2] for p in parts}
-        return found | (_tensors_in(parts[0][3]) if len(parts[0]) > 3 else set())
+        results = {place_of(p)[:2] for p in parts}
+        return results | (_tensors_in(parts[0][3]) if len(parts[0]) > 3 else set())
     return _tensors_in(node["args"]) | _tensors_in(node["kwargs"])
 
 
@@ -65,11 +65,11 @@ def _tensors_in(x: dict[str, Any] | int | Sequence[Any] | None) -> set[tuple[str
         if "class_name" in x and "config" in x:
             return set()
         x = list(x.values())
-    found: set[tuple[str, int]] = set()
+    results: set[tuple[str, int]] = set()
     if isinstance(x, (list, tuple)):
         for part in x:
-            found |= _tensors_in(part)
-    return found
+            results |= _tensors_in(part)
+    return results
 
 
 def place_of(place: Sequence[Any]) -> tuple[str, int, int]:

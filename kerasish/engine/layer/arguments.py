@@ -28,14 +28,14 @@ def _bind(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     except TypeError:
         return {}  # the constructor itself will say what is wrong
     bound.apply_defaults()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, value in list(bound.arguments.items())[1:]:
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
+            results.update(value)
         elif kind is not inspect.Parameter.VAR_POSITIONAL:
-            found[name] = value
-    return found
+            results[name] = value
+    return results
 
 
 def described_arguments(layer: Layer) -> tuple[dict[str, Any], bool]:
@@ -44,12 +44,12 @@ def described_arguments(layer: Layer) -> tuple[dict[str, Any], bool]:
     first = next(i for i, k in enumerate(kinds) if _is_ours(k))
     if not any("get_config" in vars(k) for k in kinds[:first]):
         return layer._arguments, _is_ours(_signature_owner(type(layer)))
-    found = {
+    results = {
         name: p.default
         for name, p in list(_signature(kinds[first]).parameters.items())[1:]
         if p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL and hasattr(layer, name)
     }
-    return found, True
+    return results, True
 
 
 def _is_ours(kind: type) -> bool:
@@ -156,6 +156,6 @@ def _masks_of(x: Structure) -> Structure | None:
             return None
         return tuple(masks) if isinstance(x, tuple) else masks
     if isinstance(x, dict):
-        found = {k: _masks_of(part) for k, part in x.items()}
-        return None if all(m is None for m in found.values()) else found
+        results = {k: _masks_of(part) for k, part in x.items()}
+        return None if all(m is None for m in results.values()) else results
     return getattr(x, "_keras_mask", None)

@@ -40,10 +40,10 @@ def parameters_of(method: Callable[..., Any]) -> list[inspect.Parameter]:
         >>> [p.name for p in parameters_of(lambda this, x, mask=None: x)]
         ['x', 'mask']
     """
-    found = list(inspect.signature(method).parameters.values())
+    result = list(inspect.signature(method).parameters.values())
     bound = isinstance(method, staticmethod)
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return found[1:] if found and found[0].kind in positional and not bound else found
+    return result[1:] if result and result[0].kind in positional and not bound else result
 
 
 def read_call(function: Callable[..., Any]) -> CallParts:

@@ -413,30 +413,31 @@ class Layer(Building, Masked, Penalised, Weighted):
         Those of kerasish's layers are what JSON can hold; those of others are as they were given.
         A `get_config` that overrides this one names the arguments of its own constructor itself.
         """
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
         if self.activity_regularizer is not None:
-            found["activity_regularizer"] = _described(self.activity_regularizer)
+            results["activity_regularizer"] = _described(self.activity_regularizer)
         given, own = described_arguments(self)
         for name, value in given.items():
             if name in _BASE_ARGUMENTS:
                 continue
             # Our own layers keep each argument, in its final form, under its own name.
-            found[name] = _described(getattr(self, name, value)) if own else value
-        return found
+            results[name] = _described(getattr(self, name, value)) if own else value
+        return results
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the layer that `get_config` describes."""
-        made = {name: _revived(value) for name, value in config.items()}
-        if type(made.get("dtype")) is dtype_policies.DTypePolicy:
-            made["dtype"] = made["dtype"].name
+        results = {name: _revived(value) for name, value in config.items()}
+        if type(results.get("dtype")) is dtype_policies.DTypePolicy:
+            results["dtype"] = results["dtype"].name
         try:
-            return cls(**made)
+            return cls(**results)
         except TypeError as error:
             raise TypeError(
-                f"{cls.__name__}.from_config: the constructor did not take {sorted(made)}: {error}"
+                f"{cls.__name__}.from_config: the constructor did not take {sorted(results)}: "
+                f"{error}"
             ) from error
 
     def __repr__(self) -> str:

@@ -18,15 +18,15 @@ class Penalised:
         if context.root is NOWHERE:
             return
         for one in tree.flatten(loss):
-            made = convert(one)
-            if made.shape != ():
-                made = ops.sum(made)
+            result = convert(one)
+            if result.shape != ():
+                result = ops.sum(result)
             root = context.root
             if root is not None and root is not self:
-                root._losses.append(made)
+                root._losses.append(result)
             if self._losses_of != context.serial and root is not None:
                 self._losses, self._losses_of = [], context.serial
-            self._losses.append(made)
+            self._losses.append(result)
 
     def add_metric(self, *args: Any, **kwargs: Any) -> None:
         """Not part of Keras 3: raises, and says what to do."""

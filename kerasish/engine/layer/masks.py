@@ -139,9 +139,9 @@ class Masked:
                 )
                 loss = LostMask(self.display_name(), _rank_of(masks), True)  # type: ignore[attr-defined]
         elif masks is not None or own_rule:
-            found = self.compute_mask(first, masks)
-            if found is not None:
-                self._mark(None if given is not None else first, outputs, found)
+            result = self.compute_mask(first, masks)
+            if result is not None:
+                self._mark(None if given is not None else first, outputs, result)
             elif masks is not None and self._merges_masks and loss is None:
                 loss = LostMask(self.display_name(), _rank_of(masks), False)  # type: ignore[attr-defined]
         if loss is not None and getattr(self, "return_sequences", True):

@@ -288,11 +288,11 @@ class Operation(Watched):
         """
         if self._own_arguments is None:
             return {"name": self.name}
-        found = _arguments_of(type(self), *self._own_arguments)
-        if found.pop("name", self) is not self:
-            found["name"] = self.name
+        result = _arguments_of(type(self), *self._own_arguments)
+        if result.pop("name", self) is not self:
+            result["name"] = self.name
         try:
-            return {key: registry.serialize_keras_object(value) for key, value in found.items()}
+            return {key: registry.serialize_keras_object(value) for key, value in result.items()}
         except (TypeError, ValueError) as error:
             raise NotImplementedError(
                 f"{type(self).__name__} must write get_config(): {error}"
@@ -308,15 +308,15 @@ def _arguments_of(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     """Return a constructor's arguments by name, with those left out; `name` if it takes one."""
     bound = inspect.signature(cls).bind(*args, **kwargs)
     bound.apply_defaults()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, parameter in bound.signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL and bound.arguments[name]:
             raise NotImplementedError(f"{cls.__name__} takes *{name}: it must write get_config().")
         if parameter.kind is parameter.VAR_KEYWORD:
-            found |= {"name": None, **bound.arguments[name]}
+            results |= {"name": None, **bound.arguments[name]}
         elif parameter.kind is not parameter.VAR_POSITIONAL:
-            found[name] = bound.arguments[name]
-    return found
+            results[name] = bound.arguments[name]
+    return results
 
 
 def _single(many: list[Any]) -> Any:

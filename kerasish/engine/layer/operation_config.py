@@ -140,13 +140,13 @@ registry.BUILTINS["keras.ops"] = {
 @functools.lru_cache(maxsize=1)
 def _known() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return key -> (module, class, names of its settings)."""
-    found = {}
+    results = {}
     for module, text in _CLASSES.items():
         for word in text.split():
             name, _, rest = word.partition("(")
             settings = tuple(rest.rstrip(")").split(",")) if rest else ()
-            found[_key(name)] = (module, name, settings)
-    return found
+            results[_key(name)] = (module, name, settings)
+    return results
 
 
 def _key(name: str) -> str:

@@ -38,11 +38,11 @@ class Parts(Operation):
 
     def _parts(self) -> list[Any]:
         """Return the layers, metrics, seed generators and variables held as attributes, once."""
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         for name, value in list(self.__dict__.items()):
             if type(value) not in _PLAIN and name not in _NOT_PARTS:
-                _find_parts(value, found)
-        return list(found.values())
+                _find_parts(value, results)
+        return list(results.values())
 
     @property
     def _layers(self) -> list[Any]:
@@ -53,12 +53,12 @@ class Parts(Operation):
         return [p for p in parts if isinstance(p, Parts)]
 
     def flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Any]:
-        found = [layer for layer, _ in self._every_part(recursive)]
-        return found if include_self else found[1:]
+        results = [layer for layer, _ in self._every_part(recursive)]
+        return results if include_self else results[1:]
 
     def _every_part(self, recursive: bool = True) -> list[tuple[Any, list[Any]]]:
         """Return (layer, its own parts) for this layer and those inside."""
-        found: list[tuple[Any, list[Any]]] = []
+        results: list[tuple[Any, list[Any]]] = []
         seen: set[int] = set()
         waiting: list[Any] = [self]
         while waiting:
@@ -67,10 +67,10 @@ class Parts(Operation):
                 continue
             seen.add(id(layer))
             parts = layer._parts()
-            found.append((layer, parts))
+            results.append((layer, parts))
             if recursive or layer is self:
                 waiting.extend(reversed(layer._inner(parts)))
-        return found
+        return results
 
     def own_variables(self, parts: list[Any] | None = None) -> list[Variable]:
         parts = self._parts() if parts is None else parts
@@ -80,15 +80,15 @@ class Parts(Operation):
         return first + [v for v in unique if not v.initially_trainable]
 
     def _collect(self, extra: bool) -> list[Variable]:
-        found: dict[int, Variable] = {}
+        results: dict[int, Variable] = {}
         for layer, parts in self._every_part():
             for v in layer.own_variables(parts):
-                found.setdefault(id(v), v)
+                results.setdefault(id(v), v)
             if extra:
                 for part in parts:
                     if isinstance(part, SeedGenerator):
-                        found.setdefault(id(part.state), part.state)
-        return list(found.values())
+                        results.setdefault(id(part.state), part.state)
+        return list(results.values())
 
     @property
     def variables(self) -> list[Variable]:
@@ -125,12 +125,12 @@ class Parts(Operation):
     @property
     def metrics(self) -> list[Metric]:
         """The metrics held by this layer and its parts."""
-        found: dict[int, Metric] = {}
+        results: dict[int, Metric] = {}
         for _, parts in self._every_part():
             for part in parts:
                 if isinstance(part, Metric):
-                    found.setdefault(id(part), part)
-        return list(found.values())
+                    results.setdefault(id(part), part)
+        return list(results.values())
 
     @property
     def metrics_variables(self) -> list[Variable]:

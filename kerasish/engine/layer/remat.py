@@ -65,10 +65,10 @@ class RematScope:
         self.layer_names = list(layer_names or ())
 
     def __enter__(self) -> RematScope:
-        made = None
+        result = None
         if self.mode is not None:
-            made = RematMode(self.mode, self.output_size_threshold, tuple(self.layer_names))
-        _scopes.stack.append(made)
+            result = RematMode(self.mode, self.output_size_threshold, tuple(self.layer_names))
+        _scopes.stack.append(result)
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -46,13 +46,13 @@ class StatelessScope(VariableScope):
                 raise ValueError(
                     f"StatelessScope: pairs (variable, value) were expected, got {variable!r}."
                 )
-            made = convert(value, variable.dtype)
-            if made.shape != variable.shape:
+            result = convert(value, variable.dtype)
+            if result.shape != variable.shape:
                 raise ShapeError(
                     f"StatelessScope: variable {variable.path!r} has shape {variable.shape}, the "
-                    f"value {made.shape}."
+                    f"value {result.shape}."
                 )
-            self.written[variable] = made
+            self.written[variable] = result
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Keep the assignment inside."""

@@ -98,7 +98,7 @@ class Weighted:
             initializer = "glorot_uniform" if dtypes.is_float(dtype) else "zeros"
         number = len(self._weights)
         _spend(shape, self.display_name())
-        made = Variable(
+        result = Variable(
             initializers.get(initializer),
             shape=tuple(int(s) for s in shape),
             dtype=dtype,
@@ -107,14 +107,14 @@ class Weighted:
             aggregation=aggregation,
             name=name or (f"variable_{number}" if number else "variable"),
         )
-        made.path = f"{self._path}/{made.name}" if not self._building else made.path
-        made.regularizer = regularizers.get(regularizer)
-        made.constraint = constraints.get(constraint)
-        made.overwrite_with_gradient = overwrite_with_gradient
+        result.path = f"{self._path}/{result.name}" if not self._building else result.path
+        result.regularizer = regularizers.get(regularizer)
+        result.constraint = constraints.get(constraint)
+        result.overwrite_with_gradient = overwrite_with_gradient
         if not self._trainable:
-            made.trainable = False
-        self._weights.append(made)
-        return made
+            result.trainable = False
+        self._weights.append(result)
+        return result
 
     def add_variable(
         self: Any, shape: Shape, initializer: InitializerLike, **options: Any

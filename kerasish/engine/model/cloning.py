@@ -41,10 +41,10 @@ def clone_model(
             )
         if isinstance(operation, Layer) and clone_function is not None:
             return clone_function(operation)
-        made = renew_operation(operation)
+        result = renew_operation(operation)
         if getattr(operation, "accepts_dropped_mask", False):
-            accept_dropped_masks(made)
-        return made
+            accept_dropped_masks(result)
+        return result
 
     if getattr(model, "is_sequential", False):
         parts = [make(layer) for layer in model._all_layers()]  # type: ignore[attr-defined]

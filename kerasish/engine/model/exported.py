@@ -70,15 +70,15 @@ def record_endpoint(
 
 
 def _wanted(x: Structure) -> Spec:
-    found = spec_of(x)
+    result = spec_of(x)
     if isinstance(x, (InputSpec, KerasTensor)) and x.shape is not None:
-        found = Spec(tuple(x.shape), dtypes.name_of(x.dtype or "float32"))
-    if found is None:
+        result = Spec(tuple(x.shape), dtypes.name_of(x.dtype or "float32"))
+    if result is None:
         raise ValueError(
             "input_signature: expected InputSpec(shape=..., dtype=...), a symbolic tensor or an "
             f"array for each input, got {x!r}."
         )
-    return found
+    return result
 
 
 def _open_spots(leaves: Sequence[Spec]) -> list[list[tuple[int, int]]]:
@@ -189,9 +189,9 @@ class Endpoint:
 
     def __call__(self, *args: Any) -> dict[str, Any] | Tensor:
         """Return what the function gives for arguments like those of its signature."""
-        found: dict[int, Any] = {}
-        self._collect(self._record["inputs"], args, found)
-        tensors = [self._fitting(i, found[i]) for i in range(len(self._specs))]
+        results: dict[int, Any] = {}
+        self._collect(self._record["inputs"], args, results)
+        tensors = [self._fitting(i, results[i]) for i in range(len(self._specs))]
         self._sizes(tensors)
         return _decode(self._record["outputs"], self._compiled(*tensors))
 
@@ -226,7 +226,7 @@ class Endpoint:
         return tensor
 
     def _sizes(self, tensors: Sequence[Any]) -> tuple[int, ...]:
-        found = []
+        results = []
         for several in self._spots:
             sizes = {int(tensors[i].shape[axis]) for i, axis in several}
             if len(sizes) > 1:
@@ -234,8 +234,8 @@ class Endpoint:
                     f"{self.name}: its inputs must have equally many examples, got "
                     f"{[tuple(t.shape) for t in tensors]}."
                 )
-            found.extend(sizes)
-        return tuple(found)
+            results.extend(sizes)
+        return tuple(results)
 
     def _play(self, *tensors: Any) -> list[Tensor]:
         player = Player(self._record["graph"], self._arrays, self._sizes(tensors))
@@ -247,10 +247,10 @@ class Endpoint:
 
 
 def _checked_spots(record: dict[str, Any]) -> list[list[tuple[int, int]]]:
-    found = [[(_small(i), _small(a)) for i, a in spots] for spots in record["open"]]
-    if not all(found) or len(found) != len(record["sample"]):
+    results = [[(_small(i), _small(a)) for i, a in spots] for spots in record["open"]]
+    if not all(results) or len(results) != len(record["sample"]):
         raise ValueError("the open sizes are not those of the signature")
-    return found
+    return results
 
 
 def _small(number: int) -> int:

@@ -105,30 +105,30 @@ def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> d
 
 def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
     """Return the functional model that a config describes."""
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     waiting: list[Job] = []
     registry.count_parts(len(config["layers"]))
     for entry in config["layers"]:
         name = entry.get("name")
         if not isinstance(name, str):
             raise ValueError(f"The config has an entry of a layer without its name, got {name!r}.")
-        if name in made:
+        if name in result:
             raise ValueError(f"The config names two layers {name!r}.")
-        made[name] = _make_operation(entry)
-        if isinstance(made[name], Layer):
-            accept_dropped_masks(made[name])
-        settings = _settings(entry) if isinstance(made[name], OpCall) else {}
+        result[name] = _make_operation(entry)
+        if isinstance(result[name], Layer):
+            accept_dropped_masks(result[name])
+        settings = _settings(entry) if isinstance(result[name], OpCall) else {}
         nodes = entry.get("inbound_nodes") or []
         waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
     results: dict[tuple[str, int], Any] = {
-        (name, 0): o.inbound_nodes[0].outputs for name, o in made.items() if _is_input(o)
+        (name, 0): o.inbound_nodes[0].outputs for name, o in result.items() if _is_input(o)
     }
-    replay_all(waiting, made, results)
+    replay_all(waiting, result, results)
 
     def find(place: Any) -> Any:
         name, number, index = place_of(place)
-        if name not in made:
-            raise UnknownNameError.of("layer in the config", name, made)
+        if name not in result:
+            raise UnknownNameError.of("layer in the config", name, result)
         for n in (number, number - 1):
             if (name, n) in results:
                 return tree.flatten(results[name, n])[index]

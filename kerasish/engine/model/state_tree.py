@@ -42,16 +42,16 @@ def read_state(model: Model, value_format: str = "backend_tensor") -> dict[str, 
 
 
 def _nest(variables: list[Any], read: Callable[[Any], Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for v in variables:
         *folders, last = v.path.split("/")
-        place = found
+        place = results
         for folder in folders:
             place = place.setdefault(folder, {})
         if last in place:
             raise ValueError(f"get_state_tree: two variables have the path {v.path!r}.")
         place[last] = read(v)
-    return found
+    return results
 
 
 def write_state(model: Model, state_tree: dict[str, Any]) -> None:
@@ -82,10 +82,10 @@ def write_state(model: Model, state_tree: dict[str, Any]) -> None:
 
 
 def _flat(values: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    results: list[tuple[str, Any]] = []
     for key, value in values.items():
         if isinstance(value, dict):
-            found.extend(_flat(value, f"{prefix}{key}/"))
+            results.extend(_flat(value, f"{prefix}{key}/"))
         else:
-            found.append((f"{prefix}{key}", value))
-    return found
+            results.append((f"{prefix}{key}", value))
+    return results

@@ -83,8 +83,8 @@ def work_of(layer: Any, graph: Any, batch_size: int) -> tuple[int, int] | None:
         args, kwargs = _with_batch(specs, batch_size)
         if any(None in spec.shape for spec in specs_of((args, kwargs))):
             return None
-        found = count_flops(layer, args, kwargs)
-        flops, values = flops + found[0], values + found[1]
+        result = count_flops(layer, args, kwargs)
+        flops, values = flops + result[0], values + result[1]
     return flops, values
 
 
@@ -143,10 +143,10 @@ def _rows(
         else:
             cells.append("0 (unbuilt)")
         if work is not None:
-            found = work(layer)
+            result = work(layer)
             size = dtypes.array_dtype(getattr(layer, "compute_dtype", None)).itemsize
-            cells.append("-" if found is None else _short(found[1] * size, "B", 1024))
-            cells.append("-" if found is None else _short(found[0], "").strip())
+            cells.append("-" if result is None else _short(result[1] * size, "B", 1024))
+            cells.append("-" if result is None else _short(result[0], "").strip())
         if not chain:
             cells.append(_connections(layer))
         if show_trainable:
@@ -209,13 +209,13 @@ def _range(layers: list[Any], layer_range: Any) -> list[Any]:
         return layers
     if len(layer_range) != 2:
         raise ValueError(f"summary: layer_range is (first, last), got {layer_range!r}.")
-    found = []
+    results = []
     for pattern in layer_range:
         hits = [i for i, layer in enumerate(layers) if re.match(pattern, layer.name)]
         if not hits:
             raise ValueError(f"summary: no layer's name matches {pattern!r}.")
-        found.append(hits)
-    return layers[min(found[0]) : max(found[1]) + 1]
+        results.append(hits)
+    return layers[min(results[0]) : max(results[1]) + 1]
 
 
 def print_summary(
@@ -269,14 +269,14 @@ def _worker(model: Model, batch_size: int) -> Callable[[Any], tuple[int, int] | 
 
 def _batch_line(layers: Any, work: Any, batch_size: Any) -> str:
     """Return the sums over all layers whose sizes are known."""
-    found = [(layer, work(layer)) for layer in layers]
-    flops = sum(w[0] for _, w in found if w is not None)
+    results = [(layer, work(layer)) for layer in layers]
+    flops = sum(w[0] for _, w in results if w is not None)
     size = sum(
         w[1] * dtypes.array_dtype(getattr(layer, "compute_dtype", None)).itemsize
-        for layer, w in found
+        for layer, w in results
         if w is not None
     )
-    unknown = [x.name for x, w in found if w is None and not isinstance(x, InputLayer)]
+    unknown = [x.name for x, w in results if w is None and not isinstance(x, InputLayer)]
     rest = f" (not counted: {', '.join(unknown)})" if unknown else ""
     return (
         f" Batch of {batch_size}: {_short(flops, 'FLOPs')} forward, {_short(size, 'B', 1024)} of "

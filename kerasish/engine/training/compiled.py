@@ -84,13 +84,13 @@ class CompiledLoss:
         places: list[Output] = []
         for (output, one), weight, target in zip(given, weights, targets):
             prediction = at(y_pred, output.path)
-            made = find_loss(one, target, prediction)
+            result = find_loss(one, target, prediction)
             shapes.append(tuple(getattr(prediction, "shape", ())))
             if output not in places:  # several losses of one output are shown as their sum
                 places.append(output)
-                own = one if isinstance(one, str) else made.name
+                own = one if isinstance(one, str) else result.name
                 names.append(f"{output.label or output.layer or own}_loss")
-            parts.append(_LossPart(output, made, weight, places.index(output)))
+            parts.append(_LossPart(output, result, weight, places.index(output)))
         if not parts:
             raise ValueError("compile: no output has a loss.")
         if len(parts) > 1:
@@ -104,9 +104,9 @@ class CompiledLoss:
             return [(o, self.loss) for o in outputs if self.loss is not None]
         if isinstance(self.loss, dict) or all(map(is_one, self.loss)):
             _check_names(self.loss, outputs, "loss")
-        found = [(joined(p, outputs), one) for p, one in spread(self.loss, y_pred, outputs)]
+        results = [(joined(p, outputs), one) for p, one in spread(self.loss, y_pred, outputs)]
         paths = [o.path for o in outputs]
-        return sorted(found, key=lambda pair: _first(pair[0].path, paths))
+        return sorted(results, key=lambda pair: _first(pair[0].path, paths))
 
     def matches(self, y_true: Structure, sample_weight: Structure = None) -> list[Match]:
         """Return each output that has a loss, beside its targets; none before the first batch."""
@@ -146,7 +146,7 @@ class CompiledLoss:
         parts = self.parts or []
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
         targets = targets_of([p.output for p in parts], y_true, y_pred, count)
-        found: list[Any] = []
+        results: list[Any] = []
         shown: dict[int, list[Any]] = {p.tracker: [] for p in parts}
         rows: dict[int, float] = {}
         for part, target in zip(parts, targets):
@@ -163,10 +163,10 @@ class CompiledLoss:
             value = part.loss(target, prediction, sample_weight=weights)
             shown[part.tracker].append(value)
             rows[part.tracker] = _rows(prediction)
-            found.append(value if weight == 1.0 else ops.multiply(value, weight))
+            results.append(value if weight == 1.0 else ops.multiply(value, weight))
         for i, tracker in enumerate(self.trackers):
             tracker.update_state(total(shown[i]), sample_weight=rows[i])
-        return total(found)
+        return total(results)
 
 
 def _rows(prediction: Structure) -> float:
@@ -186,10 +186,10 @@ def _described(y: Structure) -> str:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    found: list[str] = []
+    results: list[str] = []
     for name in names:
-        found.append(_next_free(name, found) if name in found else name)
-    return found
+        results.append(_next_free(name, results) if name in results else name)
+    return results
 
 
 def _next_free(name: str, taken: set[Any] | Sequence[str]) -> str:
@@ -250,10 +250,10 @@ def find_loss(
     meant = None if y_pred is None else _meant(identifier, y_true, y_pred)
     if meant in _CROSSENTROPIES:
         return getattr(losses_module, meant)(name=identifier)
-    found = losses_module.get(identifier)
-    if isinstance(found, Loss):
-        return found
-    return LossFunction(found, name=_function_name(found))
+    result = losses_module.get(identifier)
+    if isinstance(result, Loss):
+        return result
+    return LossFunction(result, name=_function_name(result))
 
 
 def find_metric(identifier: Any, y_true: AnyTensor, y_pred: AnyTensor) -> Metric:
@@ -263,12 +263,12 @@ def find_metric(identifier: Any, y_true: AnyTensor, y_pred: AnyTensor) -> Metric
         return getattr(metrics_module, meant)(name=identifier)
     if is_scorer(identifier):
         return metrics_module.SklearnScorer(identifier)
-    found = metrics_module.get(identifier)
-    if isinstance(found, Metric):
+    result = metrics_module.get(identifier)
+    if isinstance(result, Metric):
         if isinstance(identifier, str):
-            found.name = identifier
-        return found
-    return metrics_module.MeanMetricWrapper(found, name=_function_name(found))
+            result.name = identifier
+        return result
+    return metrics_module.MeanMetricWrapper(result, name=_function_name(result))
 
 
 def _function_name(f: Callable[..., Any]) -> str:
@@ -347,12 +347,12 @@ class CompiledMetrics:
 
     def result(self) -> dict[str, Any]:
         """Return name -> number of all metrics."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for _, metric, _, shown in self.parts or []:
             if not metric.on_host:
                 value = metric.result()
-                found.update(value if isinstance(value, dict) else {shown: value})
-        return found
+                results.update(value if isinstance(value, dict) else {shown: value})
+        return results
 
     def score(self, batches: Iterable[Any]) -> dict[str, Any]:
         """Return the results of the metrics that no step computes.
@@ -369,10 +369,10 @@ class CompiledMetrics:
                 weights = weights_for(output, sample_weight, count) if weighted else None
                 target = part_for(output, y_true, count)
                 metric.update_state(target, at(y_pred, output.path), sample_weight=weights)
-        found = {p.shown: p.metric.result() for p in parts}
+        results = {p.shown: p.metric.result() for p in parts}
         for part in parts:
             part.metric.reset_state()
-        return found
+        return results
 
 
 def _metrics_for(output: Output, given: Structure, count: int) -> list[Any]:

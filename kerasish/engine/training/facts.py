@@ -27,7 +27,7 @@ def training_facts(program: TrainingProgram, data: Data) -> dict[str, str]:
     """
     loss, metrics = program.objective, program.scores
     parts = None if loss is None else loss.parts
-    found = {
+    results = {
         "loss": "none" if loss is None else _text(
             [[list(p.output.path), p.weight, _described(p.loss)] for p in parts]
             if parts is not None else [_described(x) for x in tree.flatten(program.loss)]
@@ -38,9 +38,9 @@ def training_facts(program: TrainingProgram, data: Data) -> dict[str, str]:
         ),
     }  # fmt: skip
     rates: list[Any] = []
-    found["optimizer"] = _text(_without_rates(_described(program.optimizer), rates))
-    found["learning_rate"] = _text(rates)
-    return {**found, **data.facts()}
+    results["optimizer"] = _text(_without_rates(_described(program.optimizer), rates))
+    results["learning_rate"] = _text(rates)
+    return {**results, **data.facts()}
 
 
 def _text(value: Any) -> str:

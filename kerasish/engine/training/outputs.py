@@ -29,13 +29,15 @@ def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[Output]
         >>> [o.label for o in list_outputs({"p": np.zeros(2), "q": np.zeros(2)}, [])]
         ['p', 'q']
     """
-    found = tree.flatten_with_path(y_pred) if isinstance(y_pred, (dict, list, tuple)) else [((), 0)]
-    known = len(output_names) == len(found)
+    result = (
+        tree.flatten_with_path(y_pred) if isinstance(y_pred, (dict, list, tuple)) else [((), 0)]
+    )
+    known = len(output_names) == len(result)
     outputs = []
-    for i, (path, _) in enumerate(found):
+    for i, (path, _) in enumerate(result):
         layer = output_names[i] if known else ""
         words = [layer if isinstance(key, int) else str(key) for key in path]
-        label = "/".join(w for w in words if w) if len(found) > 1 else ""
+        label = "/".join(w for w in words if w) if len(result) > 1 else ""
         outputs.append(Output(tuple(path), i, layer, label))
     return outputs
 

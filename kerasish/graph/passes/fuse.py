@@ -40,14 +40,14 @@ class _Group:
 
 def _align(shape: Sequence[int], dims: Dims, target: Sequence[int]) -> list[Any] | None:
     """Return, for each axis of `target`, the frame axis along which the value varies there."""
-    found: list[Any] = [None] * len(target)
+    results: list[Any] = [None] * len(target)
     lead = len(target) - len(shape)
     if lead < 0:
         return None
     for i, d in enumerate(dims):
         if d is not None:
-            found[i + lead] = d
-    return found
+            results[i + lead] = d
+    return results
 
 
 def _read_dims(value: Value, target: Sequence[int], dims: Dims) -> Dims:
@@ -182,7 +182,7 @@ class _Fuser:
         return True
 
     def _result_dims(self, group: _Group, node: Node, target: tuple[int, ...]) -> Dims | None:
-        found: list[Any] = [None] * len(target)
+        results: list[Any] = [None] * len(target)
         for v in node.inputs:
             if v not in group.dims:
                 continue
@@ -191,23 +191,23 @@ class _Fuser:
                 return None
             for i, d in enumerate(aligned):
                 if d is not None:
-                    if found[i] not in (None, d):
+                    if results[i] not in (None, d):
                         return None
-                    found[i] = d
+                    results[i] = d
         identity = len(target) == len(group.frame) and all(
-            d in (None, i) for i, d in enumerate(found)
+            d in (None, i) for i, d in enumerate(results)
         )
         for i, size in enumerate(target):
             if size == 1:
-                found[i] = None
-            elif found[i] is None:
+                results[i] = None
+            elif results[i] is None:
                 if not identity or group.frame[i] != size:
                     return None
-                found[i] = i
-        known = [d for d in found if d is not None]
+                results[i] = i
+        known = [d for d in results if d is not None]
         if known != sorted(set(known)):
             return None
-        return tuple(found) if self._is_written_well(group, node, known) else None
+        return tuple(results) if self._is_written_well(group, node, known) else None
 
     def _is_written_well(self, group: _Group, node: Node, dims: list[int]) -> bool:
         """Return whether a node computes one element per place, per row or after all rows.

@@ -58,25 +58,25 @@ class Rewriter:
 
     def _rewrite(self, node: Node) -> None:
         for _ in range(8):
-            found = self._apply(node)
-            if found is None:
+            result = self._apply(node)
+            if result is None:
                 break
             self.changed = True
-            if isinstance(found, Value):
-                self.swaps[node.out] = found
+            if isinstance(result, Value):
+                self.swaps[node.out] = result
                 return
-            for extra in found[:-1]:
+            for extra in result[:-1]:
                 self._keep(extra)
-            last = found[-1]
+            last = result[-1]
             node = Node(last.op, last.inputs, last.attrs, node.outputs)
         self._keep(node)
 
     def _apply(self, node: Node) -> Value | list[Any] | None:
         name = node.op.name
         for rule in RULES.get(name, ()):
-            found = rule(self, node)
-            if found is not None:
-                return found
+            result = rule(self, node)
+            if result is not None:
+                return result
         several = node.op.elementwise and len(node.inputs) > 1
         if several and not self.repeated.isdisjoint(node.inputs):
             return _repeat_broadcast(self, node) or _sink_broadcast(self, node)
@@ -347,17 +347,17 @@ def _repeat_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
 
 def _sink_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     """op(broadcast_to(x), number) -> broadcast_to(op(x, number)): compute before repeating."""
-    inputs, found = [], False
+    inputs, result = [], False
     for v in node.inputs:
         inner = r.maker(v, "broadcast_to")
         if inner is not None and inner.out.shape == node.out.shape:
             inputs.append(inner.inputs[0])
-            found = True
+            result = True
         elif v.size == 1 and len(v.shape) <= len(node.out.shape):
             inputs.append(v)
         else:
             return None
-    if not found or node.out.size == 1:
+    if not result or node.out.size == 1:
         return None
     shape = broadcast_shapes(*(v.shape for v in inputs))
     small = Node(node.op, inputs, node.attrs, [Value(shape, node.out.dtype)])

@@ -39,9 +39,9 @@ def touch_rows(graph: Graph) -> Graph:
     """Return the graph with sparse updates computed on the affected rows alone."""
     for node in graph.nodes:
         if node.op.name == "add_rows":
-            made = _Update(graph, node).replaced()
-            if made is not None:
-                graph = made
+            result = _Update(graph, node).replaced()
+            if result is not None:
+                graph = result
     return graph
 
 
@@ -150,13 +150,13 @@ class _Update:
         body = Graph(entering, {}, copies, [places[v] for v in finals])
         rows = Rows(body, len(order), tuple(range(len(finals))))
         inputs = [*self.source.inputs, *order, *self.numbers]
-        made = _node(rows, inputs, finals)
+        result = _node(rows, inputs, finals)
         gone = {*self.nodes, self.source}
         nodes: list[Node] = []
         last = self.nodes[-1]
         for node in self.graph.nodes:
             if node is last:
-                nodes.append(made)
+                nodes.append(result)
             elif node not in gone:
                 nodes.append(node)
         return _sorted(self.graph.replace(nodes=nodes))
@@ -177,8 +177,8 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
         return run(rows, inputs)
 
     def specs(*inputs: Spec, rows: Rows) -> Spec | tuple[Spec, ...]:
-        found = tuple(inputs[2 + place] for place in rows.changed)
-        return found[0] if len(found) == 1 else found
+        result = tuple(inputs[2 + place] for place in rows.changed)
+        return result[0] if len(result) == 1 else result
 
     op = GraphOp("touch_rows", touch, specs, len(outputs))
     return Node(op, inputs, {"rows": rows}, outputs)
@@ -193,9 +193,9 @@ def run(rows: Rows, inputs: Sequence[Any]) -> Structure:
     unique, slots = np.unique(flat, return_inverse=True)
     summed = np.zeros((len(unique), gradient.shape[-1]), gradient.dtype)
     np.add.at(summed, slots.reshape(-1), gradient.reshape(-1, gradient.shape[-1]))
-    found = interpret(rows.body, [summed, *(t[unique] for t in tables), *numbers])
+    result = interpret(rows.body, [summed, *(t[unique] for t in tables), *numbers])
     results = []
-    for place, new in zip(rows.changed, found):
+    for place, new in zip(rows.changed, result):
         table = np.array(tables[place])
         table[unique] = new
         results.append(table)

@@ -72,8 +72,8 @@ class _Widener:
         attrs = {k: self._attr(k, v) for k, v in node.attrs.items()}
         inputs = [self._target_spec(v) for v in node.inputs]
         specs = node.op.shape(*inputs, **attrs)
-        made = [specs] if isinstance(specs, Spec) else list(specs)
-        if made != [self._target_spec(v) for v in node.outputs]:
+        result = [specs] if isinstance(specs, Spec) else list(specs)
+        if result != [self._target_spec(v) for v in node.outputs]:
             return False
         outputs = [v if v.dtype not in self.halves else Value(v.shape, "float32")
                    for v in node.outputs]  # fmt: skip

@@ -251,10 +251,10 @@ class MaxNumBoundingBoxes(PictureLayer):
         training: bool = True,
     ) -> dict[str, Any]:
         """Return {"boxes": (n, max_number, 4), "labels": (n, max_number)}."""
-        found = self._checked(bounding_boxes)
-        room = max(self.max_number - found["boxes"].shape[1], 0)
+        result = self._checked(bounding_boxes)
+        room = max(self.max_number - result["boxes"].shape[1], 0)
         for key in ("boxes", "labels"):
-            kept = found[key][:, : self.max_number]
+            kept = result[key][:, : self.max_number]
             width = ((0, 0), (0, room), *((0, 0),) * (len(kept.shape) - 2))
-            found[key] = ops.pad(kept, width, constant_values=self.fill_value)
-        return found
+            result[key] = ops.pad(kept, width, constant_values=self.fill_value)
+        return result

@@ -70,9 +70,9 @@ class Equalization(PictureLayer):
         count = _count(places + channel, x.shape[-1] * self.bins)
         count = ops.reshape(count, (x.shape[-1], self.bins))
         table = _table(count)
-        found = ops.take(ops.reshape(table, (-1,)), places + channel)
+        result = ops.take(ops.reshape(table, (-1,)), places + channel)
         several = ops.sum(ops.cast(count > 0, "int32"), -1) > 1
-        y = ops.where(several, self._cast(found), x)
+        y = ops.where(several, self._cast(result), x)
         y = rescale(y, (0, 255), self.value_range)
         return ops.moveaxis(y, -1, 1) if self._first else y
 

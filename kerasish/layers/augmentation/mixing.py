@@ -74,11 +74,11 @@ class MixUp(PictureLayer):
         """Return the boxes of both pictures."""
         if self._idle(transformation, training):
             return bounding_boxes
-        order, found = transformation["permutation_order"], self._checked(bounding_boxes)
+        order, result = transformation["permutation_order"], self._checked(bounding_boxes)
         for key in ("boxes", "labels"):
-            both = [found[key], ops.take(found[key], order, axis=0)]
-            found[key] = ops.concatenate(both, axis=1)
-        return found
+            both = [result[key], ops.take(result[key], order, axis=0)]
+            result[key] = ops.concatenate(both, axis=1)
+        return result
 
 
 class _Patched(PictureLayer):

@@ -200,9 +200,9 @@ class PictureLayer(Layer):
         if not self.moves or self._idle(transformation, training):
             return bounding_boxes
         size = self._size(transformation["input_shape"])
-        found = self._moved(self._checked(bounding_boxes), transformation, size)
+        result = self._moved(self._checked(bounding_boxes), transformation, size)
         return box_ops.convert_format(
-            found[0], "xyxy", self.bounding_box_format or "xyxy", *found[1]
+            result[0], "xyxy", self.bounding_box_format or "xyxy", *result[1]
         )
 
     def _moved(
@@ -217,8 +217,8 @@ class PictureLayer(Layer):
         }
         boxes = box_ops.convert_format(wide, name, "xyxy", *size)
         corners, size = self.move_boxes(boxes["boxes"], transformation, size)
-        found = box_ops.clip_to_image_size({**boxes, "boxes": corners}, *size)
-        flat = {k: ops.reshape(found[k], shape) for k, shape in shapes.items()}
+        result = box_ops.clip_to_image_size({**boxes, "boxes": corners}, *size)
+        flat = {k: ops.reshape(result[k], shape) for k, shape in shapes.items()}
         return {**bounding_boxes, **flat}, size
 
     def _checked(self, bounding_boxes: dict[str, Any]) -> dict[str, Any]:
@@ -260,8 +260,8 @@ class PictureLayer(Layer):
         """Return one picture's boxes {"boxes": (k, 4), "labels": (k,)}."""
         boxes = self._checked(bounding_box)
         wide = {k: ops.expand_dims(v, 0) for k, v in boxes.items()}
-        found = self.transform_bounding_boxes(wide, transformation, training)
-        return {k: ops.squeeze(v, 0) for k, v in found.items()}
+        result = self.transform_bounding_boxes(wide, transformation, training)
+        return {k: ops.squeeze(v, 0) for k, v in result.items()}
 
     def _alone(
         self, rule: Callable[..., Any], value: AnyTensor, transformation: Structure, training: bool
@@ -310,8 +310,8 @@ class PictureLayer(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        found = super().get_config()
-        found["data_format"] = self.data_format
+        result = super().get_config()
+        result["data_format"] = self.data_format
         if self.bounding_box_format is not None:
-            found["bounding_box_format"] = self.bounding_box_format
-        return found
+            result["bounding_box_format"] = self.bounding_box_format
+        return result

@@ -273,11 +273,11 @@ class Pipeline(Layer):
     def _next_mask(
         self, layer: Layer, inputs: Tensor, outputs: Tensor, mask: AnyTensor | None
     ) -> Array:
-        found = getattr(outputs, "_keras_mask", None)
+        result = getattr(outputs, "_keras_mask", None)
         passes = layer.supports_masking or type(layer).compute_mask is not Layer.compute_mask
-        if found is None and mask is not None and passes:
+        if result is None and mask is not None and passes:
             return layer.compute_mask(inputs, mask)
-        return found
+        return result
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -132,8 +132,8 @@ class RandomElasticTransform(PictureLayer):
             return None
         chosen = self._happens(images.shape[0], self.factor, seed)
         strength = self._uniform((), self.scale, seed)
-        found = {"apply_transform": chosen, "distortion_factor": strength, "seed": seed}
-        return {**found, "moves": self._ways(images, found)}
+        results = {"apply_transform": chosen, "distortion_factor": strength, "seed": seed}
+        return {**results, "moves": self._ways(images, results)}
 
     def _ways(self, images: Tensor, drawn: dict[str, Any]) -> Tensor:
         height, width = self._size(images.shape)

@@ -107,10 +107,10 @@ class Discretization(Layer):
         self.bin_boundaries = None if bin_boundaries is None else self._checked(bin_boundaries)
 
     def _checked(self, boundaries: Sequence[float]) -> list[float]:
-        found = [float(b) for b in np.asarray(boundaries).ravel()]
-        if any(a > b for a, b in zip(found, found[1:])):
-            raise ValueError(f"{self.display_name()}: bin_boundaries must ascend, got {found}.")
-        return found
+        results = [float(b) for b in np.asarray(boundaries).ravel()]
+        if any(a > b for a, b in zip(results, results[1:])):
+            raise ValueError(f"{self.display_name()}: bin_boundaries must ascend, got {results}.")
+        return results
 
     @property
     def output_dtype(self) -> str:

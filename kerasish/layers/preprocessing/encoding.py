@@ -95,11 +95,11 @@ def count_in_rows(
         raise ValueError(f"Expected indices below {depth}, got {numbers.max()}.")
     places = (rows * depth + numbers)[numbers >= 0]
     if mode == "multi_hot":
-        found = np.zeros(count * depth, dtype)
-        found[places] = 1
+        result = np.zeros(count * depth, dtype)
+        result[places] = 1
     else:
-        found = np.bincount(places, minlength=count * depth).astype(dtype, copy=False)
-    return found.reshape(count, depth)
+        result = np.bincount(places, minlength=count * depth).astype(dtype, copy=False)
+    return result.reshape(count, depth)
 
 
 class CategoryEncoding(Layer):

@@ -185,10 +185,10 @@ def _by_length(strings: Sequence[bytes], one_length: Callable[[_Rows], Any]) -> 
     groups: dict[int, list[int]] = {}
     for i, s in enumerate(strings):
         groups.setdefault(len(s), []).append(i)
-    found = np.empty(len(strings), np.uint64)
+    result = np.empty(len(strings), np.uint64)
     for length, places in groups.items():
-        found[places] = one_length(_Rows([strings[i] for i in places], length))
-    return found
+        result[places] = one_length(_Rows([strings[i] for i in places], length))
+    return result
 
 
 def farm_fingerprints(strings: Sequence[bytes]) -> Array:
@@ -223,6 +223,6 @@ def join_fingerprints(first: Array, second: Array) -> Array:
         True
     """
     factor = _u(_CROSS)
-    found = first ^ factor
-    found = (found ^ _shift_mix(second * factor) * factor) * factor
-    return _shift_mix(_shift_mix(found) * factor)
+    result = first ^ factor
+    result = (result ^ _shift_mix(second * factor) * factor) * factor
+    return _shift_mix(_shift_mix(result) * factor)

@@ -49,8 +49,8 @@ def fingerprints(array: Array, salt: list[int] | None = None) -> Array:
         prints = keyed_fingerprints(strings, (salt[0], salt[1]))
     if len(distinct) == len(flat):
         return prints
-    found = dict(zip(distinct, prints.tolist()))
-    return np.fromiter(map(found.__getitem__, flat), np.uint64, len(flat))
+    result = dict(zip(distinct, prints.tolist()))
+    return np.fromiter(map(result.__getitem__, flat), np.uint64, len(flat))
 
 
 def read_salt(who: str, salt: str | int | Sequence[int] | None) -> list[int] | None:

@@ -227,10 +227,10 @@ class IndexLookup(HostLayer):
         """
         if self._idf is None:
             return None
-        found = np.zeros(self.depth(), "float32")
-        found[: self._first] = self._idf.mean() if self._idf.size else 0.0
-        found[self._first : self._first + self._idf.size] = self._idf
-        return found
+        result = np.zeros(self.depth(), "float32")
+        result[: self._first] = self._idf.mean() if self._idf.size else 0.0
+        result[self._first : self._first + self._idf.size] = self._idf
+        return result
 
     # --- learning it --------------------------------------------------------------------------
 
@@ -335,8 +335,8 @@ class IndexLookup(HostLayer):
         tokens = self._need_table().tokens
         every = [*self._specials, *tokens, self.oov_token]
         places = np.where((numbers >= 0) & (numbers < len(every) - 1), numbers, len(every) - 1)
-        found = np.array(every, dtype=str if self.vocabulary_dtype == "string" else np.int64)
-        taken = found[places]
+        result = np.array(every, dtype=str if self.vocabulary_dtype == "string" else np.int64)
+        taken = result[places]
         return taken if taken.dtype.kind == "U" else ops.convert_to_tensor(taken)
 
     def compute_output_spec(self, inputs: Tensor) -> Any:
@@ -402,9 +402,9 @@ class IndexLookup(HostLayer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments; a learnt vocabulary is no part of them."""
-        found = super().get_config()
-        found.update(
+        result = super().get_config()
+        result.update(
             vocabulary=self.input_vocabulary, idf_weights=self.input_idf_weights,
             vocabulary_size=self.vocabulary_size(), oov_method=self.oov_method,
         )  # fmt: skip
-        return found
+        return result

@@ -42,9 +42,9 @@ def read_strings(x: Structure, who: str, encoding: str = "utf-8") -> Array:
 
 def strings_like(flat: list[str], shape: Shape) -> Array:
     """Return strings as an array of objects: each takes its own length, not the longest one's."""
-    made = np.empty(len(flat), object)
-    made[:] = flat
-    return made.reshape(shape)
+    result = np.empty(len(flat), object)
+    result[:] = flat
+    return result.reshape(shape)
 
 
 def _string(value: str | float, who: str, encoding: str) -> str:

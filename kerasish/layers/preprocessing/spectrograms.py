@@ -176,9 +176,9 @@ class STFTSpectrogram(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        found = super().get_config()
-        found.update(frame_step=self._step, fft_length=self._size)
-        return found
+        result = super().get_config()
+        result.update(frame_step=self._step, fft_length=self._size)
+        return result
 
 
 class MelSpectrogram(Layer):

@@ -186,8 +186,8 @@ class TextVectorization(HostLayer):
             return lookup.encode_numbers(numbers.reshape(*leading, numbers.shape[-1]))
         numbers = lookup.find_numbers([token for row in rows for token in row])
         places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        found = lookup.encode_rows(numbers, places, len(rows))
-        return ops.reshape(found, (*leading, found.shape[-1]))
+        result = lookup.encode_rows(numbers, places, len(rows))
+        return ops.reshape(result, (*leading, result.shape[-1]))
 
     def _leading(self, shape: Shape) -> tuple[Any, ...]:
         """Return the sizes of a result before its last one: a row a text, or a list of tokens."""
@@ -201,9 +201,9 @@ class TextVectorization(HostLayer):
         rows = [row[:length] for row in rows]
         flat = [token for row in rows for token in row]
         sizes = np.array([len(row) for row in rows], np.int64)
-        found = np.zeros((len(rows), length), np.int64)
-        found[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(flat)
-        return found
+        result = np.zeros((len(rows), length), np.int64)
+        result[np.arange(length)[None, :] < sizes[:, None]] = self._lookup_layer.find_numbers(flat)
+        return result
 
     def _tokens(self, texts: Array) -> list[list[str]]:
         """Return the tokens of each text; without a split, a row of the last axis is tokens."""
@@ -227,23 +227,23 @@ class TextVectorization(HostLayer):
         if self.standardize is None:
             return texts
         if callable(self.standardize):
-            found = read_strings(
+            result = read_strings(
                 self.standardize(texts.astype(str)), self.display_name(), self.encoding
             )
-            if found.shape != texts.shape:
+            if result.shape != texts.shape:
                 raise ValueError(
                     f"{self.display_name()}: standardize= must keep the shape {texts.shape}, gave "
-                    f"{found.shape}."
+                    f"{result.shape}."
                 )
-            return found
+            return result
         table = _TABLES[self.standardize]
         return strings_like([t.translate(table) for t in texts.ravel().tolist()], texts.shape)
 
     def _split_all(self, texts: Array) -> list[list[str]]:
         if not callable(self.split):
             return list(map(_SPLITS[self.split], texts.tolist()))
-        found = self.split(texts.astype(str))
-        rows = found.to_list() if hasattr(found, "to_list") else list(found)
+        result = self.split(texts.astype(str))
+        rows = result.to_list() if hasattr(result, "to_list") else list(result)
         if len(rows) != len(texts) or any(isinstance(row, (str, bytes)) for row in rows):
             raise ValueError(
                 f"{self.display_name()}: split= must give a list of tokens for each of "
@@ -284,14 +284,14 @@ class TextVectorization(HostLayer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments; a learnt vocabulary is no part of them."""
-        found = super().get_config()
+        result = super().get_config()
         lookup = self._lookup_layer.get_config()
         for name in (
             "max_tokens", "pad_to_max_tokens", "sparse", "vocabulary", "idf_weights",
             "vocabulary_size",
         ):  # fmt: skip
-            found[name] = lookup[name]
-        return found
+            result[name] = lookup[name]
+        return result
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TextVectorization:

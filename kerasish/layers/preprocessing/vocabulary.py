@@ -38,9 +38,9 @@ class TokenCounts:
 
     def most_common(self, leave_out: Iterable[Any], most: int | None) -> list[Any]:
         """Return the tokens by falling frequency, equally frequent ones from last to first."""
-        found = [t for t in self.tokens if t not in set(leave_out)]
-        found.sort(key=lambda t: (self.tokens[t], t), reverse=True)
-        return found if most is None else found[: max(most, 0)]
+        results = [t for t in self.tokens if t not in set(leave_out)]
+        results.sort(key=lambda t: (self.tokens[t], t), reverse=True)
+        return results if most is None else results[: max(most, 0)]
 
     def idf(self, tokens: Sequence[Any]) -> Array:
         """Return log(1 + documents / (1 + documents with the token)) of each, float32.
@@ -124,10 +124,10 @@ def load_tokens(folder: str, kind: Callable[[str], Any]) -> list[Any]:
     exact = os.path.join(folder, _EXACT)
     if os.path.exists(exact):
         with open(exact, encoding="utf-8") as file:
-            found = json.load(file)
-        if not isinstance(found, list) or not all(isinstance(w, str) for w in found):
+            result = json.load(file)
+        if not isinstance(result, list) or not all(isinstance(w, str) for w in result):
             raise ValueError(f"{exact}: expected a list of strings.")
     else:
         with open(os.path.join(folder, _TEXT), encoding="utf-8", newline="") as file:
-            found = file.read().split("\n")
-    return [kind(w) for w in found]
+            result = file.read().split("\n")
+    return [kind(w) for w in result]

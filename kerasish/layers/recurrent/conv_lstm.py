@@ -122,10 +122,10 @@ class ConvLSTMCell(Layer):
             self.dilation_rate,
             self.display_name(),
         )
-        made = window_counts(
+        result = window_counts(
             sizes, self.kernel_size, self.strides, padding, self.dilation_rate, self.display_name()
         )
-        return (self.filters, *made) if first else (*made, self.filters)
+        return (self.filters, *result) if first else (*result, self.filters)
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*window, channels, 4 filters), recurrent_kernel and bias."""

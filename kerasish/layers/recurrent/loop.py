@@ -61,13 +61,13 @@ class StackedRNNCells(Layer):
         self, inputs: Tensor, states: Sequence[Any], training: bool = False
     ) -> tuple[Any, ...]:
         """Run the step of each cell."""
-        made = []
+        results = []
         for cell, own in zip(self.cells, states):
             single = not isinstance(own, (list, tuple))
             inputs, new = cell(inputs, [own] if single else list(own))
             new = list(new) if isinstance(new, (list, tuple)) else [new]
-            made.append(new[0] if single else new)
-        return inputs, made
+            results.append(new[0] if single else new)
+        return inputs, results
 
     def reset_dropout_masks(self) -> None:
         """Let each cell draw new masks."""
@@ -151,8 +151,8 @@ class RNN(Layer):
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return the states before the first step."""
-        found = first_state(self.cell, batch_size, self.compute_dtype)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        result = first_state(self.cell, batch_size, self.compute_dtype)
+        return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def _zero_states(self, shape: Shape) -> list[Any]:
         """Return the states before the first step of sequences of this shape."""
@@ -250,9 +250,9 @@ class RNN(Layer):
     ) -> tuple[Any, ...]:
         """Return (outputs of all steps, the last output, the last states); steps come first."""
         if isinstance(self.cell, RecurrentCell):
-            found = self.cell.run(x, states, mask, training)
-            if found is not None:
-                outputs, last = found
+            result = self.cell.run(x, states, mask, training)
+            if result is not None:
+                outputs, last = result
                 if mask is not None:
                     outputs = self._cover(outputs, mask, started)
                 return outputs, outputs[-1], last

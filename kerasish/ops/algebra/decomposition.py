@@ -204,8 +204,8 @@ def swaps(xp: ArrayModule, pivots: Array, *, dtype: DTypeLike) -> Array:
     for k in range(count):
         first, second = order[each, k], order[each, flat[:, k]]
         order[each, k], order[each, flat[:, k]] = second, first
-    made = order[:, :, None] == xp.arange(count)
-    return made.reshape(*pivots.shape, count).astype(dtype)
+    result = order[:, :, None] == xp.arange(count)
+    return result.reshape(*pivots.shape, count).astype(dtype)
 
 
 # --- QR -------------------------------------------------------------------------------------------
@@ -428,8 +428,8 @@ def _svd_grad(g: Tensor, y: Tensor, x: Tensor) -> Any:
     inner = least(x.shape[-2:])
     left, right = (..., slice(0, inner)), (..., slice(0, inner), slice(None))
     arriving = (get_item(g[0], left), g[1], get_item(g[2], right))
-    made = (get_item(y[0], left), y[1], get_item(y[2], right))
-    return _reduced_grad(arriving, made, x)
+    result = (get_item(y[0], left), y[1], get_item(y[2], right))
+    return _reduced_grad(arriving, result, x)
 
 
 @op(

@@ -34,10 +34,10 @@ def in_single(kernel: Callable[..., Any]) -> Callable[..., Any]:
         if x.dtype.itemsize > 2:
             return kernel(xp, x, *others, **attrs)
         wide = (a.astype(xp.float32) for a in (x, *others))
-        found = kernel(xp, *wide, **attrs)
-        if not isinstance(found, tuple):
-            return found.astype(x.dtype)
-        return tuple(y.astype(x.dtype) if y.dtype == xp.float32 else y for y in found)
+        result = kernel(xp, *wide, **attrs)
+        if not isinstance(result, tuple):
+            return result.astype(x.dtype)
+        return tuple(y.astype(x.dtype) if y.dtype == xp.float32 else y for y in result)
 
     return run
 

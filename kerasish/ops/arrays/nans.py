@@ -77,8 +77,8 @@ def _extreme(
     x = as_tensor(x)
     if not dtypes.is_float(x.dtype):
         return reduce(x, axis, keepdims)
-    found = reduce(_filled(x, filler), axis, keepdims)
-    return select(_none_left(x, axis, keepdims), math.nan, found)
+    result = reduce(_filled(x, filler), axis, keepdims)
+    return select(_none_left(x, axis, keepdims), math.nan, result)
 
 
 @function
@@ -97,8 +97,8 @@ def _position(x: Array, axis: Axis | None, keepdims: bool, filler: float, find: 
     x = as_tensor(x)
     if not dtypes.is_float(x.dtype):
         return find(x, axis, keepdims)
-    found = find(_filled(x, filler), axis, keepdims)
-    return select(_none_left(x, axis, keepdims), -1, found)
+    result = find(_filled(x, filler), axis, keepdims)
+    return select(_none_left(x, axis, keepdims), -1, result)
 
 
 @function
@@ -174,10 +174,10 @@ def nanquantile(
         spread = expand_dims(ordered, 0) if lead else ordered
         return take_along_axis(spread, rows, -1)[..., 0]
 
-    found = interpolated(places, pick, method)
-    found = select(equal(count, 0), math.nan, found)
+    result = interpolated(places, pick, method)
+    result = select(equal(count, 0), math.nan, result)
     axes_kept = tuple(a + lead for a in normalize_axes(axes, len(x.shape), "nanquantile"))
-    return expand_dims(found, axes_kept) if keepdims and axes else found
+    return expand_dims(result, axes_kept) if keepdims and axes else result
 
 
 @function

@@ -79,8 +79,8 @@ def isin(
     x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """Return whether each element of x1 is one of x2's (or is none of them)."""
-    found = reduce_any(equal(expand_dims(as_tensor(x1), -1), ravel(x2)), -1)
-    return logical_not(found) if invert else found
+    result = reduce_any(equal(expand_dims(as_tensor(x1), -1), ravel(x2)), -1)
+    return logical_not(result) if invert else result
 
 
 @function
@@ -166,8 +166,8 @@ def _unique_specs(x: Tensor, wanted: tuple[bool, ...], axis: int | None, size: i
     inverse = x.shape if axis is None else (x.shape[axis],)
     shapes = ((size,), inverse, (size,))
     more = [unsized(shape, "int32") for chosen, shape in zip(wanted, shapes) if chosen]
-    found = unsized(values, x.dtype)
-    return (found, *more) if more else found
+    result = unsized(values, x.dtype)
+    return (result, *more) if more else result
 
 
 def _sized(array: Array, size: int, fill: Array, axis: int) -> Array:

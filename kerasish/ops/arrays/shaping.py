@@ -376,11 +376,11 @@ def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
     rest = as_tensor(indices)
     total = math.prod(shape)
     rest = select(rest < 0, add(rest, total), rest)
-    found = []
+    results = []
     for size in reversed(tuple(shape)):
-        found.append(mod(rest, size))
+        results.append(mod(rest, size))
         rest = floor_divide(rest, size)
-    return tuple(reversed(found))
+    return tuple(reversed(results))
 
 
 # --- products of all pairs ------------------------------------------------------------------------

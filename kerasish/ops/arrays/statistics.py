@@ -159,10 +159,10 @@ def quantile(
 
     # One axis, as wide as there are shares, stands last in what is picked.
     shares = len(q.shape)
-    found = interpolated(places, pick, method)
-    found = moveaxis(found, -1, 0) if shares else found
+    result = interpolated(places, pick, method)
+    result = moveaxis(result, -1, 0) if shares else result
     odd = reduce_any(isnan(flat), -1)
-    return _kept(select(odd, full_like(found, math.nan), found), x, axes, keepdims, shares)
+    return _kept(select(odd, full_like(result, math.nan), result), x, axes, keepdims, shares)
 
 
 def _kept(y: Tensor, x: Tensor, axes: tuple[int, ...], keepdims: bool, lead: int) -> Tensor:

@@ -67,10 +67,10 @@ def meeting(*xs: Any, floating: bool = True) -> list[Any]:
         >>> [x.dtype for x in meeting(cast(1, "int8"), cast(1, "float16"), 2.5)]
         ['float16', 'float16', 'float16']
     """
-    made = [x if type(x) in (int, float) else as_tensor(x) for x in xs]
-    kinds = [type(x) if type(x) in (int, float) else x.dtype for x in made]
+    results = [x if type(x) in (int, float) else as_tensor(x) for x in xs]
+    kinds = [type(x) if type(x) in (int, float) else x.dtype for x in results]
     dtype = dtypes.result_type(*kinds, *([float] if floating else []))
-    return [cast(as_tensor(x), dtype) for x in made]
+    return [cast(as_tensor(x), dtype) for x in results]
 
 
 # --- of the family of relu --------------------------------------------------------------------

@@ -34,10 +34,10 @@ def taylor(order: int) -> tuple[float, ...]:
 
 def asymptotic(order: int) -> tuple[float, ...]:
     """Return the coefficients of sqrt(2 pi x) exp(-x) i_order(x) in powers of 1 / x."""
-    found = [1.0]
+    results = [1.0]
     for k in range(1, _ASYMPTOTIC_TERMS):
-        found.append(found[-1] * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k))
-    return tuple(found)
+        results.append(results[-1] * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k))
+    return tuple(results)
 
 
 def _horner(coefficients: tuple[float, ...], x: Array) -> Array:

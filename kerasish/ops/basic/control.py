@@ -72,13 +72,13 @@ def keep_kind(new: Structure, old: Structure, what: str) -> Structure:
         tree.assert_same_structure(tree.lists_to_tuples(old), tree.lists_to_tuples(new))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{what} must keep the structure {_sketch(old)}: {error}") from None
-    made: list[Any] = []
+    results: list[Any] = []
     for (path, a), b in zip(tree.flatten_with_path(old), tree.flatten(new)):
         place = f"{what}, value {'/'.join(str(part) for part in path)}" if path else what
         if a is None or b is None:
             if a is not b:
                 raise ValueError(f"{place}: None must stay None, got {b!r} after {a!r}.")
-            made.append(None)
+            results.append(None)
             continue
         # Python's numbers are weak: they take the dtype that is there.
         b = cast(b, a.dtype) if type(b) in (bool, int, float) else as_tensor(b)
@@ -86,8 +86,8 @@ def keep_kind(new: Structure, old: Structure, what: str) -> Structure:
             raise ShapeError(f"{place}: the shape must stay {a.shape}, got {b.shape}.")
         if b.dtype != a.dtype:
             raise DTypeError(f"{place}: the dtype must stay {a.dtype}, got {b.dtype}.")
-        made.append(b)
-    return tree.pack_sequence_as(old, made)
+        results.append(b)
+    return tree.pack_sequence_as(old, results)
 
 
 def _sketch(structure: Structure) -> str:
@@ -401,8 +401,8 @@ def associative_scan(
         return tree.flatten(keep_kind(f(*pair), pair[0], "associative_scan: the result of f"))
 
     parts = [flip(x, place) for x in flat] if reverse else flat
-    made = _prefixes(meet, parts, place)
-    return tree.pack_sequence_as(elems, [flip(x, place) for x in made] if reverse else made)
+    result = _prefixes(meet, parts, place)
+    return tree.pack_sequence_as(elems, [flip(x, place) for x in result] if reverse else result)
 
 
 def _cut(parts: list[Any], axis: int, *bounds: Any) -> list[Any]:

@@ -154,8 +154,8 @@ def transpose_geometry(
     after = span - beyond - before
     if -stride < after < 0:
         after = 0  # The last places meet no window: the count of windows is the same.
-    made = None if size is None else (size - 1) * stride + beyond
-    return made, (before, after)
+    result = None if size is None else (size - 1) * stride + beyond
+    return result, (before, after)
 
 
 @function

@@ -96,12 +96,12 @@ def _check_channels(x: Shape, kernel: Shape, groups: int) -> None:
 
 def _convolution_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     x, kernel = shapes
-    made = _settings(attrs, len(x) - 2, "convolution")
-    _check_channels(x, kernel, made["groups"])
-    made["padding"] = resolve_padding(
-        attrs["padding"], x[1:-1], kernel[:-2], made["strides"], made["dilation"], "convolution"
+    result = _settings(attrs, len(x) - 2, "convolution")
+    _check_channels(x, kernel, result["groups"])
+    result["padding"] = resolve_padding(
+        attrs["padding"], x[1:-1], kernel[:-2], result["strides"], result["dilation"], "convolution"
     )
-    return made
+    return result
 
 
 def _convolution_shape(
@@ -199,22 +199,27 @@ def _sized(attrs: dict[str, Any], settings: dict[str, Any], what: str) -> dict[s
 def _data_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     g, kernel = shapes
     what = "convolution_data_gradient"
-    made = _sized(attrs, _settings(attrs, len(g) - 2, what), what)
+    result = _sized(attrs, _settings(attrs, len(g) - 2, what), what)
     if len(g) != len(kernel) or not agree(g[-1], kernel[-1]):
         raise ShapeError(
             f"{what}: expected g (n, *spatial, results) and kernel (*window, channels / groups, "
             f"results), got shapes {g} and {kernel}."
         )
-    if None not in made["size"]:
+    if None not in result["size"]:
         counts = window_counts(
-            made["size"], kernel[:-2], made["strides"], made["padding"], made["dilation"], what
+            result["size"],
+            kernel[:-2],
+            result["strides"],
+            result["padding"],
+            result["dilation"],
+            what,
         )
         if not all(map(agree, g[1:-1], counts)):
             raise ShapeError(
-                f"{what}: data of the spatial sizes {made['size']} would have {counts} results, g "
-                f"has the shape {g}."
+                f"{what}: data of the spatial sizes {result['size']} would have {counts} results, "
+                f"g has the shape {g}."
             )
-    return made
+    return result
 
 
 def _data_shape(g: Spec, kernel: Spec, size: Shape, groups: int, **_: Any) -> Spec:
@@ -290,18 +295,19 @@ def _kernel_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, A
     if len(x) != len(g) or len(x) < 3:
         raise ShapeError(f"{what}: x and g must have as many axes, got shapes {x} and {g}.")
     settings = _settings(attrs, len(x) - 2, what)
-    made = {"size": per_axis(attrs["size"], len(x) - 2, f"{what}: size"), **settings}
-    made["padding"] = resolve_padding(
-        attrs["padding"], x[1:-1], made["size"], made["strides"], made["dilation"], what
+    results = {"size": per_axis(attrs["size"], len(x) - 2, f"{what}: size"), **settings}
+    results["padding"] = resolve_padding(
+        attrs["padding"], x[1:-1], results["size"], results["strides"], results["dilation"], what
     )
     counts = window_counts(
-        x[1:-1], made["size"], made["strides"], made["padding"], made["dilation"], what
+        x[1:-1], results["size"], results["strides"], results["padding"], results["dilation"], what
     )
     if not all(map(agree, g[1:-1], counts)):
         raise ShapeError(
-            f"{what}: x of shape {x} has {counts} windows of {made['size']}, g has the shape {g}."
+            f"{what}: x of shape {x} has {counts} windows of {results['size']}, g has the shape "
+            f"{g}."
         )
-    return made
+    return results
 
 
 def _kernel_shape(x: Spec, g: Spec, size: Shape, groups: int, **_: Any) -> Spec:

@@ -178,19 +178,19 @@ def _slice_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, An
     if len(given) > len(shape):
         raise ShapeError(f"slice: {len(given)} slices for the {len(shape)} axes of {shape}.")
     given += (slice(None),) * (len(shape) - len(given))
-    made: list[Any] = []
+    results: list[Any] = []
     for s, size in zip(given, shape):
         s = s if isinstance(s, slice) else slice(*s)
         if size is None:
-            made.append((s.start, s.stop, s.step))
+            results.append((s.start, s.stop, s.step))
             continue
         start, stop, step = s.indices(size)
         if not _slice_length(start, stop, step):
-            made.append((0, 0, 1))
+            results.append((0, 0, 1))
             continue
         # A stop of -1 (before the first element) would count from the end: None says it.
-        made.append((start, None if stop < 0 else stop, step))
-    return {"slices": tuple(made)}
+        results.append((start, None if stop < 0 else stop, step))
+    return {"slices": tuple(results)}
 
 
 def _slice_size(size: int | None, bounds: tuple[Any, Any, Any]) -> int | None:

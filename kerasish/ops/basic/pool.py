@@ -270,16 +270,16 @@ def pool_average(
 
 def _mean_gradient_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
     sizes = tuple(int(s) for s in attrs["sizes"])
-    made = _geometry(sizes, attrs, "pool_average_gradient")
+    result = _geometry(sizes, attrs, "pool_average_gradient")
     counts = window_counts(
-        sizes, made["size"], made["strides"], made["padding"], (1,) * len(sizes), "pooling"
+        sizes, result["size"], result["strides"], result["padding"], (1,) * len(sizes), "pooling"
     )
     if any(a not in (None, b) for a, b in zip(shapes[0][1:-1], counts)):
         raise ShapeError(
             f"pool_average_gradient: data of the spatial sizes {sizes} has {counts} windows, g has "
             f"the shape {shapes[0]}."
         )
-    return {"sizes": sizes, **made}
+    return {"sizes": sizes, **result}
 
 
 @op(

@@ -143,12 +143,14 @@ def clip_to_image_size(
     elif height is None or width is None:
         raise ValueError("clip_to_image_size: boxes in pixels need height and width.")
     boxes = minimum(maximum(boxes, 0), _size_of(height, width, boxes.dtype))
-    found = {**bounding_boxes, "boxes": boxes}
+    results = {**bounding_boxes, "boxes": boxes}
     if bounding_boxes.get("labels") is not None:
         x1, y1, x2, y2 = _parts(boxes)
         labels = as_tensor(bounding_boxes["labels"])
-        found["labels"] = select(greater((x2 - x1) * (y2 - y1), 0), labels, cast(-1, labels.dtype))
-    return found
+        results["labels"] = select(
+            greater((x2 - x1) * (y2 - y1), 0), labels, cast(-1, labels.dtype)
+        )
+    return results
 
 
 @function

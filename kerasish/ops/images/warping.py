@@ -105,19 +105,19 @@ def map_coordinates(
             f"map_coordinates: {len(x.shape)} axes ask for coordinates of shape "
             f"({len(x.shape)}, ...), got {points.shape}."
         )
-    found: list[tuple[list[Any], Any, Any]] = [([], None, None)]
+    results: list[tuple[list[Any], Any, Any]] = [([], None, None)]
     for axis, size in enumerate(x.shape):
         more = []
         for index, weight in _corners(get_item(points, axis), order):
             known = logical_and(greater_equal(index, 0), less(index, size))
             safe = _inside(index, size, fill_mode)
-            for places, total, valid in found:
+            for places, total, valid in results:
                 both = known if valid is None else logical_and(valid, known)
                 product = weight if total is None else multiply(total, weight)
                 more.append(([*places, safe], product, both))
-        found = more
+        results = more
     y: Any = None
-    for places, weight, valid in found:
+    for places, weight, valid in results:
         part = cast(read_at(x, stack(places, -1)), weight.dtype)
         if fill_mode == "constant":
             part = select(valid, part, fill_value)

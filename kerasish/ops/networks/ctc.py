@@ -157,9 +157,9 @@ def _decode_greedily(
         kept = logical_and(kept, new)
     # What is kept moves to the front, in order.
     order = argsort(cast(equal(kept, False), "int32"), -1)
-    found = take_along_axis(select(kept, labels, -1), order, -1)
+    result = take_along_axis(select(kept, labels, -1), order, -1)
     score = negative(reduce_sum(select(inside, best, 0), 1, True))
-    return expand_dims(found, 0), score
+    return expand_dims(result, 0), score
 
 
 def _decode_by_beams(
@@ -172,14 +172,14 @@ def _decode_by_beams(
     log_p = log_softmax(_at_least_float32(inputs), -1).numpy()
     lengths = as_tensor(sequence_lengths).numpy()
     n, steps, _ = log_p.shape
-    found = np.full((top_paths, n, steps), -1, "int32")
+    result = np.full((top_paths, n, steps), -1, "int32")
     scores = np.full((n, top_paths), -np.inf, "float32")
     for row in range(n):
         beams = _beams(log_p[row, : lengths[row]], width, blank)
         for path, (labels, score) in enumerate(beams[:top_paths]):
-            found[path, row, : len(labels)] = labels
+            result[path, row, : len(labels)] = labels
             scores[row, path] = score
-    return as_tensor(found), as_tensor(scores)
+    return as_tensor(result), as_tensor(scores)
 
 
 def _join(a: float, b: float) -> float:

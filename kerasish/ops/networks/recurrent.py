@@ -98,10 +98,10 @@ def _kernel_of(body: Callable[..., Any]) -> Callable[..., Any]:
 
     def kernel(xp: ArrayModule, *arrays: Any) -> Array:
         dtype = accumulation_dtype(xp, arrays[0].dtype)
-        found = body(_of_arrays(xp), *(a.astype(dtype) for a in arrays))
-        many = found if isinstance(found, tuple) else (found,)
-        made = tuple(r.astype(arrays[0].dtype) for r in many)
-        return made if isinstance(found, tuple) else made[0]
+        result = body(_of_arrays(xp), *(a.astype(dtype) for a in arrays))
+        many = result if isinstance(result, tuple) else (result,)
+        created = tuple(r.astype(arrays[0].dtype) for r in many)
+        return created if isinstance(result, tuple) else created[0]
 
     return kernel
 
@@ -110,8 +110,8 @@ def _through_definition(
     body: Callable[..., Any], inputs: Sequence[Tensor], g: Sequence[Tensor]
 ) -> list[Any]:
     """Return the gradients of `body` on tensors, by differentiating its composition."""
-    found = derivatives["vjp"](lambda *xs: body(TENSORS, *xs), inputs, g)
-    return list(found)
+    result = derivatives["vjp"](lambda *xs: body(TENSORS, *xs), inputs, g)
+    return list(result)
 
 
 def _full(g: Tensor | None, like: Tensor) -> Tensor:

@@ -73,13 +73,13 @@ def class_probabilities(sampler: Any, num_classes: int) -> Tensor:
 def _with_replacement(u: Tensor, sampler: Any, share: Tensor, num_classes: int) -> Tensor:
     name = sampler if isinstance(sampler, str) else "frequencies"
     if name == "uniform":
-        found = floor(multiply(u, num_classes))
+        result = floor(multiply(u, num_classes))
     elif name == "log_uniform":
         # The distribution's sums up to class c are log(c + 2) / log(num_classes + 1).
-        found = subtract(floor(exp(multiply(u, math.log(num_classes + 1)))), 1)
+        result = subtract(floor(exp(multiply(u, math.log(num_classes + 1)))), 1)
     else:
-        found = searchsorted(cumsum(share, 0), u, side="right")
-    return cast(minimum(maximum(found, 0), num_classes - 1), "int32")
+        result = searchsorted(cumsum(share, 0), u, side="right")
+    return cast(minimum(maximum(result, 0), num_classes - 1), "int32")
 
 
 @function

@@ -82,15 +82,15 @@ def save_error(path: str, error: BaseException, replaced: bool = False) -> OSErr
             f"Saved {path!r}, but its name is perhaps not on the disk yet: {why}. After a power "
             "failure what was there before may be back."
         )
-    made = type(error) if isinstance(error, OSError) and number else OSError
-    return made(number, text) if number else OSError(text)
+    result = type(error) if isinstance(error, OSError) and number else OSError
+    return result(number, text) if number else OSError(text)
 
 
 def _errno_in(text: str) -> int | None:
     """Return the number that HDF5 puts into its messages ("errno = 28")."""
-    _, found, rest = text.partition("errno = ")
+    _, result, rest = text.partition("errno = ")
     digits = rest.split(",")[0].strip()
-    return int(digits) if found and digits.isdigit() else None
+    return int(digits) if result and digits.isdigit() else None
 
 
 def flush_file(path: str) -> None:

@@ -61,7 +61,7 @@ def as_dtype(array: Array, dtype: str) -> Array:
     if dtype == array.dtype.name:
         return array
     with np.errstate(invalid="ignore"):
-        made = array.astype(dtype, copy=False)
-    if made.dtype.kind in "iub" and not (made == array).all():
+        result = array.astype(dtype, copy=False)
+    if result.dtype.kind in "iub" and not (result == array).all():
         raise ValueError(f"holds {array.dtype} numbers that are no {dtype}")
-    return made
+    return result

@@ -98,9 +98,9 @@ def clear_cut_off(pattern: str) -> None:
 
 def _clear_matching(folder: str, name: str) -> None:
     wanted = re.compile(rf"\.{name}{_WRITER}{re.escape(_ENDING)}(?:\.old)?", re.DOTALL)
-    for found in os.listdir(folder or "."):
-        match = wanted.fullmatch(found) if found.endswith((_ENDING, ".old")) else None
-        there = os.path.join(folder, found)
+    for result in os.listdir(folder or "."):
+        match = wanted.fullmatch(result) if result.endswith((_ENDING, ".old")) else None
+        there = os.path.join(folder, result)
         if match is not None and not _is_written(there, match):
             with suppress(OSError):  # litter is no reason not to save
                 clear(there)

@@ -152,8 +152,8 @@ class Archive:
         """Return the names of all members."""
         if self._zip is not None:
             return list(self._members)
-        found = [os.path.join(at, name) for at, _, names in os.walk(self.path) for name in names]
-        return [os.path.relpath(path, self.path).replace(os.sep, "/") for path in found]
+        results = [os.path.join(at, name) for at, _, names in os.walk(self.path) for name in names]
+        return [os.path.relpath(path, self.path).replace(os.sep, "/") for path in results]
 
     def where(self, name: str) -> str:
         """Return what messages call a member."""
@@ -178,10 +178,10 @@ class Archive:
                 f"{info.compress_size}; more than {most} are refused."
             )
         with _zip_errors(self.where(name)), self._zip.open(info) as member:
-            found = member.read(info.file_size + 1)
-        if len(found) != info.file_size:
+            result = member.read(info.file_size + 1)
+        if len(result) != info.file_size:
             raise ValueError(f"{self.where(name)}: has not the size that the archive says.")
-        return found
+        return result
 
     def config(self) -> dict[str, Any]:
         """Return the model's config."""
@@ -291,10 +291,10 @@ def _checked_members(archive: zipfile.ZipFile, path: str) -> dict[str, zipfile.Z
     infos = archive.infolist()
     if len(infos) > _MOST_MEMBERS:
         raise ValueError(f"{path}: {len(infos)} members in the archive; refused.")
-    found: dict[str, zipfile.ZipInfo] = {}
+    results: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         name = info.filename
-        if name in found:
+        if name in results:
             raise ValueError(f"{path}: two members are called {name!r}.")
         if not _is_inside(name):
             raise ValueError(f"{path}: a member called {name!r} points outside the archive.")
@@ -305,8 +305,8 @@ def _checked_members(archive: zipfile.ZipFile, path: str) -> dict[str, zipfile.Z
                 f"{path}: the member {name!r} says that {info.compress_size} bytes unpack to "
                 f"{info.file_size}; refused."
             )
-        found[name] = info
-    return found
+        results[name] = info
+    return results
 
 
 def _is_inside(name: str) -> bool:

@@ -40,10 +40,10 @@ def written_assets(model: Model) -> Iterator[list[tuple[str, str]]]:
                 folder = os.path.join(root, FOLDER, *place.path.split("/"))
                 os.makedirs(folder, exist_ok=True)
                 place.owner.save_assets(folder)
-        found = [
+        results = [
             os.path.join(where, name) for where, _, names in os.walk(root) for name in sorted(names)
         ]
-        yield [(os.path.relpath(path, root).replace(os.sep, "/"), path) for path in found]
+        yield [(os.path.relpath(path, root).replace(os.sep, "/"), path) for path in results]
 
 
 def warn_of_assets(model: Model, path: str) -> None:

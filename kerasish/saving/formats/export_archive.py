@@ -78,16 +78,16 @@ class ExportArchive:
                 raise ValueError(
                     f"ExportArchive.track: {resource.display_name()} is not built yet."
                 )
-            found = resource.variables
+            result = resource.variables
         else:
-            found = [resource] if isinstance(resource, Variable) else resource
-            if not isinstance(found, (list, tuple)) or not _all_variables(found):
+            result = [resource] if isinstance(resource, Variable) else resource
+            if not isinstance(result, (list, tuple)) or not _all_variables(result):
                 raise ValueError(
                     "ExportArchive.track: expected a layer or variables, got "
                     f"{type(resource).__name__}."
                 )
         known = {id(v) for v in self.variables}
-        for v in found:
+        for v in result:
             if id(v) not in known:
                 self.variables.append(v)
                 of_kind = self.trainable_variables if v.trainable else self.non_trainable_variables
@@ -130,9 +130,9 @@ class ExportArchive:
             record = record_endpoint(fn, signature, self._keep, self._name_of)
         except ValueError as error:
             raise type(error)(f"{who}: {error}") from error
-        made = Endpoint(name, record, self._arrays, self._held)
+        result = Endpoint(name, record, self._arrays, self._held)
         self._records[name] = record
-        return made
+        return result
 
     def track_and_add_endpoint(
         self,
@@ -195,14 +195,14 @@ class ExportArchive:
         return name
 
     def _name_of(self, variable: Variable) -> str:
-        found = self._names.get(id(variable))
-        if found is None:
-            found = f"variable/{variable.path}"
-            while found in self._held:
-                found += "'"
-            self._names[id(variable)] = found
-            self._held[found] = variable
-        return found
+        result = self._names.get(id(variable))
+        if result is None:
+            result = f"variable/{variable.path}"
+            while result in self._held:
+                result += "'"
+            self._names[id(variable)] = result
+            self._held[result] = variable
+        return result
 
 
 def _same_bits(a: Array, b: Array) -> bool:
@@ -281,11 +281,11 @@ class LoadedArchive:
         self.endpoints, self.variables, self.collections = endpoints, variables, collections
 
     def __getattr__(self, name: str) -> Endpoint:
-        found = self.__dict__.get("endpoints", {}).get(name)
-        if found is None:
+        result = self.__dict__.get("endpoints", {}).get(name)
+        if result is None:
             known = sorted(self.__dict__.get("endpoints", {}))
             raise AttributeError(f"The archive has no endpoint {name!r}, but {known}.")
-        return found
+        return result
 
     def __getitem__(self, name: str) -> Endpoint:
         if name not in self.endpoints:

@@ -33,9 +33,9 @@ TOP = "top_level_model_weights"
 
 def save_legacy(model: Model, path: str, include_optimizer: bool = True) -> None:
     """Write `model` as a legacy `.h5` file."""
-    made = described(model)
-    config = {"class_name": made["class_name"], "config": plain(made["config"])}
-    compiled = training(made.get("compile_config")) if include_optimizer else None
+    result = described(model)
+    config = {"class_name": result["class_name"], "config": plain(result["config"])}
+    compiled = training(result.get("compile_config")) if include_optimizer else None
     check_complete(model, [v for _, own in _weights_by_group(model) for v in own], False)
     with replacing(path) as temporary, hdf5_output.creating(temporary) as output:
         file = output.file
@@ -156,14 +156,14 @@ def modern_training(
     name = str(optimizer["class_name"]).split(">")[-1]
     known = registry.BUILTINS.get("keras.optimizers", {})
     name = next((k for k in known if k.lower() == name.lower()), name)
-    made = {k: from_file.get(k) for k in ("loss", "loss_weights", "metrics", "weighted_metrics")}
-    made["optimizer"] = {
+    results = {k: from_file.get(k) for k in ("loss", "loss_weights", "metrics", "weighted_metrics")}
+    results["optimizer"] = {
         "module": "keras.optimizers",
         "class_name": name,
         "config": _known_arguments(optimizer.get("config") or {}),
     }
     with registry.CustomObjectScope(custom_objects or {}):
-        return {k: registry.deserialize_keras_object(v) for k, v in made.items()}
+        return {k: registry.deserialize_keras_object(v) for k, v in results.items()}
 
 
 def _known_arguments(config: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +208,8 @@ def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
         names = hdf5.get_names(root, "layer_names", path)
         if names is None:
             raise ValueError(f"{path}: holds no layer_names; not a Keras file.")
-        found = {name: _entries(root, name, path) for name in names}
-    return {name: entries for name, entries in found.items() if entries}
+        results = {name: _entries(root, name, path) for name in names}
+    return {name: entries for name, entries in results.items() if entries}
 
 
 def _compare(model: Model, root: Any, path: str, by: str | None) -> Plan:
@@ -252,13 +252,13 @@ def _entries(root: Any, name: str, path: str) -> list[Entry]:
     group = hdf5.member(root, name, path)
     if not hdf5.is_group(group):
         raise ValueError(f"{path}: there is no group for the layer {name!r}.")
-    found = []
+    results = []
     for weight in hdf5.get_names(group, "weight_names", path) or []:
         dataset = hdf5.member(group, weight, path)
         if not hdf5.is_array(dataset):
             raise ValueError(f"{path}: there is no array {weight!r} of the layer {name!r}.")
-        found.append(hdf5.entry_of(dataset, f"{name}/{weight}", path))
-    return found
+        results.append(hdf5.entry_of(dataset, f"{name}/{weight}", path))
+    return results
 
 
 def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:

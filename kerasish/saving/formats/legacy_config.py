@@ -27,12 +27,12 @@ def plain(config: dict[str, Any]) -> dict[str, Any]:
 
 def _short(entry: dict[str, Any]) -> dict[str, Any]:
     left = ("module", "registered_name", "build_config", "compile_config")
-    made = {k: v for k, v in entry.items() if k not in left}
-    made["config"] = plain(made["config"])
-    made["class_name"] = INNER_NAMES.get(made["class_name"], made["class_name"])
+    results = {k: v for k, v in entry.items() if k not in left}
+    results["config"] = plain(results["config"])
+    results["class_name"] = INNER_NAMES.get(results["class_name"], results["class_name"])
     if ">" in (entry.get("registered_name") or ""):  # a class of the user's
-        made["class_name"] = entry["registered_name"]
-    return made
+        results["class_name"] = entry["registered_name"]
+    return results
 
 
 def training(compiled: Any) -> dict[str, Any] | None:
@@ -63,12 +63,16 @@ def modern(config: Structure, old: bool) -> Structure:
         return tuple(modern(c, old) for c in config["items"])
     if config.get("class_name") == "TensorShape" and "items" in config:
         return modern(config["items"], old)
-    made = {k: modern(v, old) for k, v in config.items()}
-    if isinstance(made.get("layers"), list):
-        made["layers"] = [_as_layer(entry) for entry in made["layers"]]
-    if old and isinstance(made.get("class_name"), str) and isinstance(made.get("config"), dict):
-        made["config"] = _renewed(made["class_name"], made["config"])
-    return made
+    results = {k: modern(v, old) for k, v in config.items()}
+    if isinstance(results.get("layers"), list):
+        results["layers"] = [_as_layer(entry) for entry in results["layers"]]
+    if (
+        old
+        and isinstance(results.get("class_name"), str)
+        and isinstance(results.get("config"), dict)
+    ):
+        results["config"] = _renewed(results["class_name"], results["config"])
+    return results
 
 
 def _as_layer(entry: dict[str, Any]) -> dict[str, Any]:
@@ -87,10 +91,10 @@ def _renewed(class_name: str, config: dict[str, Any]) -> dict[str, Any]:
     gone = _GONE | ({"groups"} if class_name in _NO_GROUPS else set())
     if class_name == "InputLayer":
         gone = gone - {"ragged"}
-    made = {k: v for k, v in config.items() if k not in gone}
-    if "batch_input_shape" in made and class_name != "InputLayer":
-        del made["batch_input_shape"]
-    axis = made.get("axis")
+    results = {k: v for k, v in config.items() if k not in gone}
+    if "batch_input_shape" in results and class_name != "InputLayer":
+        del results["batch_input_shape"]
+    axis = results.get("axis")
     if class_name == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
-        made["axis"] = axis[0]
-    return made
+        results["axis"] = axis[0]
+    return results

@@ -57,7 +57,7 @@ WEIGHT_FORMATS: dict[str, WeightFormat] = {
 
 def _format_of(path: str) -> WeightFormat | None:
     """Return the format that the file's name ends in."""
-    return next((found for end, found in WEIGHT_FORMATS.items() if path.endswith(end)), None)
+    return next((result for end, result in WEIGHT_FORMATS.items() if path.endswith(end)), None)
 
 
 def save_model(
@@ -176,15 +176,15 @@ def save_weights(
         if may_write(path, overwrite):
             save_shards(model, path, max_shard_size)
         return
-    found = _format_of(path)
-    if found is None:
+    result = _format_of(path)
+    if result is None:
         first, *others = WEIGHT_FORMATS
         raise ValueError(
             f"save_weights: the name must end in {first} (or {', '.join(others)}), got {path!r}."
         )
     _need_built(model, "save_weights")
     if may_write(path, overwrite):
-        found.save(model, path)
+        result.save(model, path)
 
 
 def load_weights(
@@ -220,12 +220,12 @@ def load_weights(
     if not os.path.exists(path):
         raise MissingFileError(f"load_weights: there is no file {path!r}.")
     _need_built(model, "load_weights")
-    found = _format_of(path)
+    result = _format_of(path)
     if path.endswith(".keras") or os.path.isdir(path):
         with Archive(path) as archive:
             load_into(model, archive, skip_mismatch, by)
-    elif found is not None:
-        found.load(model, path, skip_mismatch, by)
+    elif result is not None:
+        result.load(model, path, skip_mismatch, by)
     elif path.endswith(ENDING):
         with opened_shards(path) as groups:
             put_weights(model, groups, path, skip_mismatch, by)

@@ -38,9 +38,11 @@ def index_path(path: str) -> str:
     """Return the path of the index that belongs to the path a user gave."""
     if path.endswith(ENDING):
         return path
-    made = os.path.splitext(path)[0].removesuffix(".weights") + ENDING
-    warnings.warn(f"Weights over several files need an index: {made!r}, not {path!r}", stacklevel=4)
-    return made
+    result = os.path.splitext(path)[0].removesuffix(".weights") + ENDING
+    warnings.warn(
+        f"Weights over several files need an index: {result!r}, not {path!r}", stacklevel=4
+    )
+    return result
 
 
 def save_shards(model: Model, path: str, max_shard_size: float) -> None:
@@ -187,16 +189,16 @@ def opened_shards(path: str) -> Iterator[Groups]:
         OSError: one of them is missing or cannot be read.
     """
     with ExitStack() as stack:
-        text, found = b"", None
-        while found is None:
+        text, result = b"", None
+        while result is None:
             before, text = text, _read_index(path)
             try:
-                found = _open_all(text, path, stack)
+                result = _open_all(text, path, stack)
             except (ValueError, OSError):
                 if before == text:
                     raise  # it is no save that is in the way
                 stack.close()
-        yield found
+        yield result
 
 
 def _read_index(path: str) -> bytes:
@@ -227,7 +229,7 @@ def _shards_of(index: dict[str, Any], path: str) -> set[str]:
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict):
         raise ValueError(f"{path}: no index of weights (there is no weight_map).")
-    found = set()
+    result = set()
     for names in places.values():
         for name in names if isinstance(names, list) else [names]:
             if (
@@ -236,21 +238,21 @@ def _shards_of(index: dict[str, Any], path: str) -> set[str]:
                 or not name.endswith(".weights.h5")
             ):
                 raise ValueError(f"{path}: {name!r} is no shard beside the index; refused.")
-            found.add(name)
-    return found
+            result.add(name)
+    return result
 
 
 def _merged(places: dict[str, Any], held: dict[str, Groups], path: str) -> Groups:
-    found: Groups = {}
+    results: Groups = {}
     for place, names in places.items():
         key = place.strip("/")
         for name in names if isinstance(names, list) else [names]:
             part = held[name].get(key)
             if part is None:
                 raise ValueError(f"{path}: the shard {name!r} does not hold {key!r}.")
-            whole = found.setdefault(key, Group(part.name, {}))
+            whole = results.setdefault(key, Group(part.name, {}))
             twice = whole.entries.keys() & part.entries.keys()
             if twice:
                 raise ValueError(f"{path}: two shards hold {key}/{min(twice)}.")
             whole.entries.update(part.entries)
-    return found
+    return results

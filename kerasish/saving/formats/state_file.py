@@ -123,8 +123,8 @@ class StateFolder:
         """Return the numbers of the files there, the newest first."""
         if not os.path.isdir(self.path):
             return []
-        found = (_NAME.fullmatch(name) for name in os.listdir(self.path))
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        result = (_NAME.fullmatch(name) for name in os.listdir(self.path))
+        return sorted((int(match[1]) for match in result if match), reverse=True)
 
     def file(self, number: int) -> str:
         """Return the path of the state with a number."""

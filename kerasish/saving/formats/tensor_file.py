@@ -93,22 +93,22 @@ def _header(
     arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str], sums: Mapping[str, int]
 ) -> bytes:
     own = {**metadata, _SUMS: json.dumps([[name, f"{n:08x}"] for name, n in sums.items()])}
-    made: dict[str, Any] = {"__metadata__": {**own, _SEAL: _seal(own)}}
+    results: dict[str, Any] = {"__metadata__": {**own, _SEAL: _seal(own)}}
     at = 0
     for name, array in arrays.items():
         shape, code = list(array.shape), code_of(array.dtype)
-        made[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + array.nbytes]}
+        results[name] = {"dtype": code, "shape": shape, "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
-    text = json.dumps(made).encode()
+    text = json.dumps(results).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 
 
 def _seal(metadata: Mapping[str, str]) -> str:
-    found = 0
+    result = 0
     for pair in sorted(metadata.items()):
-        found = zlib.crc32(repr(pair).encode(), found)
-    return f"{found:08x}"
+        result = zlib.crc32(repr(pair).encode(), result)
+    return f"{result:08x}"
 
 
 def _start(dtype: np.dtype, shape: tuple[int, ...]) -> int:
@@ -225,10 +225,10 @@ class TensorFile:
         self._raw.seek(self._from + place.start)
         begin = None if self._sums is None else _start(kind, place.shape)
         try:
-            found = fill(array, self._raw.readinto, begin)
+            result = fill(array, self._raw.readinto, begin)
         except EOFError as error:
             raise ValueError(f"{self.path}: {name!r} is cut off.") from error
-        if self._sums is not None and self._sums[name] != f"{found:08x}":
+        if self._sums is not None and self._sums[name] != f"{result:08x}":
             raise ValueError(f"{self.path}: {name!r} is damaged (its checksum does not fit).")
         return array.astype(kind.newbyteorder("="), copy=False)
 

@@ -47,11 +47,11 @@ def load_tensors(
 def _groups(file: TensorFile) -> Groups:
     try:
         names = dict(json.loads(file.metadata.get("names", "{}")))
-        found: Groups = {str(group): Group(name, {}) for group, name in names.items()}
+        results: Groups = {str(group): Group(name, {}) for group, name in names.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{file.path}: its metadata are damaged ({error}).") from error
     for full, place in file.places.items():
         group, _, key = full.rpartition("/")
         entry = Entry(full, place.shape, place.dtype, partial(file.read, full))
-        found.setdefault(group, Group(None, {})).entries[key] = entry
-    return found
+        results.setdefault(group, Group(None, {})).entries[key] = entry
+    return results

@@ -29,12 +29,12 @@ def parts_of(model: Layer) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     Raises:
         ValueError: a weight of the model, or a variable of its optimizer, would not be in the file.
     """
-    found = places(model)
-    seeds = seed_places(found)
-    written = [v for place in found for v in variables_of(place.owner)]
+    result = places(model)
+    seeds = seed_places(result)
+    written = [v for place in result for v in variables_of(place.owner)]
     check_complete(model, [*written, *(v for _, states in seeds for v in states)])
-    _check_groups(found)
-    for place in found:
+    _check_groups(result)
+    for place in result:
         arrays: dict[str, Any] = {}
         place.owner.save_own_variables(arrays)
         name = getattr(place.owner, "name", None)

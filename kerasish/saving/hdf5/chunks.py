@@ -75,7 +75,7 @@ def _chunks(
 def _filters(data: bytes) -> list[int]:
     """Return the numbers of the filters, in the order of writing."""
     version, count = data[0], data[1]
-    at, found = (8 if version == 1 else 2), []
+    at, result = (8 if version == 1 else 2), []
     for _ in range(count):
         number = int.from_bytes(data[at : at + 2], "little")
         if version == 1 or number >= 256:
@@ -87,8 +87,8 @@ def _filters(data: bytes) -> list[int]:
         at += 4 * (values + (values & 1 if version == 1 else 0))
         if number not in (_DEFLATE, _SHUFFLE, _FLETCHER):
             raise ValueError(f"an array is packed by filter {number}, which is not read")
-        found.append(number)
-    return found
+        result.append(number)
+    return result
 
 
 def _undo(data: bytes, steps: list[int], size: int, nbytes: int) -> bytes:

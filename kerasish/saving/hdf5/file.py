@@ -173,15 +173,15 @@ def walk(root: Group, where: str) -> Iterator[tuple[str, Any]]:
 
 def read_groups(root: Group, where: str) -> Groups:
     """Return all groups of variables or seeds below `root`, by path; no numbers are read yet."""
-    found: Groups = {}
+    results: Groups = {}
     with clear_errors(where):
         for path, item in walk(root, where):
             parent, _, name = path.rpartition("/")
             if is_group(item) and name in ("vars", SEEDS):
-                found[path] = Group(text_attribute(item, "name", where), {})
-            elif is_array(item) and parent in found:
-                found[parent].entries[name] = entry_of(item, path, where)
-    return found
+                results[path] = Group(text_attribute(item, "name", where), {})
+            elif is_array(item) and parent in results:
+                results[parent].entries[name] = entry_of(item, path, where)
+    return results
 
 
 def entry_of(dataset: Any, path: str, where: str) -> Entry:
@@ -224,10 +224,10 @@ def read_array(dataset: Any, path: str, where: str, dtype: str) -> Array:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
         wanted = dataset.attribute(CHECKSUM)
-        array, found = dataset.read(summed=wanted is not None)
-        if wanted is not None and found is None:
-            found = checksum(array)
-        wrong = wanted is not None and int(wanted) != found
+        array, result = dataset.read(summed=wanted is not None)
+        if wanted is not None and result is None:
+            result = checksum(array)
+        wrong = wanted is not None and int(wanted) != result
     if wrong:
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
     if dtype == "bfloat16":

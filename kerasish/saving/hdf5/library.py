@@ -55,12 +55,12 @@ class Group:
         """Return what a name leads to."""
         import h5py
 
-        found = self._found[name]
-        if isinstance(found, h5py.Group):
-            return Group(found)
-        if isinstance(found, h5py.Dataset):
-            return Dataset(found)
-        raise ValueError(f"{found.name!r} is neither a group nor an array")
+        result = self._found[name]
+        if isinstance(result, h5py.Group):
+            return Group(result)
+        if isinstance(result, h5py.Dataset):
+            return Dataset(result)
+        raise ValueError(f"{result.name!r} is neither a group nor an array")
 
     def attribute(self, key: str) -> Any:
         """Return an attribute: a text, a number or an array; None if none is so."""

@@ -54,10 +54,10 @@ class Bytes:
         """Return `length` bytes from `start` on."""
         self.check(start, length)
         self._raw.seek(start)
-        found: bytes = self._raw.read(length)
-        if len(found) != length:
+        result: bytes = self._raw.read(length)
+        if len(result) != length:
             raise ValueError("the file is cut off")
-        return found
+        return result
 
     def check(self, start: int, length: int) -> None:
         """Raise an error if the file has no such bytes."""
@@ -80,10 +80,10 @@ class Bytes:
             return b""
         if address not in self._texts:
             self._texts[address] = dict(self._heap(address))
-        found = self._texts[address].get(index)
-        if found is None or len(found) < length:
+        result = self._texts[address].get(index)
+        if result is None or len(result) < length:
             raise ValueError("a text is not where it should be")
-        return found[:length].rstrip(b"\0")
+        return result[:length].rstrip(b"\0")
 
     def _heap(self, address: int) -> Iterator[tuple[int, bytes]]:
         head = self.at(address, 16)
@@ -116,12 +116,12 @@ class Item:
         self._messages: list[tuple[int, int, bytes]] = messages
 
     def _find(self, kind: int) -> bytes | None:
-        found = [(flags, data) for k, flags, data in self._messages if k == kind]
-        if len(found) > 1:
+        results = [(flags, data) for k, flags, data in self._messages if k == kind]
+        if len(results) > 1:
             raise ValueError(f"{self.name!r} is described twice")
-        if found and found[0][0] & 2:
+        if results and results[0][0] & 2:
             raise ValueError(f"{self.name!r} shares its description with another object")
-        return found[0][1] if found else None
+        return results[0][1] if results else None
 
     def attribute(self, key: str) -> Any:
         """Return an attribute: a text (str or bytes), a number or an array; None if none is so.
@@ -157,8 +157,8 @@ class Item:
             places = range(at, at + count * size, size)
             texts = [self.file.text(data[i : i + size]).decode("utf-8", "replace") for i in places]
             return texts[0] if not shape else np.array(texts, dtype=object).reshape(shape)
-        found = np.frombuffer(data, dtype, count, at).reshape(shape)
-        return found if shape else found[()]
+        result = np.frombuffer(data, dtype, count, at).reshape(shape)
+        return result if shape else result[()]
 
 
 def _attribute_name(data: bytes) -> tuple[str, int, tuple[int, int], bool]:
@@ -185,21 +185,21 @@ class Group(Item):
         return self._known
 
     def _read_links(self) -> dict[str, Link]:
-        found: dict[str, Link] = {}
+        results: dict[str, Link] = {}
         table = self._find(_TABLE)
         if table is not None:
             tree, heap = struct.unpack_from("<QQ", table)
             names = _Names(self.file, heap)
             for name, link in self._entries(tree, names, 255, set()):
-                _add(found, name, link)
+                _add(results, name, link)
         for kind, _, data in self._messages:
             if kind == _LINK:
-                _add(found, *_read_link(data))
+                _add(results, *_read_link(data))
             if kind == _LINK_INFO:
                 at = 2 + 8 * (data[1] & 1)
                 if data[at : at + 8] != b"\xff" * 8:
                     raise ValueError(f"{self.name!r} keeps its names in a way that is not read")
-        return found
+        return results
 
     def child(self, name: str, address: int) -> Item:
         """Return what lies at an address that `links` gave."""
@@ -320,8 +320,8 @@ class Dataset(Item):
             flat = np.frombuffer(self._layout, self.dtype, array.size, 4)
             array[...] = flat.reshape(self.shape)
         elif array.nbytes:
-            found = self.file.fill(array, int.from_bytes(self._layout[2:10], "little"), summed)
-            return array, found if summed else None
+            result = self.file.fill(array, int.from_bytes(self._layout[2:10], "little"), summed)
+            return array, result if summed else None
         return array, None
 
 

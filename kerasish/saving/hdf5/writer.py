@@ -35,10 +35,10 @@ class Output:
         with Digest(described(array)) as digest:
             if array.nbytes:
                 digest.add(bytes_of(array))
-            made = group.create_dataset(key, data=array)
+            result = group.create_dataset(key, data=array)
         if kind:
-            made.attrs["dtype"] = kind
-        made.attrs[CHECKSUM] = np.uint32(digest.result())
+            result.attrs["dtype"] = kind
+        result.attrs[CHECKSUM] = np.uint32(digest.result())
 
     def put_groups(self, parts: Iterable[tuple[str, str | None, dict[str, Any]]]) -> None:
         """Write (path, name, arrays) of each part; arrays are asked for one part at a time."""
@@ -78,8 +78,8 @@ def put_names(holder: Any, key: str, names: list[str]) -> None:
     if size <= 64512:
         import h5py
 
-        made = np.array(names, dtype=object)
-        holder.attrs.create(key, made, dtype=h5py.string_dtype("utf-8"))
+        result = np.array(names, dtype=object)
+        holder.attrs.create(key, result, dtype=h5py.string_dtype("utf-8"))
         return
     count = -(-size // 64512)
     for i, part in enumerate(np.array_split(np.array(texts), count)):

@@ -105,9 +105,9 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     """Return the convolution of x with the kernel."""
     if not _usable(x, kernel):
         return by_cupy("convolution", x, kernel, **attrs)
-    found = cudnn_convolution.convolution(x, kernel, **attrs)
-    if found is not None:
-        return found
+    result = cudnn_convolution.convolution(x, kernel, **attrs)
+    if result is not None:
+        return result
     x, results = compact(x), kernel.shape[-1]
     s = _Setting(x.shape[1:-1], kernel.shape[:-2], x.shape[-1], **attrs)
     y = empty((x.shape[0], *s.counts, results), x.dtype)
@@ -123,9 +123,9 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
     for part in s.chunks(x.shape[0], x.dtype.itemsize):
         for group in range(s.groups):
             rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
-            found = matrix_product(rows, _matrix(kernel, group, s.groups))
+            result = matrix_product(rows, _matrix(kernel, group, s.groups))
             to = y[part][..., group * each : (group + 1) * each]
-            copy_into(to, found.reshape(to.shape))
+            copy_into(to, result.reshape(to.shape))
     return y
 
 
@@ -133,9 +133,9 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     """Return the gradient of a convolution by its data, g arriving at its result."""
     if not _usable(g, kernel):
         return by_cupy("convolution_data_gradient", g, kernel, size=size, **attrs)
-    found = cudnn_convolution.convolution_data_gradient(g, kernel, size=size, **attrs)
-    if found is not None:
-        return found
+    result = cudnn_convolution.convolution_data_gradient(g, kernel, size=size, **attrs)
+    if result is not None:
+        return result
     g, groups = compact(g), attrs["groups"]
     s = _Setting(size, kernel.shape[:-2], kernel.shape[-2] * groups, **attrs)
     dx = empty((g.shape[0], *size, s.channels), g.dtype)
@@ -164,9 +164,9 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
     """Return the gradient of a convolution by its kernel, g arriving at its result."""
     if not _usable(x, g):
         return by_cupy("convolution_kernel_gradient", x, g, size=size, **attrs)
-    found = cudnn_convolution.convolution_kernel_gradient(x, g, size=size, **attrs)
-    if found is not None:
-        return found
+    result = cudnn_convolution.convolution_kernel_gradient(x, g, size=size, **attrs)
+    if result is not None:
+        return result
     x, g = compact(x), compact(g)
     s = _Setting(x.shape[1:-1], size, x.shape[-1], **attrs)
     results, groups = g.shape[-1], s.groups
@@ -175,22 +175,22 @@ def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> A
     if _is_depthwise(s):
         return _depthwise_kernel(x, g, s)
     each = results // groups
-    made = empty((s.places * s.part, results), x.dtype)
+    created = empty((s.places * s.part, results), x.dtype)
     chunks = list(s.chunks(x.shape[0], x.dtype.itemsize))
     for group in range(groups):
-        to = made[:, group * each : (group + 1) * each]
+        to = created[:, group * each : (group + 1) * each]
         total = None if len(chunks) == 1 else filled(empty(to.shape, np.float32), 0)
         for part in chunks:
             rows = x[part].reshape(-1, s.channels) if s.plain else s.rows(x[part], group)
             arriving = compact(g[part][..., group * each : (group + 1) * each])
-            found = matrix_product(rows.T, arriving.reshape(-1, each))
+            result = matrix_product(rows.T, arriving.reshape(-1, each))
             if total is None:
-                copy_into(to, found)
+                copy_into(to, result)
             else:
-                cupy().add(total, cast(found, np.float32), out=total)
+                cupy().add(total, cast(result, np.float32), out=total)
         if total is not None:
             copy_into(to, total)
-    return made.reshape(*size, s.part, results)
+    return created.reshape(*size, s.part, results)
 
 
 def _depthwise_kernel(x: Array, g: Array, s: _Setting) -> Array:

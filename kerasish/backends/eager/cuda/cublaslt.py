@@ -123,30 +123,30 @@ def _handle(lib: Any, device: int) -> Any:
 def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
     """Return the descriptions of the product, of its two factors and of its result."""
     compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
-    made = ctypes.c_void_p()
-    _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(made), compute, FLOAT))
+    result = ctypes.c_void_p()
+    _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(result), compute, FLOAT))
     # y^T = b^T a^T: the right factor comes first.
     for attribute, matrix in ((TRANSPOSE_A, product.right), (TRANSPOSE_B, product.left)):
         operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
-        _set(lib, "MatmulDesc", made, attribute, operation)
-    _set(lib, "MatmulDesc", made, EPILOGUE, ctypes.c_uint32(product.epilogue))
+        _set(lib, "MatmulDesc", result, attribute, operation)
+    _set(lib, "MatmulDesc", result, EPILOGUE, ctypes.c_uint32(product.epilogue))
     if product.epilogue & (WITH_BIAS | WITH_SUMS):
-        _set(lib, "MatmulDesc", made, BIAS_POINTER, ctypes.c_void_p(256))  # aligned; set per call
+        _set(lib, "MatmulDesc", result, BIAS_POINTER, ctypes.c_void_p(256))  # aligned; set per call
     matrices = (product.right, product.left, product.result)
-    return (made, *(_layout(lib, product, m) for m in matrices))
+    return (result, *(_layout(lib, product, m) for m in matrices))
 
 
 def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
-    made = ctypes.c_void_p()
+    result = ctypes.c_void_p()
     sizes = [ctypes.c_uint64(matrix.rows), ctypes.c_uint64(matrix.columns)]
     leading = ctypes.c_int64(matrix.leading)
     create = lib.cublasLtMatrixLayoutCreate
-    status = create(ctypes.byref(made), TYPES[product.dtype], *sizes, leading)
+    status = create(ctypes.byref(result), TYPES[product.dtype], *sizes, leading)
     _checked("MatrixLayoutCreate", status)
     if product.batch > 1:
-        _set(lib, "MatrixLayout", made, BATCH_COUNT, ctypes.c_int32(product.batch))
-        _set(lib, "MatrixLayout", made, BATCH_STRIDE, ctypes.c_int64(matrix.stride))
-    return made
+        _set(lib, "MatrixLayout", result, BATCH_COUNT, ctypes.c_int32(product.batch))
+        _set(lib, "MatrixLayout", result, BATCH_STRIDE, ctypes.c_int64(matrix.stride))
+    return result
 
 
 @functools.lru_cache(maxsize=1024)

@@ -82,12 +82,12 @@ def library(version: int) -> Any:
     try:
         import cudnn
 
-        found = cudnn.backend_version()
+        result = cudnn.backend_version()
     except (ImportError, OSError, RuntimeError) as error:
         _warn(f"cuDNN cannot be loaded: {error}")
         return None
-    if found < OLDEST:
-        _warn(f"cuDNN {found} is older than {OLDEST} (9.11).")
+    if result < OLDEST:
+        _warn(f"cuDNN {result} is older than {OLDEST} (9.11).")
         return None
     return cudnn
 
@@ -158,9 +158,9 @@ def _kept(lib: Any, device: int, request: Request, handle: tuple[Any, ...]) -> A
     facts = (MARK, lib.__version__, lib.backend_version(), _kind_of(device), repr(request))
     path = folder and folder / hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
     if path is not None:
-        found = read(lib, path, {"handle": handle})
-        if found is not None:
-            return found
+        result = read(lib, path, {"handle": handle})
+        if result is not None:
+            return result
     graph = build(lib, request, {"handle": handle})
     if path is not None and graph.selected_engine is None:  # else: no plan of the library's
         _write(path, bytes(graph.serialize()))

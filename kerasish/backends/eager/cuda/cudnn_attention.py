@@ -88,15 +88,15 @@ class Attention(NamedTuple):
             options["diagonal_alignment"] = lib.diagonal_alignment.TOP_LEFT
             options["diagonal_band_right_bound"] = 0
         if self.gradient is None:
-            made = graph.sdpa(**inputs, generate_stats=True, **options)
+            result = graph.sdpa(**inputs, generate_stats=True, **options)
             numbers: tuple[int, ...] = (OUTPUT, STATS)
         else:
             inputs |= {"o": given(OUTPUT), "dO": given(ARRIVING), "stats": given(STATS)}
             if self.gradient:
                 options["dBias"] = given(BY_BIAS)
-            made = graph.sdpa_backward(**inputs, use_deterministic_algorithm=True, **options)
+            result = graph.sdpa_backward(**inputs, use_deterministic_algorithm=True, **options)
             numbers = (BY_QUERY, BY_KEY, BY_VALUE)
-        for tensor, number in zip(made, numbers):
+        for tensor, number in zip(result, numbers):
             wanted(tensor, number)
 
 
@@ -161,6 +161,6 @@ def attention_gradient(
         given[BIAS] = bias
     if by_bias:
         wanted[BY_BIAS] = bias
-    made = {number: empty(like.shape, like.dtype) for number, like in wanted.items()}
-    cudnn.run(plan, {number: compact(x) for number, x in given.items()} | made)
-    return tuple(made.values())
+    results = {number: empty(like.shape, like.dtype) for number, like in wanted.items()}
+    cudnn.run(plan, {number: compact(x) for number, x in given.items()} | results)
+    return tuple(results.values())

@@ -53,17 +53,17 @@ class Convolution(NamedTuple):
             "stride": list(self.strides), "dilation": list(self.dilation),
         }  # fmt: skip
         if self.kind == "forward":
-            made, number = graph.conv_fprop(given(DATA), given(WEIGHTS), **options), RESULT
+            result, number = graph.conv_fprop(given(DATA), given(WEIGHTS), **options), RESULT
         elif self.kind == "data":
-            made, number = graph.conv_dgrad(given(RESULT), given(WEIGHTS), **options), DATA
+            result, number = graph.conv_dgrad(given(RESULT), given(WEIGHTS), **options), DATA
         else:
-            made, number = graph.conv_wgrad(given(DATA), given(RESULT), **options), WEIGHTS
+            result, number = graph.conv_wgrad(given(DATA), given(RESULT), **options), WEIGHTS
         if self.biased:
-            made = graph.bias(made.set_data_type(lib.data_type.FLOAT), given(BIAS))
+            result = graph.bias(result.set_data_type(lib.data_type.FLOAT), given(BIAS))
         if self.rectified:
-            made = graph.relu(made.set_data_type(lib.data_type.FLOAT))
-        made.set_uid(number).set_output(True).set_data_type(kind)
-        made.set_dim(list(sizes[number])).set_stride(channels_last(sizes[number]))
+            result = graph.relu(result.set_data_type(lib.data_type.FLOAT))
+        result.set_uid(number).set_output(True).set_data_type(kind)
+        result.set_dim(list(sizes[number])).set_stride(channels_last(sizes[number]))
 
 
 def channels_last(sizes: tuple[int, ...]) -> list[int]:
@@ -199,8 +199,8 @@ def convolution_kernel_gradient(
     plan = _plan(request, x)
     if plan is None:
         return None
-    made = empty(shape, x.dtype)
+    result = empty(shape, x.dtype)
     turned = empty((results, *size, channels), x.dtype)
     if not cudnn.ran(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned}):
         return None
-    return copy_into(made, turned.transpose(*range(1, len(shape)), 0))
+    return copy_into(result, turned.transpose(*range(1, len(shape)), 0))

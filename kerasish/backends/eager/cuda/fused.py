@@ -24,8 +24,8 @@ def make_op(
 
 def again(f: Callable[..., Any], inputs: Sequence[Any], g: Array) -> list[Any]:
     """Return the gradients of f, a composition, which may be differentiated again."""
-    found = derivatives["vjp"](f, inputs, g)
-    return list(found)
+    result = derivatives["vjp"](f, inputs, g)
+    return list(result)
 
 
 def composition(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -109,9 +109,9 @@ def whole_einsum_affine(
     if bias is None and not rectified:
         return None
     x, kernel = as_tensor(x), as_tensor(kernel)
-    (left, right), made = read_letters(subscripts, [len(x.shape), len(kernel.shape)])
-    n = sum(letter in right and letter not in made for letter in left)
-    if not n or left[-n:] != right[:n] or made != left[:-n] + right[n:]:
+    (left, right), result = read_letters(subscripts, [len(x.shape), len(kernel.shape)])
+    n = sum(letter in right and letter not in result for letter in left)
+    if not n or left[-n:] != right[:n] or result != left[:-n] + right[n:]:
         return None
     units = kernel.shape[n:]
     if x.shape[-n:] != kernel.shape[:n] or not units:

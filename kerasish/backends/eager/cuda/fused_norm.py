@@ -58,9 +58,9 @@ def _norm_again(
         def whole(x: Array, gamma: Array, beta: Array = beta) -> Any:
             return _norm_composed(x, gamma, beta, epsilon, centered)
 
-        found = again(whole, given, [g])
+        result = again(whole, given, [g])
         # Sums of g are kernels' results without centering, too, but nobody asks for them.
-        return (*found[:2], cast(found[2] if centered else multiply(gamma, 0), "float32"))
+        return (*result[:2], cast(result[2] if centered else multiply(gamma, 0), "float32"))
 
     return (*again(back, [g, x, gamma], h), None, None)
 
@@ -70,8 +70,8 @@ def _norm_rule(g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: 
     dx, by_gamma, by_beta = _NORM_GRADIENT(
         g[0], x, gamma, y[1], y[2], epsilon=epsilon, centered=centered
     )
-    found = (dx, cast(by_gamma, gamma.dtype))
-    return (*found, cast(by_beta, beta[0].dtype)) if centered else found
+    result = (dx, cast(by_gamma, gamma.dtype))
+    return (*result, cast(by_beta, beta[0].dtype)) if centered else result
 
 
 _NORM_GRADIENT = make_op(_norm_gradient_kernel, _norm_again, outputs=3)

@@ -72,8 +72,10 @@ def check(what: str, *arrays: Any) -> None:
         TypeError: their dtypes differ, or are none of SCALARS.
     """
     if not fits(*arrays):
-        found = ", ".join(a.dtype.name for a in arrays)
-        raise TypeError(f"{what}: arrays of one dtype among {list(SCALARS)} expected, got {found}.")
+        result = ", ".join(a.dtype.name for a in arrays)
+        raise TypeError(
+            f"{what}: arrays of one dtype among {list(SCALARS)} expected, got {result}."
+        )
 
 
 def packed(n: int, *arrays: Any) -> Any:

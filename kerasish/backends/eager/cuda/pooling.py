@@ -26,8 +26,8 @@ def _window(
     """Return the record of the window, and the shape of a result with a place for each window."""
     sizes = x_shape[1:-1]
     counts = window_counts(sizes, size, strides, padding, (1,) * len(size), "pooling")
-    made = window(sizes, counts, size, strides, padding)
-    return made, (x_shape[0], *counts, x_shape[-1])
+    result = window(sizes, counts, size, strides, padding)
+    return result, (x_shape[0], *counts, x_shape[-1])
 
 
 def _split(count: int, channels: int, together: Array, x: Array) -> tuple[Any, Any, int]:

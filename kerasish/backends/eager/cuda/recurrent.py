@@ -129,8 +129,8 @@ def lstm_gradient(
         before = cells[t - 1] if t else c
         sizes = _sizes(gates, units, mask, t + 1 < steps)
         args = (g_states[t], g_cells[t], gates[t], cells[t], before, carry_h, carry_c, past)
-        made = (_at(mask, t), dx[t], next_h, next_c)
-        _step("lstm_step_gradient", gates, units, *args, *made, *sizes)
+        result = (_at(mask, t), dx[t], next_h, next_c)
+        _step("lstm_step_gradient", gates, units, *args, *result, *sizes)
         carry_h, carry_c, next_h, next_c = next_h, next_c, carry_h, carry_c
         past = matrix_product(dx[t], turned)
     dh = _arrived(carry_h, past, next_h, h.dtype)

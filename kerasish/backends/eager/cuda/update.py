@@ -80,14 +80,14 @@ def update_tensors(
     """
     lists = _given(*elements)
     known = [cast(n, v.dtype) for n, v in zip(numbers, source.program.numbers)]
-    made = [
+    results = [
         [empty(a.shape, a.dtype) for a in some] for k, some in enumerate(lists) if k != 1
     ]  # the gradients have no new ones
-    tables = _tables(source.table, source.most, [*lists, *made], decays, source.constants, known)
+    tables = _tables(source.table, source.most, [*lists, *results], decays, source.constants, known)
     for table, blocks, dtype, packed in tables:
         args = (table, np.int64(CHUNK), packed)
         launch(source.name, source.kernel, dtype, blocks, (THREADS,), *args)
-    return made
+    return results
 
 
 def global_norm(gradients: Arrays, limit: float = np.inf) -> tuple[Any, Any]:
@@ -125,8 +125,8 @@ def compiled(
     key = ("cuda", count, *specs, decay)
     if key not in formula.compiled:
         program = program_of(formula, "float32", count, specs, decay)
-        found = None if program is None else source_of(program, formula.name)
-        formula.compiled[key] = found
+        result = None if program is None else source_of(program, formula.name)
+        formula.compiled[key] = result
     source: UpdateSource | None = formula.compiled[key]
     return source
 
@@ -149,7 +149,7 @@ def update_by_formula(
     """
     if not all(fits(*arrays) for arrays in zip(*elements)):
         return None
-    made: list[list[Any]] = [[None] * len(decays) for _ in range(len(elements) - 1)]
+    results: list[list[Any]] = [[None] * len(decays) for _ in range(len(elements) - 1)]
     for decay in (False, True):
         members = [i for i, share in enumerate(decays) if bool(share) == decay]
         if not members:
@@ -160,8 +160,8 @@ def update_by_formula(
         given = [brought(n) for n in numbers if n is not None]
         given += [brought(v.value) for v in source.program.variables]
         some = [[arrays[i] for i in members] for arrays in elements]
-        found = update_tensors(source, some, given, [decays[i] for i in members])
-        for whole, part in zip(made, found):
+        result = update_tensors(source, some, given, [decays[i] for i in members])
+        for whole, part in zip(results, result):
             for i, array in zip(members, part):
                 whole[i] = array
-    return made
+    return results

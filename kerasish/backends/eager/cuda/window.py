@@ -33,12 +33,12 @@ def window(
         counts: how many windows there are along each axis.
         padding: (before, after) for each axis.
     """
-    made = np.zeros((), WINDOW)
-    made["in"], made["out"] = _filled(sizes, 1), _filled(counts, 1)
-    made["size"], made["stride"] = _filled(size, 1), _filled(strides, 1)
-    made["before"] = _filled([a for a, _ in padding], 0)
-    made["apart"] = _filled(dilation or (1,) * len(size), 1)
-    return made  # CuPy passes an array of one element by value
+    result = np.zeros((), WINDOW)
+    result["in"], result["out"] = _filled(sizes, 1), _filled(counts, 1)
+    result["size"], result["stride"] = _filled(size, 1), _filled(strides, 1)
+    result["before"] = _filled([a for a, _ in padding], 0)
+    result["apart"] = _filled(dilation or (1,) * len(size), 1)
+    return result  # CuPy passes an array of one element by value
 
 
 def fits_window(*shapes: Any) -> bool:

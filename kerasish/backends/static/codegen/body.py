@@ -137,13 +137,13 @@ class Body:
         low = w.convert("trunc", block, "uint32")
         high = w.convert("trunc", w.shift_right(block, 32), "uint32")
         keys = [w.splat(w.extract(self.value(a), 0), count) for a in node.args]
-        found = scalars.philox(w, [low, high, keys[2], keys[3]], keys[:2])
+        results = scalars.philox(w, [low, high, keys[2], keys[3]], keys[:2])
         if node.attr("aligned"):
-            return self._interleave(found)
+            return self._interleave(results)
         which = w.bits_and(w.convert("trunc", index, "uint32"), constant(3, "uint32", count))
-        result = found[3]
+        result = results[3]
         for k in (2, 1, 0):
-            result = w.select(w.compare("eq", which, w.like(which, k)), found[k], result)
+            result = w.select(w.compare("eq", which, w.like(which, k)), results[k], result)
         return result
 
     def _interleave(self, four: list[Value]) -> Value:

@@ -330,9 +330,9 @@ def _clock(library: Any) -> int:
     """The address of clock_gettime; 0 where steps cannot be timed natively (Windows)."""
     if not hasattr(time, "CLOCK_MONOTONIC"):
         return 0
-    for found in (library, ctypes.CDLL(None)):
-        if hasattr(found, "clock_gettime"):
-            return _address(found, "clock_gettime")
+    for result in (library, ctypes.CDLL(None)):
+        if hasattr(result, "clock_gettime"):
+            return _address(result, "clock_gettime")
     return 0
 
 

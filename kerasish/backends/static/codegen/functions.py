@@ -54,8 +54,8 @@ def _common_divisor(w: Writer, a: Value, b: Value) -> Value:
 
 def gcd(w: Writer, a: Value, b: Value) -> Value:
     """The greatest number that divides both; 0 of 0 and 0."""
-    found = _common_divisor(w, _size(w, a), _size(w, b))
-    return Value(found.text, a.dtype, a.lanes)
+    result = _common_divisor(w, _size(w, a), _size(w, b))
+    return Value(result.text, a.dtype, a.lanes)
 
 
 def lcm(w: Writer, a: Value, b: Value) -> Value:
@@ -131,14 +131,14 @@ def nextafter(w: Writer, a: Value, b: Value, dtype: str) -> Value:
     """
     if dtype == a.dtype:
         whole = "uint32" if dtype == "float32" else "uint64"
-        found = w.bitcast(_next_bits(w, a, b, w.bitcast(a, whole), w.bitcast(b, whole)), dtype)
+        result = w.bitcast(_next_bits(w, a, b, w.bitcast(a, whole), w.bitcast(b, whole)), dtype)
     else:
         stored = [memory.to_storage(w, x, dtype) for x in (a, b)]
         a, b = (memory.from_storage(w, x, dtype) for x in stored)
-        found = memory.from_storage(w, _next_bits(w, a, b, *stored), dtype)
+        result = memory.from_storage(w, _next_bits(w, a, b, *stored), dtype)
         if dtype == "float16":  # NumPy keeps the sign of the first zero here, unlike C
-            found = w.select(w.compare("oeq", a, b), a, found)
-    return w.select(w.compare("uno", a, b), w.add(a, b), found)
+            result = w.select(w.compare("oeq", a, b), a, result)
+    return w.select(w.compare("uno", a, b), w.add(a, b), result)
 
 
 def _next_bits(w: Writer, a: Value, b: Value, bits: Value, target: Value) -> Value:

@@ -110,11 +110,11 @@ class Part:
         if value not in self.scalar_values:
             if not self.plan.is_node(value):
                 dtype = self.kernel.inputs[value].dtype
-                made = memory.load_one(self.w, self.bases[value], dtype)
+                result = memory.load_one(self.w, self.bases[value], dtype)
             else:
                 node = self.plan.node(value)
-                made = self.narrow_node(node, [self.scalar(a) for a in node.args])
-            self.scalar_values[value] = made
+                result = self.narrow_node(node, [self.scalar(a) for a in node.args])
+            self.scalar_values[value] = result
         return self.scalar_values[value]
 
     def narrow_node(self, node: Node, args: list[Value]) -> Value:

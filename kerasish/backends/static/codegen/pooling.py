@@ -363,15 +363,15 @@ class _Block:
         if self.pooling.kind == "max":
             return self._larger(values, here, state)
         chosen = self.chosen if self.pooling.kind == "select" else self._numbers(window)
-        made = []
+        results = []
         for old, new, number in zip(state, values, chosen, strict=True):
             hit = w.compare("eq", number, here)
             if self.pooling.kind == "select":
-                made.append(w.select(hit, new, old))
+                results.append(w.select(hit, new, old))
             else:
                 one = w.select(hit, new, w.like(new, 0))
-                made.append(one if self.pooling.single else w.add(old, one))
-        return made
+                results.append(one if self.pooling.single else w.add(old, one))
+        return results
 
     def _larger(self, values: list[Value], here: Value, state: list[Value]) -> list[Value]:
         """Return the largest elements, the first of equals or of NaNs, and their places."""
@@ -395,7 +395,7 @@ class _Block:
 
     def _load(self, offset: Value) -> list[Value]:
         w, dtype = self.w, self.pooling.dtype
-        found = []
+        results = []
         for n in range(self.vectors):
             at = w.address(self.share.sources, self._at(offset, n), self.share.size)
             if self.rest is None:
@@ -403,8 +403,8 @@ class _Block:
             else:
                 mask = memory.tail_mask(w, self.rest, self.lanes)
                 raw = memory.load_tail(w, at, dtype, self.lanes, self.rest, mask)
-            found.append(memory.from_storage(w, raw, dtype))
-        return found
+            results.append(memory.from_storage(w, raw, dtype))
+        return results
 
     def _store(self, to: Value, values: list[Value]) -> None:
         w, dtype = self.w, self.pooling.dtype
@@ -420,12 +420,12 @@ class _Block:
     def _numbers(self, offset: Value) -> list[Value]:
         """Return the chosen places of vectors of channels."""
         w, dtype = self.w, self.pooling.places
-        found = []
+        results = []
         for n in range(self.vectors):
             at = w.address(self.share.places, self._at(offset, n), STORED[dtype][1])
             raw = memory.load_full(w, at, dtype, self.lanes)
-            found.append(w.convert("zext", raw, self.share.number))
-        return found
+            results.append(w.convert("zext", raw, self.share.number))
+        return results
 
     def _keep(self, chosen: Value, numbers: list[Value]) -> None:
         w, dtype = self.w, self.pooling.places

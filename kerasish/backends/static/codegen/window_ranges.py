@@ -56,7 +56,7 @@ def inside_ranges(
         sizes, counts: the spatial sizes of x, and the windows along each of its axes.
         size, strides, padding: of the pooling, one for each axis.
     """
-    found = []
+    results = []
     for axis, (n, count, w, s, (before, _)) in enumerate(
         zip(sizes, counts, size, strides, padding, strict=True)
     ):
@@ -65,8 +65,8 @@ def inside_ranges(
         many = np.maximum(np.minimum(starts + w, n) - first, 0)
         step, place = _inner(sizes, axis), _inner(size, axis)
         ranges = np.stack([first * step, many, (first - starts) * place], axis=1)
-        found.append(Axis(ranges, Steps(count, step, place)))
-    return found
+        results.append(Axis(ranges, Steps(count, step, place)))
+    return results
 
 
 def cover_ranges(
@@ -81,7 +81,7 @@ def cover_ranges(
     Args:
         sizes, counts, size, strides, padding: see `inside_ranges`.
     """
-    found = []
+    results = []
     for axis, (n, count, w, s, (before, _)) in enumerate(
         zip(sizes, counts, size, strides, padding, strict=True)
     ):
@@ -93,8 +93,8 @@ def cover_ranges(
         ranges = np.stack([last * step, many, (at - last * s) * place], axis=1)
         if are_apart(size, strides):
             ranges[many == 0] = (0, 1, NOWHERE)
-        found.append(Axis(ranges, Steps(n, -step, s * place)))
-    return found
+        results.append(Axis(ranges, Steps(n, -step, s * place)))
+    return results
 
 
 def are_apart(size: Sequence[int], strides: Sequence[int]) -> bool:

@@ -69,11 +69,11 @@ class ColumnsUnit(Unit):
         """Return the moves that fill the columns from the data, or add the columns to the data."""
         to = self.data if self.spread else self.columns
         pieces = list(self._pieces())
-        made = [(_Loop(p, to, adds=self.spread), to) for p in pieces]
+        results = [(_Loop(p, to, adds=self.spread), to) for p in pieces]
         full = sum(math.prod(p.shape) for p in pieces) == self.columns.size
         if self.spread or not full:
-            made.insert(0, (_Loop(_fill_piece(to, 0.0), to), to))
-        return made
+            results.insert(0, (_Loop(_fill_piece(to, 0.0), to), to))
+        return results
 
     def _pieces(self) -> Iterator[Piece]:
         g = self.g

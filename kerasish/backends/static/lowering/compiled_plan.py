@@ -172,18 +172,18 @@ class Blueprints:
     def find(self, key: int | Sequence[Any] | None, make: Callable[[], Any]) -> Blueprint | int:
         """Return the cached result of `make` for this key, or call it; a key of None is new."""
         with self._guard:
-            found = self._kept.get(key) if key is not None else None
-            if found is not None:
+            result = self._kept.get(key) if key is not None else None
+            if result is not None:
                 self._kept.move_to_end(key)
-                return found
-        made = make()
+                return result
+        created = make()
         with self._guard:
             self.made += 1
             if key is not None:
-                made = self._kept.setdefault(key, made)
+                created = self._kept.setdefault(key, created)
                 if len(self._kept) > self.most:
                     self._kept.popitem(last=False)
-        return made
+        return created
 
     def clear(self) -> None:
         """Forget all of them."""

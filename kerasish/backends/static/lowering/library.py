@@ -222,10 +222,10 @@ class BlasUnit(Unit):
              "out": buffer(locate(self.out))}
         )  # fmt: skip
         runtime = load_runtime()
-        made: list[Record] = []
+        results: list[Record] = []
         for block in binding.blocks:
-            made.append(Record(runtime.call_blas, block, self.name, binding))
-        return made
+            results.append(Record(runtime.call_blas, block, self.name, binding))
+        return results
 
 
 def _flattened(a: View, b: View) -> View:

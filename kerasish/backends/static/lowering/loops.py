@@ -48,13 +48,13 @@ class Axes(NamedTuple):
 
 def _strides(value: Value, dims: Sequence[Any], rank: int) -> tuple[int, ...]:
     """Return the stride, in elements, along each axis of the frame."""
-    found = [0] * rank
+    result = [0] * rank
     step = 1
     for size, d in zip(reversed(value.shape), reversed(tuple(dims))):
         if d is not None and size != 1:
-            found[d] = step
+            result[d] = step
         step *= size
-    return tuple(found)
+    return tuple(result)
 
 
 def _collapse(
@@ -117,19 +117,19 @@ def build_kernel(recipe: Recipe) -> Kernel:
     """
     k = KernelBuilder(rank=recipe.rank)
     symbols = [k.input(*parts) for parts in recipe.inputs]
-    made: list[Any] = []
+    results: list[Any] = []
 
     def find(argument: Any) -> Any:
         kind, *what = argument
         if kind == "input":
             return symbols[what[0]]
-        return made[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
+        return results[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
 
     for name, dtype, arguments_, attrs in recipe.steps:
-        made.append(_apply(k, name, dtype, [find(a) for a in arguments_], dict(attrs)))
+        results.append(_apply(k, name, dtype, [find(a) for a in arguments_], dict(attrs)))
     for value, dtype, strided, home in recipe.outputs:
         in_place = None if home is None else symbols[home]
-        k.output(made[value], dtype, strided=strided, in_place=in_place)
+        k.output(results[value], dtype, strided=strided, in_place=in_place)
     try:
         return k.build()
     except ValueError as error:
@@ -288,7 +288,7 @@ class LoopUnit(Unit):
             if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
                 raise NotALoop("an element operand repeats along columns")
             inputs.append((operand.value.dtype, level, strided))
-        made: dict[Value, int] = {}
+        results: dict[Value, int] = {}
         steps = []
         for number, node in enumerate(body.graph.nodes):
             args: list[Any] = []
@@ -300,8 +300,8 @@ class LoopUnit(Unit):
                 name = self._draw_name()
             else:
                 for i, v in enumerate(node.inputs):
-                    if v in made:
-                        args.append(("made", made[v]))
+                    if v in results:
+                        args.append(("made", results[v]))
                     elif v in self._literals:
                         literal = self._literals[v]
                         args.append(("number", repr(literal), literal, v.dtype))
@@ -316,7 +316,7 @@ class LoopUnit(Unit):
                     name = node.op.native
             attrs = tuple(sorted(node.attrs.items())) if callable(name) else ()
             steps.append((name, node.out.dtype, tuple(args), attrs))
-            made[node.out] = number
+            results[node.out] = number
         outputs = []
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
@@ -325,7 +325,7 @@ class LoopUnit(Unit):
             in_place = None
             if home is not None:
                 in_place = next(i for i, o in enumerate(self._order) if o.value is home)
-            outputs.append((made[v], v.dtype, strided, in_place))
+            outputs.append((results[v], v.dtype, strided, in_place))
         return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
 
     def _draw_name(self) -> str:
@@ -383,14 +383,14 @@ class LoopUnit(Unit):
 
     def operands(self, locate: Locate) -> list[arguments.Operand]:
         """Return where each input and output lies."""
-        found = []
+        results = []
         values = [*self._order, *(Operand(v, ()) for v in self.body.graph.outputs)]
         for i, o in enumerate(values):
             size = dtypes.array_dtype(o.value.dtype).itemsize
             at = locate(o.value).address + o.offset * size
             steps = tuple(self._steps[i])
-            found.append(arguments.Operand(at, steps, self._column_steps[i] or 1))
-        return found
+            results.append(arguments.Operand(at, steps, self._column_steps[i] or 1))
+        return results
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the record of the loop."""
@@ -452,10 +452,10 @@ class SegmentsUnit(Unit):
         return next(p for p in self.parts if written in p.writes).in_place_of(written)
 
     def _batches(self) -> dict[Kernel, list[LoopUnit]]:
-        found: dict[Kernel, list[LoopUnit]] = {}
+        results: dict[Kernel, list[LoopUnit]] = {}
         for part in self.parts:
-            found.setdefault(part.kernel, []).append(part)
-        return found
+            results.setdefault(part.kernel, []).append(part)
+        return results
 
     def _segmented(self, kernel: Kernel) -> Kernel:
         return Kernel(kernel.inputs, kernel.nodes, kernel.outputs, 1, True, kernel.lanes)
@@ -466,7 +466,7 @@ class SegmentsUnit(Unit):
 
     def records(self, locate: Locate) -> list[Record]:
         """Return one record for each kernel."""
-        made = []
+        results = []
         for kernel, parts in self._batches().items():
             segmented = self._segmented(kernel)
             sizes = [p.axes.columns for p in parts]
@@ -479,8 +479,8 @@ class SegmentsUnit(Unit):
                 threads=choose_threads(segmented, len(parts), total, native.get_threads()),
                 segments=table.ctypes.data,
             )  # fmt: skip
-            made.append(Record(compile_one(segmented), block, self.name, table))
-        return made
+            results.append(Record(compile_one(segmented), block, self.name, table))
+        return results
 
 
 def _reduces(body: Body) -> bool:

@@ -272,8 +272,8 @@ class ScatterUnit(Unit):
             rows=self.rows, threads=1,
         )  # fmt: skip
         adding = Record(compile_one(self.kernel), block, f"scatter into {out.shape}")
-        made = [self.zero.record(find, self.sums, "zeros"), adding]
-        return [*made, self.round.record(find, out, "rounding")] if self.half else made
+        results = [self.zero.record(find, self.sums, "zeros"), adding]
+        return [*results, self.round.record(find, out, "rounding")] if self.half else results
 
 
 def make_indexing(node: Node) -> Unit | None:

@@ -88,11 +88,11 @@ class MaxPoolUnit(Unit):
         """Return one record for each kernel."""
         key = ("scratch", self) if self.finder is not None else self.workspace_key
         places = locate(key).address if key is not None else 0
-        made = []
+        results = []
         if self.finder is not None:
-            made.append(self._record(self.finder, locate(self.x).address, 0, places))
+            results.append(self._record(self.finder, locate(self.x).address, 0, places))
         given, out = locate(self.reads[0]).address, locate(self.writes[0]).address
-        return [*made, self._record(self.kernel, given, out, places)]
+        return [*results, self._record(self.kernel, given, out, places)]
 
     def _record(self, kernel: pooling.Pooling, given: int, out: int, places: int) -> Record:
         axes = self._axes(kernel.kind)

@@ -116,12 +116,12 @@ class RecurrentUnit(Unit):
 
     def _start(self, locate: Locate, weights: Place) -> list[Record]:
         at = self.base = locate(("scratch", self)).address
-        made = []
+        results = []
         for product in self.products:
-            made += product.start(weights, at)
+            results += product.start(weights, at)
             at += product.scratch
         self._loop_at = at
-        return made
+        return results
 
     def _buffer(self, name: str) -> int:
         return self.base + self._offsets[name]
@@ -164,56 +164,56 @@ class ForwardUnit(RecurrentUnit):
         product = Product(self.n, u, self.count * u, False, not gated, gated)
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_forward")
         options = {"whole": True} if gated else {}
-        made = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
-        self._finish(made, product, **({"s": self.n * 3 * u} if gated else {}))
+        result = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
+        self._finish(result, product, **({"s": self.n * 3 * u} if gated else {}))
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the records of all steps."""
-        made = self._start(locate, locate(self.reads[1]))
-        return made + getattr(self, f"_{self.kind}")(locate)
+        result = self._start(locate, locate(self.reads[1]))
+        return result + getattr(self, f"_{self.kind}")(locate)
 
     def _simple_rnn(self, locate: Locate) -> list[Record]:
         x, _, first = (locate(v) for v in self.reads[:3])
         states = locate(self.writes[0])
-        made, h = [copy_record(x, states)], first.address
+        result, h = [copy_record(x, states)], first.address
         for t, new in enumerate(self._rows(states, self.units)):
-            made.append(self.products[0].record(h, new))
+            result.append(self.products[0].record(h, new))
             more = [Operand(h, (self.units,))] if self.masked else []
-            made.append(self._step([new, *more, *self._mask(locate, t), new]))
+            result.append(self._step([new, *more, *self._mask(locate, t), new]))
             h = new
-        return made
+        return result
 
     def _lstm(self, locate: Locate) -> list[Record]:
         x, _, first, first_c = (locate(v) for v in self.reads[:4])
         states, cells, gates = (locate(v) for v in self.writes)
-        made, h, c = [copy_record(x, gates)], first.address, first_c.address
+        result, h, c = [copy_record(x, gates)], first.address, first_c.address
         steps = zip(
             self._rows(states, self.units), self._rows(cells, self.units),
             self._rows(gates, 4 * self.units),
         )  # fmt: skip
         for t, (new_h, new_c, z) in enumerate(steps):
-            made.append(self.products[0].record(h, z))
+            result.append(self.products[0].record(h, z))
             parts, more = self._gates(z, 4), [h] if self.masked else []
-            made.append(
+            result.append(
                 self._step([*parts, c, *more, *self._mask(locate, t), *parts, new_c, new_h])
             )
             h, c = new_h, new_c
-        return made
+        return result
 
     def _gru(self, locate: Locate) -> list[Record]:
         x, _, bias, first = (locate(v) for v in self.reads[:4])
         states, gates = (locate(v) for v in self.writes)
-        made, h, s = [], first.address, self._buffer("s")
+        result, h, s = [], first.address, self._buffer("s")
         steps = zip(
             self._rows(x, 3 * self.units), self._rows(states, self.units),
             self._rows(gates, 4 * self.units),
         )  # fmt: skip
         for t, (row, new, kept) in enumerate(steps):
-            made.append(self.products[0].record(h, s, bias.address))
+            result.append(self.products[0].record(h, s, bias.address))
             inputs = [*self._gates(row, 3), *self._gates(s, 3), h, *self._mask(locate, t)]
-            made.append(self._step([*inputs, *self._gates(kept, 4), new]))
+            result.append(self._step([*inputs, *self._gates(kept, 4), new]))
             h = new
-        return made
+        return result
 
 
 class BackwardUnit(RecurrentUnit):
@@ -226,7 +226,7 @@ class BackwardUnit(RecurrentUnit):
         self.adds = self.masked or self.kind == "gru"
         product = Product(self.n, width, u, True, self.adds)
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_backward")
-        made = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
+        result = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
         sizes = dict.fromkeys(("dh0", "dh1", "dc0", "dc1"), self.n * u)
         if self.kind == "gru":
             sizes["ds"] = self.steps * self.n * width
@@ -242,15 +242,15 @@ class BackwardUnit(RecurrentUnit):
             self._more = [onednn.matmul((1, rows), (rows, width))]
         self.weights = weights
         spare = max(p.scratchpad_bytes for p in (*weights, *self._more))
-        self._finish(made, product, spare=-(-spare // SIZE), **sizes)
+        self._finish(result, product, spare=-(-spare // SIZE), **sizes)
         self.flops += sum(p.flops for p in weights)
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the records of all steps, the last step first, then the weights' gradient."""
         by_name = dict(zip(self._names(), self.reads))
         self.places = {name: locate(v) for name, v in by_name.items()}
-        made = self._start(locate, self.places["recurrent"])
-        return made + getattr(self, f"_{self.kind}")(locate)
+        result = self._start(locate, self.places["recurrent"])
+        return result + getattr(self, f"_{self.kind}")(locate)
 
     def _names(self) -> tuple[str, ...]:
         return {
@@ -268,14 +268,14 @@ class BackwardUnit(RecurrentUnit):
         ends = [(self.places["h"].address, dz, self.n)]
         if self.steps > 1:
             ends.insert(0, (self.places["states"].address, dz + whole, (self.steps - 1) * self.n))
-        made = []
+        results = []
         for primitive, (a, b, rows) in zip(self.weights, ends):
             buffers = {
                 "a": Buffer(a, SIZE * rows * self.units), "b": Buffer(b, SIZE * rows * width),
                 "out": Buffer(out.address, out.nbytes),
             }  # fmt: skip
-            made.append(self._library(primitive, buffers))
-        return made
+            results.append(self._library(primitive, buffers))
+        return results
 
     def _library(self, primitive: Primitive, buffers: dict[str, Buffer]) -> Record:
         if primitive.scratchpad_bytes:
@@ -289,30 +289,30 @@ class BackwardUnit(RecurrentUnit):
     def _simple_rnn(self, locate: Locate) -> list[Record]:
         dx, weights, first = (locate(v) for v in self.writes)
         states, g, dz = self._sequence("states"), self._sequence("g"), self._rows(dx, self.units)
-        made, dh = [], self._zero()
+        result, dh = [], self._zero()
         for t in reversed(range(self.steps)):
             past = self._past(t, "dh", first)
             inputs = [states[t], dh, g[t], *self._mask(locate, t)]
-            made.append(self._step([*inputs, dz[t], *([past] if self.masked else [])]))
-            made.append(self.products[0].record(dz[t], past))
+            result.append(self._step([*inputs, dz[t], *([past] if self.masked else [])]))
+            result.append(self.products[0].record(dz[t], past))
             dh = past
-        return made + self._gradient_of_weights(dx.address, weights)
+        return result + self._gradient_of_weights(dx.address, weights)
 
     def _lstm(self, locate: Locate) -> list[Record]:
         dx, weights, first, first_c = (locate(v) for v in self.writes)
         cells, g, g_cells = (self._sequence(name) for name in ("cells", "g", "g_cells"))
         gates, dz = self._sequence("gates", 4 * self.units), self._rows(dx, 4 * self.units)
-        made, dh, dc = [], self._zero(), self._zero()
+        result, dh, dc = [], self._zero(), self._zero()
         for t in reversed(range(self.steps)):
             past, past_c = self._past(t, "dh", first), self._past(t, "dc", first_c)
             before = cells[t - 1] if t else self.places["c"].address
             inputs = [*self._gates(gates[t], 4), before, cells[t], dh, dc]
             inputs += [g[t], g_cells[t], *self._mask(locate, t)]
             outputs = [*self._gates(dz[t], 4), past_c, *([past] if self.masked else [])]
-            made.append(self._step([*inputs, *outputs]))
-            made.append(self.products[0].record(dz[t], past))
+            result.append(self._step([*inputs, *outputs]))
+            result.append(self.products[0].record(dz[t], past))
             dh, dc = past, past_c
-        return made + self._gradient_of_weights(dx.address, weights)
+        return result + self._gradient_of_weights(dx.address, weights)
 
     def _gru(self, locate: Locate) -> list[Record]:
         dx, weights, bias, first = (locate(v) for v in self.writes)
@@ -321,19 +321,19 @@ class BackwardUnit(RecurrentUnit):
         gates, of_x = self._sequence("gates", 4 * self.units), self._rows(dx, width)
         all_s = Place(self._buffer("ds"), SIZE * self.steps * self.n * width)
         of_h = self._rows(all_s, width)
-        made, dh = [], self._zero()
+        result, dh = [], self._zero()
         for t in reversed(range(self.steps)):
             past = self._past(t, "dh", first)
             before = states[t - 1] if t else self.places["h"].address
             inputs = [*self._gates(gates[t], 4), before, dh, g[t], *self._mask(locate, t)]
             outputs = [*self._gates(of_x[t], 3), *self._gates(of_h[t], 3), past]
-            made.append(self._step([*inputs, *outputs]))
-            made.append(self.products[0].record(of_h[t], past))
+            result.append(self._step([*inputs, *outputs]))
+            result.append(self.products[0].record(of_h[t], past))
             dh = past
-        made += self._gradient_of_weights(all_s.address, weights)
+        result += self._gradient_of_weights(all_s.address, weights)
         rows = Buffer(int(self._ones.ctypes.data), self._ones.nbytes)
         ends = {"a": rows, "b": Buffer(*all_s), "out": Buffer(bias.address, bias.nbytes)}
-        return [*made, self._library(self._more[0], ends)]
+        return [*result, self._library(self._more[0], ends)]
 
 
 def make_recurrent(node: Node) -> Unit | None:

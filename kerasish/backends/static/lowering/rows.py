@@ -45,17 +45,17 @@ class RowsUnit(Unit):
         k = KernelBuilder()
         row = k.input("int32", level="row")
         body = self.rows.body
-        made: dict[Value, Any] = {body.inputs[0]: k.input("float32")}
+        results: dict[Value, Any] = {body.inputs[0]: k.input("float32")}
         for v in body.inputs[1 : 1 + self.rows.tables]:
-            made[v] = k.input("float32", gather=row)
+            results[v] = k.input("float32", gather=row)
         for v in body.inputs[1 + self.rows.tables :]:
-            made[v] = k.input(v.dtype, level="scalar")
+            results[v] = k.input(v.dtype, level="scalar")
         for node in body.nodes:
-            args = [made[v] for v in node.inputs]
+            args = [results[v] for v in node.inputs]
             name = node.op.name
-            made[node.out] = args[0] if name in ("alias", "cast") else k.op(name, *args)
+            results[node.out] = args[0] if name in ("alias", "cast") else k.op(name, *args)
         for place, v in zip(self.rows.changed, body.outputs):
-            k.output(made[v], "float32", in_place=made[body.inputs[1 + place]], scatter=row)
+            k.output(results[v], "float32", in_place=results[body.inputs[1 + place]], scatter=row)
         return k.build()
 
     def may_share(self, written: Value, read: Value) -> bool:
@@ -82,14 +82,14 @@ class RowsUnit(Unit):
         at = locate(("scratch", self)).address
         unique, slots = at, at + _round(4 * self.count)
         sums = Place(slots + _round(4 * self.count), 4 * self.count * self.columns)
-        made = []
+        results = []
         for new in self.writes:
             if new not in self._shared:
-                made.append(
+                results.append(
                     copy_record(locate(self._table_of(new)), locate(new), "copy of a table")
                 )
         change = self._change_block(locate, unique, sums.address)
-        found, keep = self._find_block(locate, unique, slots, change)
+        result, keep = self._find_block(locate, unique, slots, change)
         zeros = filled_array((sums.nbytes,), "uint8", 0)
         clear = copy_record(Place(zeros.ctypes.data, sums.nbytes), sums, "zeros")
         gradient = locate(self.reads[0]).address
@@ -103,8 +103,8 @@ class RowsUnit(Unit):
             threads=1,
         )  # fmt: skip
         return [
-            *made,
-            Record(compile_one(self.find), found, f"distinct rows of {self.limit}", keep),
+            *results,
+            Record(compile_one(self.find), result, f"distinct rows of {self.limit}", keep),
             Record(clear.function, clear.block, clear.name, zeros),
             Record(compile_one(self.add), adding, "sums of rows"),
             Record(compile_one(self.change), change, self.name),

@@ -123,8 +123,8 @@ class PythonUnit(Unit):
 
         def call() -> None:
             with np.errstate(all="ignore"):
-                found = kernel(*inputs, **attrs)
-                results = (found,) if len(outputs) == 1 else found
+                matches = kernel(*inputs, **attrs)
+                results = (matches,) if len(outputs) == 1 else matches
                 for view, result in zip(outputs, results):
                     np.copyto(view, result)
 

@@ -56,13 +56,13 @@ def _segments(image: bytearray) -> list[tuple[int, int, int, int]]:
     """Return (type, offset, address, bytes in file) of each program header."""
     (table,) = struct.unpack_from("<Q", image, 32)
     size, count = struct.unpack_from("<HH", image, 54)
-    found = []
+    results = []
     for index in range(count):
         kind, _, offset, address, _, length = struct.unpack_from(
             "<IIQQQQ", image, table + index * size
         )
-        found.append((kind, offset, address, length))
-    return found
+        results.append((kind, offset, address, length))
+    return results
 
 
 def _dynamic(image: bytearray, segments: list[tuple[int, int, int, int]]) -> list[tuple[int, int]]:

@@ -170,13 +170,13 @@ def link_flat(data: bytes, symbols: list[str]) -> Code | None:
             and not _relocate(data, section, starts, entries, image)
         ):
             return None
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     strings = sections[symtab[6]]
     for entry in entries:
         label = name(entry[0], strings)
         if label in symbols and entry[3] in starts:
-            found[label] = starts[entry[3]] + entry[4]
-    return Code("image", bytes(image), found) if len(found) == len(symbols) else None
+            results[label] = starts[entry[3]] + entry[4]
+    return Code("image", bytes(image), results) if len(results) == len(symbols) else None
 
 
 def _relocate(

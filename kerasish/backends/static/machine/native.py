@@ -165,8 +165,8 @@ def _from_wheel(distribution: str, name: str) -> list[str]:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    found = [os.path.realpath(str(file.locate())) for file in files if file.name == name]
-    return [path for path in found if os.path.exists(path)]
+    results = [os.path.realpath(str(file.locate())) for file in files if file.name == name]
+    return [path for path in results if os.path.exists(path)]
 
 
 def _nearby(name: str) -> list[str]:
@@ -210,8 +210,8 @@ def _refuse(loaded: ctypes.CDLL) -> str:
 
 def version() -> str:
     """Return oneDNN's version, such as "3.2.0"."""
-    found = library().dnnl_version().contents
-    return f"{found.major}.{found.minor}.{found.patch}"
+    result = library().dnnl_version().contents
+    return f"{result.major}.{result.minor}.{result.patch}"
 
 
 @contextlib.contextmanager

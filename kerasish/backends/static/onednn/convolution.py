@@ -377,9 +377,9 @@ def _make(
             descriptor = describe(attributes)
         finally:
             drop_attributes(attributes)
-        made = Primitive(about, descriptor, arguments, count)
-        made.flops = geometry.flops
-        return made
+        result = Primitive(about, descriptor, arguments, count)
+        result.flops = geometry.flops
+        return result
 
     layouts = tuple((name, layout.key) for name, (_, layout) in arguments.items())
     return make((*key, layouts), count, create)

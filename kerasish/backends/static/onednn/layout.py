@@ -80,9 +80,9 @@ def _query_int(handle: int, what: int) -> int:
 def _query_sizes(handle: int, what: int, count: int) -> Ints:
     if not count:
         return ()
-    found = ctypes.POINTER(ctypes.c_int64)()
-    lib.call("memory_desc_query", handle, what, ctypes.byref(found), about="a layout")
-    return tuple(found[index] for index in range(count))
+    result = ctypes.POINTER(ctypes.c_int64)()
+    lib.call("memory_desc_query", handle, what, ctypes.byref(result), about="a layout")
+    return tuple(result[index] for index in range(count))
 
 
 def _size(handle: int) -> int:

@@ -162,9 +162,9 @@ def check(status: int, name: str, about: str) -> None:
 
 def create(name: str, *arguments: Any, about: str = "") -> int:
     """Call dnnl_`name` whose first argument receives a new object, and return the object."""
-    made = ctypes.c_void_p()
-    call(name, ctypes.byref(made), *arguments, about=about)
-    return made.value or 0
+    result = ctypes.c_void_p()
+    call(name, ctypes.byref(result), *arguments, about=about)
+    return result.value or 0
 
 
 def free_with(owner: object, name: str, *handles: int) -> None:

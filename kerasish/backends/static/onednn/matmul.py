@@ -122,9 +122,9 @@ def matmul(
             arguments["bias"] = (lib.ARG_BIAS, bias_layout)
         arguments["out"] = (lib.ARG_DST, out)
         arguments.update(post_arguments(operations))
-        made = Primitive(about, descriptor, arguments, count)
-        made.flops = flops
-        return made
+        result = Primitive(about, descriptor, arguments, count)
+        result.flops = flops
+        return result
 
     bias_key = bias_layout.key if bias_layout else None
     return make(("matmul", a.key, b.key, bias_key, out.key, operations, fpmath), count, create)

@@ -239,19 +239,19 @@ class Primitive:
 
 
 def _implementation(descriptor: int) -> str:
-    found = ctypes.c_char_p()
-    lib.call("primitive_desc_query", descriptor, lib.QUERY_IMPLEMENTATION, 0, ctypes.byref(found))
-    return (found.value or b"").decode()
+    result = ctypes.c_char_p()
+    lib.call("primitive_desc_query", descriptor, lib.QUERY_IMPLEMENTATION, 0, ctypes.byref(result))
+    return (result.value or b"").decode()
 
 
 def _optional(descriptor: int, what: int, index: int = 0) -> Layout | None:
     function = native.library().dnnl_primitive_desc_query_md
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
     function.restype = ctypes.c_void_p
-    found = function(descriptor, what, index)
-    if not found:
+    result = function(descriptor, what, index)
+    if not result:
         return None
-    layout = Layout(lib.create("memory_desc_clone", found))
+    layout = Layout(lib.create("memory_desc_clone", result))
     return layout if layout.nbytes else None
 
 
@@ -411,15 +411,15 @@ def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) ->
     """
     full = (*key, threads, os.getpid())
     with _lock:
-        found = _alive.get(full)
-        if found is None:
+        result = _alive.get(full)
+        if result is None:
             with native.use_threads(threads):
-                found = _alive[full] = create()
-        _recent[full] = found
+                result = _alive[full] = create()
+        _recent[full] = result
         _recent.move_to_end(full)
         if len(_recent) > _KEPT:
             _recent.popitem(last=False)
-        return found
+        return result
 
 
 def clear_cache() -> None:

@@ -133,19 +133,19 @@ def _with_threads(records: Sequence[Record]) -> list[Record]:
         return list(records)
     usual = native.openmp_threads()
     runtime = load_runtime()
-    now, made = usual, []
+    now, result = usual, []
 
     def change(count: int) -> None:
         block = threads_block(count)
         if len(block):
-            made.append(Record(runtime.call_threads, block, "threads"))
+            result.append(Record(runtime.call_threads, block, "threads"))
 
     for record in records:
         wanted = getattr(record.keep, "threads", None)
         if wanted is not None and wanted != now:
             change(wanted)
             now = wanted
-        made.append(record)
+        result.append(record)
     if now != usual:
         change(usual)
-    return made
+    return result

@@ -86,27 +86,27 @@ class Watch:
     def before(self, step: int, locate: Locate) -> list[Record]:
         """Return the records that check a unit's inputs and fill its outputs."""
         unit = self.units[step]
-        made = []
+        results = []
         for v in dict.fromkeys(unit.reads):
             if not self._begins(v, step):
-                made += search(v, locate(v), f"{unit.name} reads {v!r}")
+                results += search(v, locate(v), f"{unit.name} reads {v!r}")
         for key in self._touched(unit):
             if self._begins(key, step):
-                made += self._fill(key, locate(key))
-        return made
+                results += self._fill(key, locate(key))
+        return results
 
     def after(self, step: int, locate: Locate) -> list[Record]:
         """Return the records that check outputs and their surroundings, and fill unused blocks."""
         unit = self.units[step]
-        made = []
+        results = []
         for v in unit.writes:
-            made += search(v, locate(v), f"{unit.name} writes {v!r}")
+            results += search(v, locate(v), f"{unit.name} writes {v!r}")
         for key in self._touched(unit):
             for part in self._slack(key, locate(key)):
-                made.append(compare(part, f"{unit.name} writes outside of {key!r}"))
+                results.append(compare(part, f"{unit.name} writes outside of {key!r}"))
             if self._last.get(key) == step and key in self.offsets:
-                made += self._fill(key, locate(key))
-        return made
+                results += self._fill(key, locate(key))
+        return results
 
     def _touched(self, unit: Unit) -> list[Any]:
         keys = [*map(self._blueprint.root, (*unit.reads, *unit.writes)), *_further(unit)]

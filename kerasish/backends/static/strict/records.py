@@ -189,10 +189,10 @@ def _remove(path: str) -> None:
 def named(records: Sequence[Record]) -> list[Record]:
     """Return the records, each preceded by one that writes its name into `name_file`."""
     pages = _name_pages(os.getpid())
-    made = []
+    results = []
     for number, record in enumerate(records):
         text = f"{number}: {record.name}".encode()[: _NAME_BYTES - 1]
         name = np.frombuffer(text.ljust(_NAME_BYTES - 1) + b"\n", np.uint8)
         copy = copy_record(Place(name.ctypes.data, len(name)), Place(pages.ctypes.data, len(name)))
-        made += [Record(copy.function, copy.block, "strict memory: name", (name, pages)), record]
-    return made
+        results += [Record(copy.function, copy.block, "strict memory: name", (name, pages)), record]
+    return results
