@@ -11,7 +11,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.autodiff import name_of, walk_back
-from kerasish.ops.basic.conversion import anew
+from kerasish.ops.basic.conversion import optimization_barrier
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,
@@ -115,7 +115,7 @@ def _renewed(structure: Structure) -> Any:
 
 
 def _fresh(x: TensorLike) -> Any:
-    return _marked(anew(x), x) if isinstance(x, Tensor) and is_traced(x) else x
+    return _marked(optimization_barrier(x), x) if isinstance(x, Tensor) and is_traced(x) else x
 
 
 def _kept(t: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class _Past:
             written.update(self._before)
             for variable in self._changed:
                 if is_traced(self._before[variable]):
-                    self._scope.write(variable, anew(self._before[variable]))
+                    self._scope.write(variable, optimization_barrier(self._before[variable]))
             try:
                 yield
             finally:

@@ -1,4 +1,4 @@
-"""What Keras has and kerasish leaves out, and what to use instead: one table for all rooms."""
+"""What Keras has and kerasish leaves out, and what to use instead: one table for all packages."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from kerasish import random, tree
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
-from kerasish.callbacks.nan_tracer import Birth, find_birth
+from kerasish.callbacks.nan_tracer import Origin, find_origin
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
 from kerasish.typing import Array, TensorLike
@@ -36,15 +36,15 @@ class Finding(NamedTuple):
     """The result of an autopsy.
 
     Attributes:
-        birth: the origin of the first value that is not finite, found op by op; None if it did
+        origin: the origin of the first value that is not finite, found op by op; None if it did
             not appear again when the step was repeated.
         epoch, batch: those of the step, from 0.
         step: the number of the optimizer's updates before it.
-        data_rows: the indices in the data, if known, of the rows `birth.rows` of the batch.
+        data_rows: the indices in the data, if known, of the rows `origin.rows` of the batch.
         file: the replay file.
     """
 
-    birth: Birth | None
+    origin: Origin | None
     epoch: int
     batch: int
     step: int
@@ -53,25 +53,25 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         where = f"epoch {self.epoch + 1}, batch {self.batch} (update {self.step})"
-        return f"{where}: {_told(self.birth, self.data_rows)}"
+        return f"{where}: {_told(self.origin, self.data_rows)}"
 
 
-def _told(birth: Birth | None, data_rows: tuple[int, ...]) -> str:
-    if birth is None:
+def _told(origin: Origin | None, data_rows: tuple[int, ...]) -> str:
+    if origin is None:
         return "loss or weights turned NaN or Inf, but op by op the step did not repeat it"
-    at = f" in {birth.layer!r}" if birth.layer else ""
-    line = f" at {birth.source}" if birth.source else ""
-    if birth.direction == "data":
-        text = f"the first {birth.kind} is in the data, {birth.layer}"
-    elif birth.direction == "weights":
-        text = f"the weight {birth.layer!r} held {birth.kind} before the step"
-    elif birth.direction == "backward":
-        text = f"the first {birth.kind} is in the gradient of {birth.op}{at}{line}"
+    at = f" in {origin.layer!r}" if origin.layer else ""
+    line = f" at {origin.source}" if origin.source else ""
+    if origin.direction == "data":
+        text = f"the first {origin.kind} is in the data, {origin.layer}"
+    elif origin.direction == "weights":
+        text = f"the weight {origin.layer!r} held {origin.kind} before the step"
+    elif origin.direction == "backward":
+        text = f"the first {origin.kind} is in the gradient of {origin.op}{at}{line}"
     else:
-        text = f"the first {birth.kind} comes from {birth.op}{at}{line} ({birth.direction})"
-    text += f"; {birth.bad} of {math.prod(birth.shape)} values"
-    if birth.rows:
-        text += f", rows {_short(birth.rows)} of the batch"
+        text = f"the first {origin.kind} comes from {origin.op}{at}{line} ({origin.direction})"
+    text += f"; {origin.bad} of {math.prod(origin.shape)} values"
+    if origin.rows:
+        text += f", rows {_short(origin.rows)} of the batch"
     if data_rows:
         text += f" (rows {_short(data_rows)} of the data)"
     return text
@@ -109,7 +109,7 @@ class NaNAutopsy(Callback):
         >>> history = model.fit(data, data, shuffle=False, verbose=0, callbacks=[autopsy])
         Epoch 1, batch 0 (update 0): the first Inf comes from log in 'last' (forward); 2 of 2
         values, rows [0, 1] of the batch (rows [0, 1] of the data). Replay: ...
-        >>> autopsy.finding.birth.op
+        >>> autopsy.finding.origin.op
         'log'
     """
 
@@ -232,10 +232,12 @@ class NaNAutopsy(Callback):
         for batch, *_ in batches[:place]:
             run(*batch)
         batch, number, rows, epoch = batches[place]
-        birth = find_birth(model, program.step_function("train"), batch)
-        data_rows = () if birth is None or rows is None else tuple(int(rows[r]) for r in birth.rows)
+        origin = find_origin(model, program.step_function("train"), batch)
+        data_rows = (
+            () if origin is None or rows is None else tuple(int(rows[r]) for r in origin.rows)
+        )
         updates = int(np.asarray(model.optimizer.iterations))
-        self.finding = Finding(birth, epoch, number, updates, data_rows, self.filepath)
+        self.finding = Finding(origin, epoch, number, updates, data_rows, self.filepath)
         _write(self.filepath, model, batch, self.finding)
         model.stop_training = True
         text = f"{self.finding}. Replay: {self.filepath}"
@@ -255,7 +257,7 @@ class NaNAutopsy(Callback):
     # --- replay -----------------------------------------------------------------------------------
 
     @staticmethod
-    def replay(model: Model, filepath: str | os.PathLike[str]) -> Birth | None:
+    def replay(model: Model, filepath: str | os.PathLike[str]) -> Origin | None:
         """Load a replay file's state into `model` and run its step again, op by op.
 
         Args:
@@ -280,7 +282,7 @@ class NaNAutopsy(Callback):
             )
         for i, v in enumerate(variables):
             v.assign(arrays[f"variable/{i}"])
-        return find_birth(model, program.step_function("train"), batch)
+        return find_origin(model, program.step_function("train"), batch)
 
 
 def _unwatched(step: Any) -> Any:
@@ -471,13 +473,13 @@ def _write(path: str, model: Model, batch: tuple[Any, ...], finding: Finding) ->
         names = [f"data/{name}/{i}" for i in range(len(leaves))]
         arrays.update((n, np.asarray(a)) for n, a in zip(names, leaves))
         skeleton.append(None if part is None else tree.pack_sequence_as(part, names))
-    birth = finding.birth
+    origin = finding.origin
     head = {
         "format": "kerasish NaN autopsy 1",
         "batch": skeleton,
         "variables": [[list(v.shape), v.dtype] for v in variables],
         "paths": [v.path for v in variables],
-        "finding": {**finding._asdict(), "birth": None if birth is None else birth._asdict()},
+        "finding": {**finding._asdict(), "origin": None if origin is None else origin._asdict()},
     }
     with open(path, "wb") as file:  # opened here, since NumPy would add .npz to the name
         np.savez(file, head=np.array(json.dumps(head)), **arrays)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 
-class Birth(NamedTuple):
+class Origin(NamedTuple):
     """The origin of a value that is not finite.
 
     Attributes:
@@ -69,7 +69,7 @@ class OpWatch(Engine):
         self._made_by: dict[int, _Place] = {}  # serial of a record -> where it was made
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
-        self._births: list[Birth] = []
+        self._births: list[Origin] = []
         # The arrays are kept alive, since ids are reused.
         held = [(v, v.latest.value) for v in model.variables]
         self._weights = {id(array): (v, array) for v, array in held}
@@ -157,7 +157,7 @@ class OpWatch(Engine):
         bad = ~np.isfinite(array)
         rows = np.flatnonzero(bad.reshape(len(bad), -1).any(1)) if by_row else ()
         self._births.append(
-            Birth(
+            Origin(
                 op, "NaN" if np.isnan(array).any() else "Inf", direction, layer, source,
                 tuple(int(r) for r in rows), int(bad.sum()), tuple(array.shape),
             )
@@ -192,7 +192,7 @@ class OpWatch(Engine):
                 in_optimizer = in_optimizer or isinstance(owner, Optimizer)
         return _Place("/".join(reversed(names)), source, maker, in_optimizer)
 
-    def first_for(self, values: Iterable[Any]) -> Birth | None:
+    def first_for(self, values: Iterable[Any]) -> Origin | None:
         """Return the earliest origin that made any of `values` not finite."""
         results: set[int] = set()
         for value in values:
@@ -218,7 +218,9 @@ def _run_step(step: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
     return step(*args)
 
 
-def find_birth(model: Model, step: Callable[..., Any], batch: tuple[Any, Any, Any]) -> Birth | None:
+def find_origin(
+    model: Model, step: Callable[..., Any], batch: tuple[Any, Any, Any]
+) -> Origin | None:
     """Return the origin of the first NaN or Inf of a training step; None if it has none.
 
     Nothing is assigned: the model is unchanged.

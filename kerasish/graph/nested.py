@@ -140,8 +140,8 @@ class Tracer(NodeWriter):
         }
         results = self._node("scan_along", inputs, attrs)
         count = len(state.tensors)
-        carry_out = self._leave(init, results[:count], written)
-        return carry_out, _filled(rows, results[count : count + len(row_values)])
+        materialize = self._leave(init, results[:count], written)
+        return materialize, _filled(rows, results[count : count + len(row_values)])
 
     def _fori_loop(
         self, lower: Any, upper: Any, body_fun: Callable[..., Any], init_val: Structure

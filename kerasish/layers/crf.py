@@ -30,7 +30,7 @@ class CRF(Layer):
 
     p(tags) ~ exp(Σ_t potentials[t, tag_t] + Σ_t transitions[tag_(t-1), tag_t] + start + end), with
     potentials = inputs @ kernel + bias. Train with `loss=layer.loss`, and read the best tags with
-    `layer.decode(potentials)`. Masked steps are as if they were not there.
+    `layer.decode(potentials)`. MasksMixin steps are as if they were not there.
 
     Args:
         units: number of tags.

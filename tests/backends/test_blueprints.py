@@ -1,4 +1,4 @@
-"""Programs made from one blueprint: shared code, memory of their own."""
+"""Programs made from one compiled plan: shared code, memory of their own."""
 
 import threading
 
@@ -7,8 +7,8 @@ import pytest
 
 import kerasish
 from kerasish import backends, layers, ops
-from kerasish.backends.static.engine import BLUEPRINTS
-from kerasish.backends.static.lowering import compiled_plan as blueprints
+from kerasish.backends.static.engine import COMPILED_PLANS
+from kerasish.backends.static.lowering import compiled_plan as compiled_plans
 from kerasish.graph.ir import Node
 from kerasish.graph.structure import attributes_key, structure_of
 from kerasish.graph.trace import trace
@@ -19,9 +19,9 @@ def step(function):
 
 
 def made(run):
-    before = BLUEPRINTS.made
+    before = COMPILED_PLANS.made
     run()
-    return BLUEPRINTS.made - before
+    return COMPILED_PLANS.made - before
 
 
 X = np.random.default_rng(0).normal(size=(70, 6)).astype("float32")
@@ -39,7 +39,7 @@ def model(rate=1e-2, units=5, cell=None):
 
 
 def test_the_second_model_of_a_structure_makes_none():
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     # 70 rows are two whole batches and a shorter one, predicted in the same sizes.
     assert made(lambda: model().fit(X, Y, batch_size=32, verbose=0)) == 2
     assert made(lambda: model(rate=1e-3).fit(X, Y, batch_size=32, epochs=2, verbose=0)) == 0
@@ -47,7 +47,7 @@ def test_the_second_model_of_a_structure_makes_none():
 
 
 def test_models_of_one_blueprint_do_not_meet():
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     alone = model()
     want = alone.fit(X, Y, batch_size=32, epochs=4, verbose=0).history["loss"]
     one, other = model(), model()
@@ -178,7 +178,7 @@ def test_a_value_that_is_read_later_is_not_overwritten():
 
 
 def test_few_are_kept():
-    kept = blueprints.Blueprints(most=2)
+    kept = compiled_plans.CompiledPlans(most=2)
     for key in (1, 2, 3, 3):
         assert kept.find(key, lambda key=key: key * 10) == key * 10
     assert kept.made == 3

@@ -96,7 +96,7 @@ def test_halves_that_onednn_refuses_are_computed_in_float32(monkeypatch):
 
 
 def check_convolution_of_halves():
-    engine.BLUEPRINTS.clear()
+    engine.COMPILED_PLANS.clear()
     x, w = np.ones((2, 5, 5, 3), bfloat16), np.ones((3, 3, 3, 2), bfloat16)
     compiled = backends.get("static").compile(lambda x, w: ops.conv(x, w))
     got = compiled(x, w)

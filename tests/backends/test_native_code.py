@@ -79,7 +79,7 @@ def told(model, size=5):
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process(monkeypatch):
     monkeypatch.setattr(engine, "_warned", set())
-    engine.BLUEPRINTS.clear()
+    engine.COMPILED_PLANS.clear()
 
 
 @pytest.mark.parametrize("kind", ["erfc", "cbrt", "i0", "i1"])

@@ -12,7 +12,7 @@ from kerasish.autodiff import grad
 from kerasish.backends.eager import numpy_pool
 from kerasish.backends.static.codegen import window_ranges
 from kerasish.backends.static.codegen.driver import Program
-from kerasish.backends.static.engine import BLUEPRINTS
+from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering.pool import GRAIN, MaxPoolUnit
 from kerasish.backends.static.lowering.units import aligned_array, place_of
 from kerasish.backends.static.machine import guard_pages
@@ -109,12 +109,12 @@ def test_engines_agree(shape, size, strides, padding):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_level_of_processors(level, dtype, monkeypatch):
     monkeypatch.setenv("KERASISH_CPU", level)
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     try:
         for shape, size in GEOMETRIES[:6]:
             compare(shape, size, 2, "same", dtype)
     finally:
-        BLUEPRINTS.clear()
+        COMPILED_PLANS.clear()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64"])
@@ -252,7 +252,7 @@ def test_a_gradient_before_its_forward_pass_finds_the_places_itself():
 @pytest.mark.parametrize("mode", ["1", "start", "shared"])
 def test_in_strict_memory(mode, monkeypatch):
     monkeypatch.setenv(guard_pages.SETTING, mode)
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     try:
         for (shape, size), strides in itertools.product(GEOMETRIES[:9], (1, 2)):
             x = np.nan_to_num(specials(shape), nan=9.0)
@@ -267,7 +267,7 @@ def test_in_strict_memory(mode, monkeypatch):
             for a, b in zip(expected, found, strict=True):
                 np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
     finally:
-        BLUEPRINTS.clear()
+        COMPILED_PLANS.clear()
 
 
 # --- threads, sizes -------------------------------------------------------------------------------
@@ -289,12 +289,12 @@ def test_results_are_the_same_for_any_number_of_threads(padding):
     try:
         for threads in (1, 2, 3):
             config.set_threads(threads)
-            BLUEPRINTS.clear()
+            COMPILED_PLANS.clear()
             step = backends.get("static").compile(function)
             found.append([t.numpy() for t in step(x, g, h)])
     finally:
         config.set_threads(before)
-        BLUEPRINTS.clear()
+        COMPILED_PLANS.clear()
     for one in found[1:]:
         for a, b in zip(found[0], one, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -35,7 +35,7 @@ def each(dtypes):
 
 def hold_back(level, monkeypatch):
     monkeypatch.setenv("KERASISH_CPU", level if level in _ORDER else "")
-    engine.BLUEPRINTS.clear()
+    engine.COMPILED_PLANS.clear()
 
 
 def numbers(dtype):

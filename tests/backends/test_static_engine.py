@@ -134,7 +134,7 @@ def record_passes(monkeypatch, marker):
 
     for level, (rounds, steps) in passes.LEVELS.items():
         monkeypatch.setitem(passes.LEVELS, level, (rounds, tuple(map(recorded, steps))))
-    monkeypatch.setattr(passes, "GATHERING", tuple(map(recorded, passes.GATHERING)))
+    monkeypatch.setattr(passes, "FUSION_PASSES", tuple(map(recorded, passes.FUSION_PASSES)))
     return seen
 
 
@@ -157,7 +157,7 @@ BODIES = {
 @pytest.mark.parametrize("kind", BODIES)
 def test_branches_and_loop_bodies_go_through_the_passes_of_the_level(kind, level, monkeypatch):
     monkeypatch.setattr(kerasish.config._Settings, "optimize", level)
-    steps = passes.LEVELS[level][1] + (passes.GATHERING if level == "fast_run" else ())
+    steps = passes.LEVELS[level][1] + (passes.FUSION_PASSES if level == "fast_run" else ())
     expected = {step.__name__ for step in steps}
     seen = record_passes(monkeypatch, "sinh")
     x = np.array([1.0, 0.0], "float32")

@@ -15,8 +15,8 @@ import pytest
 import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static.codegen.driver import RecordError, aligned
-from kerasish.backends.static.engine import BLUEPRINTS
-from kerasish.backends.static.lowering import compiled_plan as blueprints
+from kerasish.backends.static.engine import COMPILED_PLANS
+from kerasish.backends.static.lowering import compiled_plan as compiled_plans
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import MoveUnit
 from kerasish.backends.static.lowering.units import PythonUnit, aligned_array
@@ -30,9 +30,9 @@ X = np.arange(6, dtype="float32").reshape(2, 3)
 @pytest.fixture(autouse=True)
 def own_blueprints():
     """Nothing that was made with a mistake stays, and nothing made before is used."""
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     yield
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
 
 
 @pytest.fixture(params=MODES)
@@ -65,7 +65,7 @@ def train():
 def test_a_training_gives_the_same_bits(strict, monkeypatch):
     found = train()
     monkeypatch.setenv(guard_pages.SETTING, "0")
-    BLUEPRINTS.clear()
+    COMPILED_PLANS.clear()
     for a, b in zip(found, train(), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -150,20 +150,20 @@ def test_a_partly_written_broadcast(strict, monkeypatch):
 
 
 def test_a_plan_in_which_all_values_overlap(strict, monkeypatch):
-    plan = blueprints.plan_memory
+    plan = compiled_plans.plan_memory
 
     def overlapping(lifetimes):
         made = plan(lifetimes)
         return made._replace(offsets=dict.fromkeys(made.offsets, 0))
 
-    monkeypatch.setattr(blueprints, "plan_memory", overlapping)
+    monkeypatch.setattr(compiled_plans, "plan_memory", overlapping)
     with pytest.raises(PlanError, match=r"reads|over"):
         run(lambda x: ops.sort(ops.matmul(x, ops.transpose(x))) + ops.sum(x), X)
 
 
 def test_a_variable_that_is_overwritten_before_it_is_read(monkeypatch):
     monkeypatch.setenv(guard_pages.SETTING, "1")
-    monkeypatch.setattr(blueprints.Blueprint, "_save_overwritten", lambda self: None)
+    monkeypatch.setattr(compiled_plans.CompiledPlan, "_save_overwritten", lambda self: None)
     first, second = kerasish.Variable(X), kerasish.Variable(X + 1)
 
     def swap():
@@ -226,7 +226,7 @@ def test_a_write_before_or_behind_on_the_same_page(mode, monkeypatch):
     step = backends.get("static").compile(lambda x: ops.exp(x))
     step(values)
     (executable,) = step.executables()
-    out = executable.locate(executable.blueprint.graph.outputs[0])
+    out = executable.locate(executable.compiled_plan.graph.outputs[0])
     first, last = out.address - 4, out.address + 24
     where = last if mode == "start" else first
     stray(where)[:] = 7

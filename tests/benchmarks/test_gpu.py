@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+import fake_cupy as stand_in
 import numpy as np
 import pytest
-import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish

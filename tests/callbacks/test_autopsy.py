@@ -66,11 +66,11 @@ def test_a_gradient(path, capsys, eager, more):
     autopsy = NaNAutopsy(path)
     fit(model, autopsy, x, more=more)
     finding = autopsy.finding
-    birth = finding.birth
-    assert (birth.direction, birth.op, birth.layer) == ("backward", "sqrt", "root")
-    assert birth.source.startswith("test_autopsy.py:")
+    origin = finding.origin
+    assert (origin.direction, origin.op, origin.layer) == ("backward", "sqrt", "root")
+    assert origin.source.startswith("test_autopsy.py:")
     assert (finding.epoch, finding.batch, finding.step) == (0, 3, 3)
-    assert birth.rows == (5,) and finding.data_rows == (29,)
+    assert origin.rows == (5,) and finding.data_rows == (29,)
     assert all(np.isfinite(w).all() for w in model.get_weights()), "as before the step"
     assert "gradient of sqrt in 'root' at test_autopsy.py" in capsys.readouterr().out
 
@@ -83,9 +83,14 @@ def test_going_forward(path, eager, more):
     x[[10, 12]] = -5.0
     autopsy = NaNAutopsy(path)
     fit(model, autopsy, x, more=more)
-    birth = autopsy.finding.birth
-    assert (birth.direction, birth.op, birth.layer, birth.kind) == ("forward", "log", "log", "NaN")
-    assert birth.rows == (2, 4)
+    origin = autopsy.finding.origin
+    assert (origin.direction, origin.op, origin.layer, origin.kind) == (
+        "forward",
+        "log",
+        "log",
+        "NaN",
+    )
+    assert origin.rows == (2, 4)
     assert autopsy.finding.batch == 1
 
 
@@ -107,15 +112,15 @@ def test_data(path, eager):
     x[19, 1] = np.nan
     autopsy = NaNAutopsy(path)
     fit(make(eager=eager), autopsy, x)
-    birth = autopsy.finding.birth
-    assert (birth.direction, birth.layer, birth.rows, birth.bad) == ("data", "x", (3,), 1)
+    origin = autopsy.finding.origin
+    assert (origin.direction, origin.layer, origin.rows, origin.bad) == ("data", "x", (3,), 1)
 
 
 def test_a_loss_that_explodes(path):
     autopsy = NaNAutopsy(path)
     fit(make(rate=1e6), autopsy, epochs=40)
-    birth = autopsy.finding.birth
-    assert birth.direction in ("forward", "backward", "update")
+    origin = autopsy.finding.origin
+    assert origin.direction in ("forward", "backward", "update")
     assert autopsy.finding.step > 0
 
 
@@ -125,10 +130,10 @@ def test_a_loss_of_ones_own(path):
 
     autopsy = NaNAutopsy(path)
     fit(make(loss=own), autopsy)
-    birth = autopsy.finding.birth
-    assert (birth.op, birth.direction, birth.layer) == ("log", "forward", "own")
-    assert birth.source.startswith("test_autopsy.py:")
-    assert len(birth.rows) == 8
+    origin = autopsy.finding.origin
+    assert (origin.op, origin.direction, origin.layer) == ("log", "forward", "own")
+    assert origin.source.startswith("test_autopsy.py:")
+    assert len(origin.rows) == 8
 
 
 def test_masks_of_minus_infinity_are_innocent(path):
@@ -140,8 +145,8 @@ def test_masks_of_minus_infinity_are_innocent(path):
 
     autopsy = NaNAutopsy(path)
     fit(make(Masked(name="masked")), autopsy)
-    birth = autopsy.finding.birth
-    assert (birth.kind, birth.op, birth.layer) == ("NaN", "multiply", "masked")
+    origin = autopsy.finding.origin
+    assert (origin.kind, origin.op, origin.layer) == ("NaN", "multiply", "masked")
 
 
 def test_a_train_step_of_ones_own(path):
@@ -165,8 +170,8 @@ def test_a_train_step_of_ones_own(path):
     model.compile("sgd", "mse")
     autopsy = NaNAutopsy(path)
     fit(model, autopsy)
-    assert autopsy.finding.birth.op == "log"
-    assert autopsy.finding.birth.source.startswith("test_autopsy.py:")
+    assert autopsy.finding.origin.op == "log"
+    assert autopsy.finding.origin.source.startswith("test_autopsy.py:")
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["fresh arrays", "one array"])
@@ -186,7 +191,7 @@ def test_generators(path, again):
     autopsy = NaNAutopsy(path)
     model.fit(batches(), steps_per_epoch=30, epochs=4, verbose=0, callbacks=[autopsy])
     finding = autopsy.finding
-    assert (finding.epoch, finding.batch, finding.birth.rows) == (1, 11, (6,))
+    assert (finding.epoch, finding.batch, finding.origin.rows) == (1, 11, (6,))
 
 
 @WAYS
@@ -196,24 +201,24 @@ def test_dropout_is_repeated(path, eager, more):
     model.layers[0].set_weights([np.eye(3, 4, dtype="float32"), np.ones(4, "float32")])
     autopsy = NaNAutopsy(path)
     fit(model, autopsy, np.abs(X) + 0.5, more=more, epochs=20)
-    birth = autopsy.finding.birth
-    assert (birth.direction, birth.op, birth.layer) == ("forward", "log", "log")
-    assert 1 <= birth.bad <= 4, "what was dropped, not all"
+    origin = autopsy.finding.origin
+    assert (origin.direction, origin.op, origin.layer) == ("forward", "log", "log")
+    assert 1 <= origin.bad <= 4, "what was dropped, not all"
 
 
 def test_the_replay_file_repeats_the_step(path):
     model = make(Logarithm(name="log"))
     autopsy = NaNAutopsy(path)
     fit(model, autopsy)
-    birth = autopsy.finding.birth
+    origin = autopsy.finding.origin
     fresh = make(Logarithm(name="log"))
-    assert NaNAutopsy.replay(fresh, path) == birth
+    assert NaNAutopsy.replay(fresh, path) == origin
     for one, other in zip(fresh.get_weights(), model.get_weights()):
         np.testing.assert_array_equal(one, other)
     with np.load(path) as file:
         head = json.loads(str(file["head"]))
         x = file["data/x/0"]
-    assert head["finding"]["birth"]["op"] == "log"
+    assert head["finding"]["origin"]["op"] == "log"
     np.testing.assert_array_equal(x, X[:8])
     assert NaNAutopsy.replay(make(), path) is None, "without the logarithm all is well"
     other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
@@ -228,8 +233,8 @@ def test_dicts_go_into_the_file_and_back(path):
     model.compile("sgd", "mse")
     autopsy = NaNAutopsy(path)
     fit(model, autopsy, {"a": X, "b": X})
-    assert autopsy.finding.birth.op == "log"
-    assert NaNAutopsy.replay(model, path) == autopsy.finding.birth
+    assert autopsy.finding.origin.op == "log"
+    assert NaNAutopsy.replay(model, path) == autopsy.finding.origin
 
 
 def test_with_an_error(path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+import fake_cupy
 import pytest
-import stand_in_cupy
 from cuda_on_cpu import COMPILER, NO_COMPILER
 
 import kerasish
@@ -42,5 +42,5 @@ def stand_in(monkeypatch):
     """The engine of the stand-in for CuPy, whose CUDA kernels run on the CPU."""
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
-    with stand_in_cupy.installed(monkeypatch):
+    with fake_cupy.installed(monkeypatch):
         yield engine_of(Device("gpu"))

@@ -170,7 +170,7 @@ class Function:
         kind = self.kinds[index]
         where = f"{self.name}, argument {index} ({kind})"
         if "(" in kind:
-            given = getattr(given, "_a", given)  # an array of stand_in_cupy
+            given = getattr(given, "_a", given)  # an array of fake_cupy
             if isinstance(given, np.ndarray):
                 if not given.flags.c_contiguous:
                     raise CudaError(f"{where}: not contiguous")

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import kerasish as keras
 from kerasish.backends.static.codegen import kernels
-from kerasish.backends.static.engine import BLUEPRINTS
+from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.callbacks import EarlyStopping
 from kerasish.errors import UnknownNameError
 from kerasish.wrappers import KerasClassifier, KerasRegressor
@@ -420,7 +420,7 @@ def test_the_next_model_of_a_structure_compiles_nothing(digits):
         other = quick(model=make_classifier, model__units=11, optimizer__learning_rate=rate)
         other.set_params(random_state=int(1000 * rate)).fit(X, y).score(X, y)
     assert kernels.statistics.compiled == before
-    made = BLUEPRINTS.made
+    made = COMPILED_PLANS.made
     wider = quick(model=make_classifier, model__units=11, model__rate=0.5).fit(X, y)
     # Its kernels may be known from another model, or from the disk; what is made of them is new.
-    assert wider.n_iter_ == 4 and BLUEPRINTS.made > made
+    assert wider.n_iter_ == 4 and COMPILED_PLANS.made > made

@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
-from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, WHOLES
+from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, FUSED_FUNCTIONS
 from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
@@ -96,7 +96,7 @@ class EagerOnGPU(Eager):
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure | None:
         """Return what a function composed of ops gives, or None if no kernel computes all of it."""
-        fit = WHOLES.get(function)
+        fit = FUSED_FUNCTIONS.get(function)
         call = None if fit is None else fit(*args, **kwargs)
         if call is None:
             return None

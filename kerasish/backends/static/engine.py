@@ -17,7 +17,7 @@ import numpy as np
 from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep
 from kerasish.backends.eager import Eager
-from kerasish.backends.static.lowering.compiled_plan import Blueprint, Blueprints
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan, CompiledPlans
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
@@ -305,7 +305,7 @@ def signature(x: Structure) -> Constant | tuple[Any, ...] | None:
     return Constant(x, type(x))
 
 
-BLUEPRINTS = Blueprints()
+COMPILED_PLANS = CompiledPlans()
 
 
 class CompiledCall:
@@ -322,14 +322,14 @@ class CompiledCall:
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):
             v.use_buffer(VariableBuffer)
-        plan = self._blueprint(eager, level, name)
+        plan = self._compiled_plan(eager, level, name)
         self.graph = graph = plan.graph
         self.results = graph.outputs[: len(graph.outputs) - len(traced.updated)]
         buffers = dict(zip(graph.inputs[traced.arguments :], traced.variables))
         buffers.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
         arrays = {value: v.buffer.array for value, v in buffers.items()}
         self.executable: Executable | Interpreted
-        if isinstance(plan, Blueprint):
+        if isinstance(plan, CompiledPlan):
             self.executable = Executable(plan, arrays)
         else:
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel)
@@ -338,8 +338,8 @@ class CompiledCall:
         self._single = isinstance(traced.structure, Place) and len(self.results) == 1
         self._nothing = traced.structure is None
 
-    def _blueprint(self, eager: Eager, level: str, name: str) -> Any:
-        """Return the blueprint of the traced graph: one made before if there is an equal one."""
+    def _compiled_plan(self, eager: Eager, level: str, name: str) -> Any:
+        """Return the compiled plan of the traced graph, that of an equal graph if there is one."""
         traced, watch = self.traced, None
         if config.is_debugging():
             say(f"{name}: traced\n{traced.graph}")
@@ -362,7 +362,7 @@ class CompiledCall:
                 native.forked(),
                 slow_halves(),
             )
-        return BLUEPRINTS.find(key, lambda: self._plan(eager, level, updated, watch))
+        return COMPILED_PLANS.find(key, lambda: self._plan(eager, level, updated, watch))
 
     def _plan(self, eager: Eager, level: str, updated: Sequence[int], watch: Any) -> Any:
         widened = widen_halves(self.traced.graph, slow_halves())
@@ -377,15 +377,15 @@ class CompiledCall:
         buffers = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
-            # Blueprints outlive their models: what they hold must not hold variables.
+            # CompiledPlans outlive their models: what they hold must not hold variables.
             report = None
             if self._training and level == "fast_run":
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
-            blueprint = Blueprint(graph, buffers, updates, kernels(eager.kernel, inside))
+            compiled_plan = CompiledPlan(graph, buffers, updates, kernels(eager.kernel, inside))
             if report is not None:
-                report(blueprint.units)
-            return blueprint
+                report(compiled_plan.units)
+            return compiled_plan
         except ImportError as error:
             warn_once(
                 f"The static engine runs its steps by NumPy, slowly, since {error}. Install what "

@@ -6,7 +6,7 @@ large arrays only evenly spaced rows. Class numbers and indices are the exceptio
 all rows of arrays, and each batch of other sources before its step.
 """
 
-from kerasish.engine.diagnostics.advice import advise as advise
+from kerasish.engine.diagnostics.advice import warn_once as warn_once
 from kerasish.engine.diagnostics.batches import batch_check as batch_check
 from kerasish.engine.diagnostics.batches import check_all as check_all
 from kerasish.engine.diagnostics.check import check_data as check_data

@@ -19,7 +19,7 @@ class Advised(Protocol):
 _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # topics, by layer or model
 
 
-def advise(model: Advised, text: str, topic: str = "") -> None:
+def warn_once(model: Advised, text: str, topic: str = "") -> None:
     """Warn of a likely mistake, once for each model, at the user's own line.
 
     Args:

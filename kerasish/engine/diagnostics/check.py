@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import tree
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 from kerasish.engine.diagnostics.graph_walk import last_layer
 from kerasish.engine.diagnostics.inputs import check_inputs
 from kerasish.engine.diagnostics.labels import check_labels
@@ -55,9 +55,9 @@ def _check_weights(model: Model, sample_weight: Structure) -> None:
             continue
         if not all_finite(some_rows(weights)):
             text = f"sample_weight holds {first_odd(some_rows(weights))}: the loss will be NaN."
-            advise(model, f"{text} Give each row a number.", "finite")
+            warn_once(model, f"{text} Give each row a number.", "finite")
         elif not weights.any():
-            advise(model, "sample_weight is 0 for every row, so training changes nothing.")
+            warn_once(model, "sample_weight is 0 for every row, so training changes nothing.")
 
 
 def check_loss_value(model: Model, logs: dict[str, Any], parts: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def check_loss_value(model: Model, logs: dict[str, Any], parts: dict[str, Any]) 
     for name, part in parts.items():
         for array in tree.flatten(part):
             if isinstance(array, np.ndarray) and not all_finite(array):
-                advise(
+                warn_once(
                     model,
                     f"the loss is {loss} because {name} holds {first_odd(array)}. Drop such rows, "
                     "or fill them in.",

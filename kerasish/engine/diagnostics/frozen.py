@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -46,7 +46,7 @@ def check_frozen(model: Model, flags: Flags) -> None:
         return
     layer = next((x for x in changed if x is not model), changed[0])
     others = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-    advise(
+    warn_once(
         model,
         f"trainable={layer.trainable} of {layer.display_name()}{others} was set after compile(), "
         "which readies the optimizer for what is trained. Call compile() again after changing it.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import tree
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 from kerasish.engine.diagnostics.graph_walk import CONV_2D, DENSE, WEIGHTED, class_of, first_layers
 from kerasish.engine.diagnostics.rows import FEW, all_finite, first_odd, number, some_rows, span
 from kerasish.typing import Array, Structure
@@ -62,7 +62,7 @@ def check_indices(model: Model, name: str, array: Array, layer: Any) -> None:
             return
         if (values != np.floor(values)).any():
             odd = values[values != np.floor(values)][0].item()
-            advise(
+            warn_once(
                 model,
                 f"{name}: {layer.display_name()} looks rows up by whole numbers and cuts "
                 f"{number(odd)} to "
@@ -80,7 +80,7 @@ def check_indices(model: Model, name: str, array: Array, layer: Any) -> None:
 def _check_numbers(model: Model, name: str, array: Array, kind: str, layer: Any) -> None:
     values = some_rows(array)
     if not all_finite(values):
-        advise(
+        warn_once(
             model,
             f"{name} holds {first_odd(values)}, which {layer.display_name()} turns into NaN "
             "everywhere. Drop such rows, or fill them in (np.nan_to_num).",
@@ -90,20 +90,20 @@ def _check_numbers(model: Model, name: str, array: Array, kind: str, layer: Any)
     few = some_rows(array, FEW)
     low, high = span(few)
     if kind in CONV_2D and _stands_channels_first(array, layer):
-        advise(
+        warn_once(
             model,
             f"{name} of shape {array.shape} seems to have its channels first, but "
             f"{layer.display_name()} "
             f"takes data_format={layer.data_format!r}. Move them: x.transpose(0, 2, 3, 1).",
         )
     if _are_pixels(array, few, low, high) and kind != "BatchNormalization":
-        advise(
+        warn_once(
             model,
             f"{name} holds pixels from {number(low)} to {number(high)} unscaled, and goes into "
             f"{layer.display_name()}. Put layers.Rescaling(1 / 255) first, or divide by 255.",
         )
     elif kind in DENSE and max(-low, high) > _HUGE:
-        advise(
+        warn_once(
             model,
             f"{name} reaches {number(max(low, high, key=abs))} unscaled, and goes into "
             f"{layer.display_name()}. Put layers.Normalization() first, or scale the columns to "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, HINGE, REGRESSION, SPARSE, Match
 from kerasish.engine.diagnostics.rows import all_finite, first_odd, number, some_rows, span
 from kerasish.typing import Array
@@ -39,7 +39,7 @@ def check_labels(model: Model, match: Match, layer: str, activation: str) -> Non
     if not values.size or values.dtype.kind not in "biuf":
         return
     if not all_finite(values):
-        advise(
+        warn_once(
             model,
             f"{match.y} holds {first_odd(values)}: the loss will be NaN. Drop such rows, or fill "
             "them in.",
@@ -91,7 +91,7 @@ def _check_numbers(model: Model, match: Match, values: Array, layer: str) -> Non
             f"loss=SparseCategoricalCrossentropy(ignore_class={number(low)})."
         )
         if match.target.ndim > 1 and match.target.shape[-1] != 1 and high < count:
-            advise(model, text)  # a mask may leave those steps out
+            warn_once(model, text)  # a mask may leave those steps out
             return
         raise ValueError(text)
     raise ValueError(
@@ -105,7 +105,7 @@ def _check_one_hot(model: Model, match: Match, values: Array) -> None:
         return
     ones = values.sum(match.option("axis", -1))
     if (ones > 1).any():
-        advise(
+        warn_once(
             model,
             f"{match.y} has rows with {number(ones.max().item())} classes at once, and "
             f"{match.kind} takes one a row. For several labels a row use activation='sigmoid' and "
@@ -129,7 +129,7 @@ def _check_binary(model: Model, match: Match, values: Array) -> None:
         )
     else:
         fix = "For numbers that are no shares use a regression loss such as 'mse'."
-    advise(
+    warn_once(
         model,
         f"{match.y}: {match.kind} takes targets from 0 to 1, got {number(low)} to {number(high)}. "
         f"{fix}",
@@ -141,19 +141,19 @@ def _check_range(model: Model, match: Match, values: Array, layer: str, activati
     kind = match.kind
     if kind in HINGE and not np.isin(values, (-1, 0, 1)).all():
         text = f"takes labels -1 and 1 (or 0 and 1), got {number(low)} to {number(high)}"
-        advise(model, f"{match.y}: {kind} {text}. For more classes use a cross-entropy.")
+        warn_once(model, f"{match.y}: {kind} {text}. For more classes use a cross-entropy.")
     elif kind in ("poisson", "mean_squared_logarithmic_error") and low < 0:
         text = f"takes targets >= 0, got {number(low)}. Use 'mse' or 'mae' for negative numbers."
-        advise(model, f"{match.y}: {kind} {text}")
+        warn_once(model, f"{match.y}: {kind} {text}")
     elif kind == "mean_absolute_percentage_error" and (values == 0).any():
         text = "divides by the targets, and some are 0: the loss will be huge. Use 'mae' instead."
-        advise(model, f"{match.y}: {kind} {text}")
+        warn_once(model, f"{match.y}: {kind} {text}")
     elif kind in REGRESSION and activation in _RANGES:
         least, most = _RANGES[activation]
         outside = (values < least - 1e-3) | (values > most + 1e-3)
         if outside.mean() > 0.05:
             bounds = f"from {number(least)} to {number(most)}".replace(" to inf", " up")
-            advise(
+            warn_once(
                 model,
                 f"{match.y} reaches from {number(low)} to {number(high)}, which activation="
                 f"{activation!r} of {layer} cannot: its values go {bounds}. Use "

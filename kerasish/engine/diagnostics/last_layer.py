@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, REGRESSION, SPARSE, Match
 from kerasish.engine.diagnostics.rows import FEW, some_rows
 
@@ -27,7 +27,7 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
     kind = match.kind
     units = match.shape[-1] if match.shape else 0
     if activation == "softmax" and units == 1:
-        advise(
+        warn_once(
             model,
             f"activation='softmax' over the 1 unit of {layer} is always 1. For two classes use "
             "activation='sigmoid' and loss='binary_crossentropy'.",
@@ -40,7 +40,7 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
     else:
         return
     if units == 1 and wanted == "softmax":
-        advise(
+        warn_once(
             model,
             f"{kind} over the 1 unit of {layer} is always 0. For two classes use "
             "activation='sigmoid' and loss='binary_crossentropy'.",
@@ -48,13 +48,13 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
         return
     logits = match.option("from_logits", False)
     if not logits and activation in _NO_SHARES:
-        advise(
+        warn_once(
             model,
             f"{kind} has from_logits=False, but {layer} has activation={activation!r}, which gives "
             f"no shares. Use activation={wanted!r}, or the loss with from_logits=True.",
         )
     elif logits and activation in meant:
-        advise(
+        warn_once(
             model,
             f"{kind} has from_logits=True, but {layer} has activation={activation!r} already. Use "
             "activation='linear', or from_logits=False.",
@@ -69,13 +69,13 @@ def check_metrics(model: Model, match: Match, metrics: list[Any], activation: st
             continue
         threshold = getattr(metric, "fn_kwargs", {}).get("threshold", 0.5)
         if match.kind in REGRESSION and _is_measure(match, activation):
-            advise(
+            warn_once(
                 model,
                 f"metrics: {metric.name!r} counts predictions equal to the target, which says "
                 f"nothing beside loss={match.kind!r}. Use 'mae' or R2Score().",
             )
         elif kind == "BinaryAccuracy" and _is_logit(match, activation) and 0 < threshold < 1:
-            advise(
+            warn_once(
                 model,
                 f"metrics: {metric.name!r} takes predictions above {threshold:g} for 1, but with "
                 "from_logits=True they are logits. Use BinaryAccuracy(threshold=0.0).",

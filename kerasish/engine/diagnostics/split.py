@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kerasish.engine.diagnostics.advice import advise
+from kerasish.engine.diagnostics.advice import warn_once
 from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, SPARSE, Match
 from kerasish.engine.diagnostics.rows import MANY
 from kerasish.typing import Array
@@ -40,7 +40,7 @@ def check_split(model: Model, train: Match, rest: Match, validation_split: float
         return
     said = [f"class {_listed(lost)} not there"] if lost else []
     said += [f"class {_listed(unseen)} only there"] if unseen else []
-    advise(
+    warn_once(
         model,
         f"validation_split={validation_split} keeps the last {kept} of {rows} rows, and "
         f"{train.y} has {' and '.join(said)}. Shuffle the rows before fit, or give "

@@ -18,7 +18,7 @@ from kerasish.engine.layer.call_context import (
     parameters_of,
 )
 from kerasish.engine.layer.call_errors import note_layer
-from kerasish.engine.layer.parts import Parts
+from kerasish.engine.layer.parts import PartsMixin
 from kerasish.graph.abstract import infer
 from kerasish.tensor import (
     autocast,
@@ -29,7 +29,7 @@ from kerasish.tensor import (
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(build)
-    def built_once(self: Building, *args: Any, **kwargs: Any) -> Any:
+    def built_once(self: BuildMixin, *args: Any, **kwargs: Any) -> Any:
         if self._building:  # a subclass's build called its parent's
             return build(self, *args, **kwargs)
         self._building = True
@@ -51,7 +51,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
 def _written_for(cls: type, name: str) -> Any:
     """Return the method that `cls` itself or a mixin before its parents brings, or None."""
     owner = next(c for c in cls.__mro__ if name in c.__dict__)
-    return owner.__dict__[name] if owner is cls or not issubclass(owner, Building) else None
+    return owner.__dict__[name] if owner is cls or not issubclass(owner, BuildMixin) else None
 
 
 def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {**dict(zip(names, args)), **kwargs}
 
 
-class Building(Parts):
+class BuildMixin(PartsMixin):
     """The building of a layer's weights, when the shapes of its inputs are known."""
 
     call_parts: CallParts
@@ -78,7 +78,7 @@ class Building(Parts):
         """Build from the arguments of the first call."""
         names = self.call_parts.names
         arguments = {**dict(zip(names, args)), **kwargs}
-        if type(self).build is Building.build:
+        if type(self).build is BuildMixin.build:
             path = current_path()
             self._path = f"{path}/{self.name}" if path else self.name
             if self._layers:

@@ -26,7 +26,7 @@ from kerasish.engine.layer.arguments import (
     _shapes_of,
     described_arguments,
 )
-from kerasish.engine.layer.building import Building, _wrap_build, _written_for
+from kerasish.engine.layer.building import BuildMixin, _wrap_build, _written_for
 from kerasish.engine.layer.call_context import (
     CallParts,
     context,
@@ -35,8 +35,8 @@ from kerasish.engine.layer.call_context import (
 )
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input
-from kerasish.engine.layer.losses import Penalised
-from kerasish.engine.layer.masks import Masked, _overrides
+from kerasish.engine.layer.losses import LossesMixin
+from kerasish.engine.layer.masks import MasksMixin, _overrides
 from kerasish.engine.layer.operation import (
     KerasTensor,
     Node,
@@ -46,7 +46,7 @@ from kerasish.engine.layer.operation import (
 )
 from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.stateless import StatelessScope
-from kerasish.engine.layer.weights import Weighted
+from kerasish.engine.layer.weights import WeightsMixin
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
@@ -72,7 +72,7 @@ class MissingInitError(RuntimeError, AttributeError):
     """A layer is used whose constructor has not called its parent's."""
 
 
-class Layer(Building, Masked, Penalised, Weighted):
+class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config

@@ -10,7 +10,7 @@ from kerasish.tensor import convert
 from kerasish.typing import AnyTensor
 
 
-class Penalised:
+class LossesMixin:
     """The part of a layer that knows about losses; mixed into `Layer`."""
 
     def add_loss(self: Any, loss: AnyTensor) -> None:

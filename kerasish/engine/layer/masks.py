@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kerasish import tree
-from kerasish.engine.diagnostics import advise
+from kerasish.engine.diagnostics import warn_once
 from kerasish.engine.layer.arguments import _masks_of
 from kerasish.engine.layer.call_context import CallParts
 from kerasish.engine.layer.dropped_masks import LostMask, lost_mask_of, pass_on
@@ -28,7 +28,7 @@ def without_masks(*tensors: Any) -> Iterator[None]:
             tensor._keras_mask = mask
 
 
-class Masked:
+class MasksMixin:
     """The part of a layer that knows about masks.
 
     Attributes:
@@ -101,7 +101,7 @@ class Masked:
                 "masks), or give the mask here yourself (mask=...; attention_mask=... for "
                 "multi-head attention), or make none (mask_zero=False)."
             )
-        advise(
+        warn_once(
             self,  # type: ignore[arg-type]
             f"{missing} Merge with layers whose inputs all carry masks, put the op into a layer "
             "with supports_masking = True, or give the mask here yourself (mask=...).",
@@ -118,7 +118,7 @@ class Masked:
             type(first) is Tensor
             and getattr(first, "_keras_mask", None) is None
             and getattr(first, "dropped_mask", None) is None
-            and not _overrides(self, "compute_mask", Masked)
+            and not _overrides(self, "compute_mask", MasksMixin)
         ):
             return
         self._set_masks(first, output)
@@ -126,12 +126,12 @@ class Masked:
     def _set_masks(
         self, first: Structure, outputs: Structure, given: AnyTensor | Sequence[Any] | None = None
     ) -> None:
-        own_rule = _overrides(self, "compute_mask", Masked)
+        own_rule = _overrides(self, "compute_mask", MasksMixin)
         masks = _masks_of(first) if given is None else given
         loss = lost_mask_of(first)
         if not (self.supports_masking or own_rule):
             if masks is not None and not self.call_parts.masks:
-                advise(
+                warn_once(
                     self,  # type: ignore[arg-type]
                     "its input carries a mask, but the layer does not support masking and drops "
                     "it: padded steps will count from here on. Put a layer that uses the mask "

@@ -22,7 +22,7 @@ _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what ho
 
 
 def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ()) -> None:
-    if isinstance(value, (Parts, Variable, Metric, SeedGenerator)):
+    if isinstance(value, (PartsMixin, Variable, Metric, SeedGenerator)):
         found.setdefault(id(value), value)
     elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
         around = (*around, id(value))  # a list may hold itself
@@ -30,7 +30,7 @@ def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ())
             _find_parts(part, found, around)
 
 
-class Parts(Operation):
+class PartsMixin(Operation):
     """What a layer holds: layers, variables, metrics, seed generators."""
 
     _weights: list[Variable]
@@ -50,7 +50,7 @@ class Parts(Operation):
 
     def _inner(self, parts: list[Any]) -> list[Any]:
         """Return the layers among the parts, in the order of files and summaries."""
-        return [p for p in parts if isinstance(p, Parts)]
+        return [p for p in parts if isinstance(p, PartsMixin)]
 
     def flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Any]:
         results = [layer for layer, _ in self._every_part(recursive)]

@@ -47,7 +47,7 @@ def _spend(shape: tuple[int, ...], who: str) -> None:
             )
 
 
-class Weighted:
+class WeightsMixin:
     """The part of a layer that owns weights; mixed into `Layer`."""
 
     def add_weight(

@@ -336,7 +336,7 @@ class TrainingProgram:
             host.check_trainable(model.display_name())
         variables = model.trainable_variables
         if not variables and model.weights:
-            diagnostics.advise(
+            diagnostics.warn_once(
                 model,
                 "no weight is trainable, so training changes nothing. Set trainable=True on a "
                 "layer and call compile() again.",

@@ -132,7 +132,7 @@ class Trainer(Layer):
         if not config:
             return
         if self.overrides("compile"):
-            diagnostics.advise(
+            diagnostics.warn_once(
                 self,
                 "it was not compiled on loading, because it has its own compile(). Call "
                 "compile(), or define get_compile_config() and compile_from_config(config) too.",

@@ -13,19 +13,19 @@ from kerasish.graph.ir import Graph
 from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
 from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
-from kerasish.graph.passes.fuse_epilogues import follow_products as follow_products
+from kerasish.graph.passes.fuse_epilogues import fuse_epilogues as fuse_epilogues
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
-from kerasish.graph.passes.sparse_update import touch_rows as touch_rows
+from kerasish.graph.passes.sparse_update import sparse_update as sparse_update
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
-    drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, touch_rows,
+    drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, sparse_update,
 )  # fmt: skip
 # These combine ops into nodes that native code computes at once. No pass rewrites their result.
-GATHERING: tuple[Pass, ...] = (follow_products, lay_out_products, fuse_loops, drop_dead)
+FUSION_PASSES: tuple[Pass, ...] = (fuse_epilogues, lay_out_products, fuse_loops, drop_dead)
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
     "fast_compile": (1, (drop_dead, fold_constants)),
@@ -54,6 +54,6 @@ def optimize(
 
 def gather(graph: Graph) -> Graph:
     """Return the optimized graph with products, layouts and loops as they will run."""
-    for step in GATHERING:
+    for step in FUSION_PASSES:
         graph = step(graph)
     return graph

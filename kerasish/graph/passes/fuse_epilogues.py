@@ -39,7 +39,7 @@ class Product(NamedTuple):
     axes: tuple[int, ...] | None = None
 
 
-def follow_products(graph: Graph) -> Graph:
+def fuse_epilogues(graph: Graph) -> Graph:
     """Return the graph with bias, relu and sum fused into products."""
     return _Follower(graph).run()
 

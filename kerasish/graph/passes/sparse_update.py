@@ -1,8 +1,9 @@
 """Update only the rows of a table whose gradient is not zero.
 
 The gradient of an embedding is a table of zeros to which a few rows are added. If the update leaves
-a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `touch_rows` computes
-the update on these few rows alone. Adam is not rewritten, since its averages decay in every row.
+a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `sparse_update`
+computes the update on these few rows alone. Adam is not rewritten, since its averages decay in
+every row.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SMALLEST = 4096  # elements of a table; a pass over a smaller table is as fast
 
 
 class Rows(NamedTuple):
-    """The computation of a `touch_rows` node.
+    """The computation of a `sparse_update` node.
 
     Attributes:
         body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
@@ -35,7 +36,7 @@ class Rows(NamedTuple):
     changed: tuple[int, ...]
 
 
-def touch_rows(graph: Graph) -> Graph:
+def sparse_update(graph: Graph) -> Graph:
     """Return the graph with sparse updates computed on the affected rows alone."""
     for node in graph.nodes:
         if node.op.name == "add_rows":
@@ -180,7 +181,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
         result = tuple(inputs[2 + place] for place in rows.changed)
         return result[0] if len(result) == 1 else result
 
-    op = GraphOp("touch_rows", touch, specs, len(outputs))
+    op = GraphOp("sparse_update", touch, specs, len(outputs))
     return Node(op, inputs, {"rows": rows}, outputs)
 
 

@@ -1,4 +1,4 @@
-"""What the layers of this room read: strings in any dress, numbers, and batches to adapt to."""
+"""What the layers of this package read: strings in any dress, numbers, and batches to adapt to."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import cuda_on_cpu
+import fake_cupy
 import pytest
-import stand_in_cupy
 from cuda_on_cpu import COMPILER, NO_COMPILER, Function, StandIn
 
 from kerasish.backends.eager import engine_of
@@ -32,7 +32,7 @@ def gpu(monkeypatch):
     """The engine of a GPU for which CuPy's stand-in stands."""
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
-    with stand_in_cupy.installed(monkeypatch):
+    with fake_cupy.installed(monkeypatch):
         yield engine_of(Device("gpu"))
 
 

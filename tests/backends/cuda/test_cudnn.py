@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import warnings
 
+import fake_cupy as stand_in
 import ml_dtypes
 import numpy as np
 import pytest
-import stand_in_cupy as stand_in
 from cuda_on_cpu import COMPILER, DTYPES, NO_COMPILER, assert_close, dtype_of, poisoned, wide
 from cudnn_on_cpu import COARSE, Frontend
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import cupy_rules
+import fake_cupy
 import ml_dtypes
 import numpy as np
 import pytest
-import stand_in_cupy
 
 pytestmark = pytest.mark.skipif(
     cupy_rules.CUPY is None, reason="CuPy is not installed: extras gpu13 or gpu12"
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def xp():
-    return stand_in_cupy.make()
+    return fake_cupy.make()
 
 
 def test_names_that_cupy_lacks(xp):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fake_cupy as stand_in
 import numpy as np
 import pytest
-import stand_in_cupy as stand_in
 
 import kerasish
 from kerasish import layers, ops, optimizers

@@ -8,10 +8,10 @@ from graph_examples import EXAMPLES, mlp_step
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
-from kerasish.graph.passes import GATHERING, LEVELS, PASSES, gather, optimize
+from kerasish.graph.passes import FUSION_PASSES, LEVELS, PASSES, gather, optimize
 from kerasish.graph.trace import trace
 
-EVERY = list(dict.fromkeys((*PASSES, *GATHERING)))
+EVERY = list(dict.fromkeys((*PASSES, *FUSION_PASSES)))
 
 
 def graphs():

@@ -9,7 +9,7 @@ from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import optimize
 from kerasish.graph.passes.fuse import fuse_loops
-from kerasish.graph.passes.fuse_epilogues import apart, follow_products
+from kerasish.graph.passes.fuse_epilogues import apart, fuse_epilogues
 from kerasish.graph.trace import trace
 
 rng = np.random.default_rng(0)
@@ -105,7 +105,7 @@ CASES = {
 def test_products(name):
     function, arguments, expected = CASES[name]
     graph = optimize(trace(function, *arguments).graph)
-    after = verify(follow_products(graph))
+    after = verify(fuse_epilogues(graph))
     made = [n for n in after.nodes if n.op.name == "product"]
     if expected is not None:
         assert [n.op.name for n in made] == expected

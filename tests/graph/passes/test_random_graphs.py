@@ -14,12 +14,12 @@ from fuzz.graphs import differences, draw
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
-from kerasish.graph.passes import GATHERING, LEVELS, PASSES, gather, optimize
+from kerasish.graph.passes import FUSION_PASSES, LEVELS, PASSES, gather, optimize
 from kerasish.graph.passes.widen import widen_halves
 
 COUNT = int(os.environ.get("KERASISH_FUZZ", "40"))
 START = int(os.environ.get("KERASISH_FUZZ_START", "0"))
-EVERY = list(dict.fromkeys((*PASSES, *GATHERING)))
+EVERY = list(dict.fromkeys((*PASSES, *FUSION_PASSES)))
 seeds = pytest.mark.parametrize("seed", range(START, START + COUNT))
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

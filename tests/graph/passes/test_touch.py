@@ -7,7 +7,7 @@ import kerasish
 from kerasish import backends, ops
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
-from kerasish.graph.passes import optimize, touch_rows
+from kerasish.graph.passes import optimize, sparse_update
 from kerasish.graph.trace import trace
 from kerasish.ops.basic.indexing import add_rows
 
@@ -73,28 +73,28 @@ def names(graph):
 @pytest.mark.parametrize("update", [sgd, adagrad, rescaled])
 def test_sparse_updates(update):
     graph = optimize(trace(update, *ARGUMENTS).graph)
-    assert "touch_rows" in names(verify(graph))
+    assert "sparse_update" in names(verify(graph))
     assert "add_rows" not in names(graph)
     want = interpret(trace(update, *ARGUMENTS).graph, ARGUMENTS)
     for a, b in zip(interpret(graph, ARGUMENTS), want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
         untouched = np.setdiff1d(np.arange(600), INDICES % 600)
         np.testing.assert_array_equal(a[untouched], b[untouched])
-    assert str(touch_rows(graph)) == str(graph)
+    assert str(sparse_update(graph)) == str(graph)
 
 
 @pytest.mark.parametrize("update", [momentum, decayed, measured, shown, ratio, negated])
 def test_what_changes_or_shows_every_row_stays_dense(update):
-    assert "touch_rows" not in names(optimize(trace(update, *ARGUMENTS).graph))
+    assert "sparse_update" not in names(optimize(trace(update, *ARGUMENTS).graph))
 
 
 def test_many_rows_or_small_tables_stay_dense():
     many = np.zeros((40, 8), "int32")
     rows = np.zeros((40, 8, 8), "float32")
-    assert "touch_rows" not in names(optimize(trace(sgd, TABLE, AVERAGE, rows, many).graph))
+    assert "sparse_update" not in names(optimize(trace(sgd, TABLE, AVERAGE, rows, many).graph))
     table = np.zeros((20, 8), "float32")
     found = trace(lambda t, r, i: t - add_rows(r, i, 20), table, ROWS[:, :1], INDICES[:, :1])
-    assert "touch_rows" not in names(optimize(found.graph))
+    assert "sparse_update" not in names(optimize(found.graph))
 
 
 @pytest.mark.parametrize("update", [sgd, adagrad])
@@ -136,7 +136,7 @@ def test_embeddings_are_trained_in_place(optimizer):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
     program = other.training_program.step("train").executables()[0]
     assert "update of rows" in [u.name for u in program.units]
-    assert not [root for root, _ in program.blueprint.copies if root.shape == (5000, 16)]
+    assert not [root for root, _ in program.compiled_plan.copies if root.shape == (5000, 16)]
 
 
 def test_an_index_outside_is_an_error_that_changes_nothing_else():

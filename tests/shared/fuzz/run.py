@@ -17,7 +17,7 @@ from kerasish import backends, config
 from kerasish.autodiff import gradients_of
 from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
-from kerasish.backends.static.lowering.compiled_plan import Blueprints
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.machine import native
 
 from .draft import NAMESPACE
@@ -56,8 +56,8 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    kept = cost.GRAIN, native.available, static_engine.Blueprint
-    blueprints = static_engine.BLUEPRINTS
+    kept = cost.GRAIN, native.available, static_engine.CompiledPlan
+    compiled_plans = static_engine.COMPILED_PLANS
     try:
         config.set_backend(engine.backend)
         config.set_optimize(engine.optimize)
@@ -66,8 +66,8 @@ def using(engine: Engine) -> Iterator[None]:
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
-            static_engine.Blueprint = _NoCode  # type: ignore[assignment,misc]
-            static_engine.BLUEPRINTS = Blueprints()
+            static_engine.CompiledPlan = _NoCode  # type: ignore[assignment,misc]
+            static_engine.COMPILED_PLANS = CompiledPlans()
         with config.using_threads(engine.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
@@ -75,12 +75,12 @@ def using(engine: Engine) -> Iterator[None]:
         config.set_backend(before[0])
         config.set_optimize(before[1])
         config.set_dtype_policy(before[2])
-        cost.GRAIN, native.available, static_engine.Blueprint = kept  # type: ignore[misc]
-        static_engine.BLUEPRINTS = blueprints
+        cost.GRAIN, native.available, static_engine.CompiledPlan = kept  # type: ignore[misc]
+        static_engine.COMPILED_PLANS = compiled_plans
 
 
-class _NoCode(static_engine.Blueprint):
-    """A blueprint that cannot be made, as without llvmlite: NumPy runs the graph node by node."""
+class _NoCode(static_engine.CompiledPlan):
+    """A compiled plan that cannot be made, as without llvmlite: NumPy runs each node."""
 
     def __init__(self, *_: Any) -> None:
         raise ImportError("the fuzzer lets NumPy interpret this")

@@ -70,7 +70,9 @@ def script_of(program: Program, engine: Engine, title: str = "") -> str:
     """Return the text of a script that runs a program eagerly and on `engine`, and compares."""
     environment = "" if engine.onednn else 'os.environ["KERASISH_ONEDNN"] = "off"\n'
     if not engine.native:
-        title += "\nThe graph interpreter: make `Blueprint` in backends/static raise ImportError."
+        title += (
+            "\nThe graph interpreter: make `CompiledPlan` in backends/static raise ImportError."
+        )
     arrays = ", ".join(
         f"rng.integers(0, {f.high}, (rows, *{f.sizes!r})).astype({f.dtype!r})"
         if f.high

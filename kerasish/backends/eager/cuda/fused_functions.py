@@ -1,9 +1,9 @@
 """Composed functions that one kernel computes: softmax, losses, norms, dropout.
 
-`WHOLES` lists them for the engine of a GPU. An entry takes the function's arguments and returns
-(op, inputs, attributes) of an op made in this package, or None if the composition must be used.
-These ops are in no registry, since only this engine uses them. Their gradients are kernels, too; a
-second derivative is found by differentiating the composition.
+`FUSED_FUNCTIONS` lists them for the engine of a GPU. An entry takes the function's arguments and
+returns (op, inputs, attributes) of an op made in this package, or None if the composition must be
+used. These ops are in no registry, since only this engine uses them. Their gradients are kernels,
+too; a second derivative is found by differentiating the composition.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _norm_factor(gradients: Sequence[Array], limit: float) -> Call | None:
     return (_NORM_FACTOR, given, {"limit": limit}) if known else None
 
 
-WHOLES: dict[Any, Callable[..., Call | None]] = {
+FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     contraction.affine: whole_affine,
     einsum_affine: whole_einsum_affine,
     biased_conv: whole_biased_conv,

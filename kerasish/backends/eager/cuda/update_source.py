@@ -31,7 +31,7 @@ FLOATS = {
     "minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
     "sign": "{0} > 0.0f ? 1.0f : {0} < 0.0f ? -1.0f : {0}",
 }  # fmt: skip
-WHOLES = {
+FUSED_FUNCTIONS = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}",
     "floor_divide": "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))",
 }  # fmt: skip
@@ -179,6 +179,6 @@ def _expression(node: Node, inputs: list[str]) -> str | None:
     if kinds == {"float32"} and node.out.dtype == "float32":
         known = FLOATS
     elif kinds in ({"int32"}, {"int64"}) and node.out.dtype in kinds:
-        known = WHOLES
+        known = FUSED_FUNCTIONS
     pattern = known.get(node.op.native) if isinstance(node.op.native, str) else None
     return None if pattern is None else pattern.format(*inputs)

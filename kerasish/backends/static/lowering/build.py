@@ -40,7 +40,7 @@ class Builder:
         self.uses = graph.uses()
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
-        self.waiting: dict[Value, Node] = {}  # transposes that are not materialized yet
+        self.pending: dict[Value, Node] = {}  # transposes that are not materialized yet
         self._pairs = pair_pools(graph)
         self._last_read = LastReads(graph)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
@@ -50,7 +50,7 @@ class Builder:
         for node in self.graph.nodes:
             self._lower(node)
         for v in self.graph.outputs:
-            self._carry_out(v)
+            self._materialize(v)
         return self._merge_segments()
 
     # --- one node -----------------------------------------------------------------------------
@@ -60,12 +60,12 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
-        if name in ("reshape", "alias", "anew", "stop_gradient"):
-            self._carry_out(node.inputs[0])
+        if name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+            self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             return
         if name == "transpose":
-            self.waiting[node.out] = node
+            self.pending[node.out] = node
             return
         if name == "matmul":
             unit = make_matmul(self._view(node.inputs[0]), self._view(node.inputs[1]), node.out)
@@ -76,7 +76,7 @@ class Builder:
             self._follow(node)
             return
         for v in node.inputs:
-            self._carry_out(v)
+            self._materialize(v)
         unit = self._unit(node)
         if unit is None and (self._widen(node) or self._split(node)):
             return
@@ -130,13 +130,13 @@ class Builder:
         added = node.inputs[-1] if what.sum else None
         for v in (bias, added):
             if v is not None:
-                self._carry_out(v)
+                self._materialize(v)
         if what.leader.op.name == "matmul":
             a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
             unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added, what.axes)
         else:
             for v in node.inputs:
-                self._carry_out(v)
+                self._materialize(v)
             # oneDNN's relu turns NaN into 0: it is left to a loop.
             unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
         if unit is not None:
@@ -182,18 +182,18 @@ class Builder:
     # --- transposes -------------------------------------------------------------------------------
 
     def _view(self, v: Value) -> View:
-        node = self.waiting.get(v)
+        node = self.pending.get(v)
         if node is None:
-            self._carry_out(v)
+            self._materialize(v)
             return plain_view(v)
         inner = self._view(node.inputs[0])
         axes = node.attrs["axes"]
         return View(inner.root, v.shape, tuple(inner.strides[a] for a in axes))
 
-    def _carry_out(self, v: Value) -> None:
-        node = self.waiting.pop(v, None)
+    def _materialize(self, v: Value) -> None:
+        node = self.pending.pop(v, None)
         if node is not None:
-            self._carry_out(node.inputs[0])
+            self._materialize(node.inputs[0])
             unit = make_move(node)
             self.units.append(unit or self._python(node))
 

@@ -1,7 +1,7 @@
-"""Blueprints: the compiled plan of a program, its units and its memory layout, without memory.
+"""The compiled plan of a program: its units and its memory layout, without memory.
 
-Equal graphs share one blueprint, so the tenth model of a grid search optimizes, lowers and compiles
-nothing: it only allocates memory.
+Equal graphs share one compiled plan, so the tenth model of a grid search optimizes, lowers and
+compiles nothing: it only allocates memory.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kerasish.graph.ir import Graph, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
 
 
-class Blueprint:
+class CompiledPlan:
     """Compiled units in order, and the offset of every value in an arena.
 
     Args:
         graph: optimized and fused.
-        homes: the inputs of the graph that are variables.
+        buffers: the inputs of the graph that are variables.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> NumPy kernel, for ops without native code.
 
@@ -43,7 +43,7 @@ class Blueprint:
     def __init__(
         self,
         graph: Graph,
-        homes: Sequence[Value],
+        buffers: Sequence[Value],
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
     ) -> None:
@@ -51,7 +51,7 @@ class Blueprint:
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()
         self.aliases = builder.aliases
-        self._home = {v: v for v in homes}
+        self._home = {v: v for v in buffers}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []
         self._place_constants()
@@ -67,7 +67,7 @@ class Blueprint:
             v = self.aliases[v]
         return v
 
-    def home_of(self, root: Any) -> Value | None:
+    def buffer_of(self, root: Any) -> Value | None:
         """Return the variable in whose buffer a value lies; None for other memory."""
         return self._home.get(root)
 
@@ -154,14 +154,14 @@ class Blueprint:
         return plan_memory({k: Lifetime(first[k], last[k], size[k]) for k in first})
 
 
-class Blueprints:
-    """A cache of the most recent blueprints, by the structure of their graphs.
+class CompiledPlans:
+    """A cache of the most recent compiled_plans, by the structure of their graphs.
 
     Args:
-        most: the number of blueprints that are kept.
+        most: the number of compiled plans that are kept.
 
     Attributes:
-        made: the number of blueprints made so far.
+        made: the number of compiled plans made so far.
     """
 
     def __init__(self, most: int = 64) -> None:
@@ -169,7 +169,7 @@ class Blueprints:
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._guard = threading.Lock()
 
-    def find(self, key: int | Sequence[Any] | None, make: Callable[[], Any]) -> Blueprint | int:
+    def find(self, key: int | Sequence[Any] | None, make: Callable[[], Any]) -> CompiledPlan | int:
         """Return the cached result of `make` for this key, or call it; a key of None is new."""
         with self._guard:
             result = self._kept.get(key) if key is not None else None

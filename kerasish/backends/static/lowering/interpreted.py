@@ -14,7 +14,7 @@ from kerasish.ops import dtypes
 
 
 class Unlowered(NamedTuple):
-    """The replacement of a blueprint: a graph that is not fused, and its updates."""
+    """The replacement of a compiled plan: a graph that is not fused, and its updates."""
 
     graph: Graph
     updates: list[tuple[Value, Value]]
@@ -25,7 +25,7 @@ class Interpreted:
 
     Args:
         graph: not fused.
-        homes: graph input -> the buffer of that variable.
+        buffers: graph input -> the buffer of that variable.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> its NumPy kernel.
     """
@@ -36,14 +36,14 @@ class Interpreted:
     def __init__(
         self,
         graph: Graph,
-        homes: dict[Value, Any],
+        buffers: dict[Value, Any],
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
     ) -> None:
         self.lock = threading.Lock()
-        self.graph, self._homes, self._updates = graph, homes, list(updates)
+        self.graph, self._buffers, self._updates = graph, buffers, list(updates)
         self._steps = [(node, kernel_of(node.op)) for node in graph.nodes]
-        self._free = [v for v in graph.inputs if v not in homes]
+        self._free = [v for v in graph.inputs if v not in buffers]
         self.inputs = [np.empty(v.shape, dtypes.array_dtype(v.dtype)) for v in self._free]
         self._results: dict[Value, Any] = {}
         size = sum(v.size * dtypes.array_dtype(v.dtype).itemsize for v in self._free)
@@ -51,7 +51,7 @@ class Interpreted:
 
     def run(self) -> None:
         """Run once on the content of `inputs` and the variables' buffers."""
-        values: dict[Value, Any] = {**self.graph.constants, **self._homes}
+        values: dict[Value, Any] = {**self.graph.constants, **self._buffers}
         values.update(zip(self._free, self.inputs))
         with np.errstate(all="ignore"):
             for node, kernel in self._steps:
@@ -59,7 +59,7 @@ class Interpreted:
                 values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
         self._results = {v: np.array(values[v]) for v in self.graph.outputs}
         for old, new in self._updates:
-            np.copyto(self._homes[old], self._results[new])
+            np.copyto(self._buffers[old], self._results[new])
 
     def output(self, v: Value) -> Any:
         """Return an output of the last run."""

@@ -189,7 +189,7 @@ def _fill(node: Node) -> list[Piece]:
 _MOVES = {
     "transpose": _transpose,
     "broadcast_to": _broadcast,
-    "anew": _broadcast,
+    "optimization_barrier": _broadcast,
     "strided_slice": _slice,
     "unslice": _unslice,
     "constant_pad": _pad,

@@ -20,7 +20,7 @@ def _round(nbytes: int) -> int:
 
 
 class RowsUnit(Unit):
-    """A `touch_rows` node: distinct rows, the sums of their gradients, their update."""
+    """A `sparse_update` node: distinct rows, the sums of their gradients, their update."""
 
     def __init__(self, node: Node) -> None:
         self.rows: Rows = node.attrs["rows"]
@@ -139,5 +139,5 @@ class RowsUnit(Unit):
 
 
 def make_rows(node: Node) -> Unit | None:
-    """Return the unit of a `touch_rows` node; None for any other."""
-    return RowsUnit(node) if node.op.name == "touch_rows" else None
+    """Return the unit of a `sparse_update` node; None for any other."""
+    return RowsUnit(node) if node.op.name == "sparse_update" else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.program import Executable
@@ -65,7 +65,7 @@ class Runner:
                     np.copyto(own, new)
             self._last = inputs
             executable.run()
-            return [executable.output(v) for v in executable.blueprint.graph.outputs]
+            return [executable.output(v) for v in executable.compiled_plan.graph.outputs]
 
     def _compile(self) -> Executable:
         level, watch, report = self._settings
@@ -74,11 +74,11 @@ class Runner:
             graph = gather(graph)
         # Values captured by a loop are the same in every iteration: inputs lie outside the arena,
         # as variables do, and need no copy if they are unchanged.
-        blueprint = Blueprint(graph, graph.inputs, (), self._kernel_of)
+        compiled_plan = CompiledPlan(graph, graph.inputs, (), self._kernel_of)
         if report is not None:
-            report(blueprint.units)
+            report(compiled_plan.units)
         self._inputs = [aligned_array(v.shape, v.dtype) for v in graph.inputs]
-        self._executable = Executable(blueprint, dict(zip(graph.inputs, self._inputs)))
+        self._executable = Executable(compiled_plan, dict(zip(graph.inputs, self._inputs)))
         return self._executable
 
     def forget(self) -> None:

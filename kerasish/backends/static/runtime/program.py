@@ -1,4 +1,4 @@
-"""An executable: a blueprint with memory; its records form one table, run by one native call.
+"""An executable: a compiled plan with memory; its records form one table, run by one native call.
 
 The NumPy kernel of an op without native code runs between native stretches.
 """
@@ -18,7 +18,7 @@ from kerasish.backends.static.codegen.driver import (
     aligned,
     load_runtime,
 )
-from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import CopyUnit, Place, PythonUnit, place_of, view_of
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.primitive import threads_block
@@ -29,30 +29,30 @@ from kerasish.typing import Array
 
 
 class Executable:
-    """A blueprint with memory: an arena, and the buffers of its variables.
+    """A compiled plan with memory: an arena, and the buffers of its variables.
 
     Args:
-        blueprint: the units, and the offsets of values in an arena.
-        homes: graph input -> the buffer of that variable.
+        compiled_plan: the units, and the offsets of values in an arena.
+        buffers: graph input -> the buffer of that variable.
     """
 
-    def __init__(self, blueprint: Blueprint, homes: Mapping[Value, Any]) -> None:
+    def __init__(self, compiled_plan: CompiledPlan, buffers: Mapping[Value, Any]) -> None:
         self.lock = threading.Lock()
-        self.blueprint = blueprint
-        self.units, self.plan = blueprint.units, blueprint.plan
-        self._homes = {v: place_of(a) for v, a in homes.items()}
-        self._keep = list(homes.values())
-        self._watch = strict_memory.watch_of(blueprint)
+        self.compiled_plan = compiled_plan
+        self.units, self.plan = compiled_plan.units, compiled_plan.plan
+        self._buffers = {v: place_of(a) for v, a in buffers.items()}
+        self._keep = list(buffers.values())
+        self._watch = strict_memory.watch_of(compiled_plan)
         if self._watch is None:
             self._owner, self._address = aligned(self.plan.nbytes)
             self._offsets = self.plan.offsets
         else:
             self._owner, self._address = self._watch.owner, self._watch.address
             self._offsets = self._watch.offsets
-        with blueprint.lock:
+        with compiled_plan.lock:
             self.parts = self._assemble()
-        graph = blueprint.graph
-        self.inputs = [view_of(self.locate(v), v) for v in graph.inputs if v not in homes]
+        graph = compiled_plan.graph
+        self.inputs = [view_of(self.locate(v), v) for v in graph.inputs if v not in buffers]
 
     @property
     def is_native(self) -> bool:
@@ -61,15 +61,15 @@ class Executable:
 
     def locate(self, key: Any) -> Place:
         """Return the place of a value, or of a unit's scratch memory."""
-        blueprint = self.blueprint
-        key = blueprint.root(key) if isinstance(key, Value) else key
-        home = blueprint.home_of(key)
+        compiled_plan = self.compiled_plan
+        key = compiled_plan.root(key) if isinstance(key, Value) else key
+        home = compiled_plan.buffer_of(key)
         if home is not None:
-            return self._homes[home]
-        constant = blueprint.constants.get(key)
+            return self._buffers[home]
+        constant = compiled_plan.constants.get(key)
         if constant is not None:
             return constant
-        return Place(self._address + self._offsets[key], blueprint.sizes[key])
+        return Place(self._address + self._offsets[key], compiled_plan.sizes[key])
 
     def _assemble(self) -> list[Any]:
         parts: list[Any] = []
@@ -81,7 +81,7 @@ class Executable:
                 records.clear()
 
         watch = self._watch
-        copies = [CopyUnit(root, old) for root, old in self.blueprint.copies]
+        copies = [CopyUnit(root, old) for root, old in self.compiled_plan.copies]
         for step, unit in enumerate([*self.units, *copies]):
             if watch is not None:
                 records.extend(watch.before(step, self.locate))

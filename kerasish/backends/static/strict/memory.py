@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kerasish.backends.static.codegen.driver import Record
-from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import CopyUnit, Locate, Place, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.machine.guard_pages import Range
@@ -31,28 +31,28 @@ from kerasish.backends.static.strict.records import compare, fill, search
 from kerasish.graph.ir import Value
 
 
-def watch_of(blueprint: Blueprint) -> Watch | None:
+def watch_of(compiled_plan: CompiledPlan) -> Watch | None:
     """Return the Watch for an executable's memory; None if strict mode is off."""
     mode = guard_pages.mode()
-    return Watch(blueprint, mode) if mode else None
+    return Watch(compiled_plan, mode) if mode else None
 
 
 class Watch:
     """The memory of one executable, and the records that check it.
 
     Args:
-        blueprint: the units; the memory plan is checked.
+        compiled_plan: the units; the memory plan is checked.
         mode: one of `guard_pages.mode`, not "".
 
     Attributes:
-        offsets: key -> offset from `address`; keys as in the blueprint's plan.
+        offsets: key -> offset from `address`; keys as in the compiled plan's plan.
         owner: keeps the memory alive.
     """
 
-    def __init__(self, blueprint: Blueprint, mode: str) -> None:
-        check_blueprint(blueprint)
-        self._blueprint, self._shared = blueprint, mode == "shared"
-        plan, sizes = blueprint.plan, blueprint.sizes
+    def __init__(self, compiled_plan: CompiledPlan, mode: str) -> None:
+        check_blueprint(compiled_plan)
+        self._blueprint, self._shared = compiled_plan, mode == "shared"
+        plan, sizes = compiled_plan.plan, compiled_plan.sizes
         if self._shared:
             self.owner, self.address = guard_pages.block(plan.nbytes)
             self.offsets = dict(plan.offsets)
@@ -61,7 +61,7 @@ class Watch:
             blocks = guard_pages.Blocks([sizes[k] for k in keys], mode == "start")
             self.owner, self.address = blocks.owner, int(blocks.owner.ctypes.data)
             self.offsets = {k: at - self.address for k, at in zip(keys, blocks.addresses)}
-        self.units = [*blueprint.units, *(CopyUnit(*ends) for ends in blueprint.copies)]
+        self.units = [*compiled_plan.units, *(CopyUnit(*ends) for ends in compiled_plan.copies)]
         self._first, self._last = self._uses()
 
     def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
@@ -118,7 +118,7 @@ class Watch:
         key = root(key) if isinstance(key, Value) else key
         if self._first.get(key) != step:
             return False
-        variable = self._blueprint.home_of(key)
+        variable = self._blueprint.buffer_of(key)
         return variable is None or variable not in map(root, self.units[step].reads)
 
     def _fill(self, key: Any, place: Place) -> Iterator[Record]:

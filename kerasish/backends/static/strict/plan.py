@@ -1,40 +1,42 @@
-"""Describes a blueprint for `graph.plan_check`: what each unit reads and writes, and where."""
+"""Describes a compiled plan for `graph.plan_check`: what each unit reads and writes, and where."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.backends.static.lowering.compiled_plan import Blueprint
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import CopyUnit, Unit, nbytes_of
 from kerasish.graph.ir import Value
 from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
 
 
-def check_blueprint(blueprint: Blueprint) -> None:
-    """Raise if a unit of a blueprint would read other bytes than it expects.
+def check_blueprint(compiled_plan: CompiledPlan) -> None:
+    """Raise if a unit of a compiled plan would read other bytes than it expects.
 
     Raises:
         PlanError: names the unit, the expected content and the actual content.
     """
-    walk = _Walk(blueprint)
-    graph = blueprint.graph
-    sizes: dict[Any, int] = {"arena": blueprint.plan.nbytes}
+    walk = _Walk(compiled_plan)
+    graph = compiled_plan.graph
+    sizes: dict[Any, int] = {"arena": compiled_plan.plan.nbytes}
     before = [walk.access(v) for v in (*graph.inputs, *graph.constants) if v.size]
-    before += [walk.access(old) for old, _ in blueprint.updates if old.size]
+    before += [walk.access(old) for old, _ in compiled_plan.updates if old.size]
     for access in before:
         if access.memory != "arena":
             sizes[access.memory] = access.nbytes
-    steps = [walk.step(unit) for unit in blueprint.units]
-    steps += [walk.copy(root, old) for root, old in blueprint.copies]
-    after = [walk.access(v) for v in graph.outputs[: _results(blueprint)] if v.size]
-    after += [walk.access(new, blueprint.root(old)) for old, new in blueprint.updates if new.size]
+    steps = [walk.step(unit) for unit in compiled_plan.units]
+    steps += [walk.copy(root, old) for root, old in compiled_plan.copies]
+    after = [walk.access(v) for v in graph.outputs[: _results(compiled_plan)] if v.size]
+    after += [
+        walk.access(new, compiled_plan.root(old)) for old, new in compiled_plan.updates if new.size
+    ]
     check_plan(sizes, before, steps, after)
 
 
-def _results(blueprint: Blueprint) -> int:
+def _results(compiled_plan: CompiledPlan) -> int:
     """Return the number of outputs of the graph that are not new values of variables."""
-    return len(blueprint.graph.outputs) - len(blueprint.updates)
+    return len(compiled_plan.graph.outputs) - len(compiled_plan.updates)
 
 
 class _Walk:
@@ -45,10 +47,10 @@ class _Walk:
     existing value ends the lifetime of that value.
     """
 
-    def __init__(self, blueprint: Blueprint) -> None:
-        self._blueprint = blueprint
+    def __init__(self, compiled_plan: CompiledPlan) -> None:
+        self._blueprint = compiled_plan
         writers: dict[Value, list[Unit]] = {}
-        for unit in blueprint.units:
+        for unit in compiled_plan.units:
             for v in unit.writes:
                 writers.setdefault(v, []).append(unit)
         self._written = set(writers)
@@ -73,16 +75,16 @@ class _Walk:
         return self._at(self.content(v), v if where is None else where, nbytes_of(v))
 
     def _at(self, content: Any, key: Any, nbytes: int) -> Access:
-        blueprint = self._blueprint
-        root = blueprint.root(key) if isinstance(key, Value) else key
-        variable = blueprint.home_of(root)
+        compiled_plan = self._blueprint
+        root = compiled_plan.root(key) if isinstance(key, Value) else key
+        variable = compiled_plan.buffer_of(root)
         if variable is not None:
             return Access(content, ("variable", variable), 0, nbytes)
-        if root in blueprint.constants:
+        if root in compiled_plan.constants:
             return Access(content, ("constant", root), 0, nbytes)
-        if root not in blueprint.plan.offsets:
+        if root not in compiled_plan.plan.offsets:
             raise PlanError(f"{root} has no place in the arena")
-        return Access(content, "arena", blueprint.plan.offsets[root], nbytes)
+        return Access(content, "arena", compiled_plan.plan.offsets[root], nbytes)
 
     def step(self, unit: Unit) -> Step:
         reads = [self.access(v) for v in unit.reads if v.size]
