@@ -30,6 +30,8 @@ class Activation(Layer):
         activation: name or function.
     """
 
+    layer_role = "activation"
+
     weightless = True
     example = {"args": {"activation": "tanh"}, "shape": (2, 3)}
 
@@ -51,6 +53,8 @@ class ReLU(Layer):
         negative_slope: slope below the threshold, >= 0.
         threshold: below it the slope applies, >= 0.
     """
+
+    result_activation = "relu"
 
     weightless = True
     example = {"args": {"negative_slope": 0.1}, "shape": (2, 3)}
@@ -89,6 +93,8 @@ class LeakyReLU(Layer):
     Args:
         negative_slope: slope for x < 0, >= 0.
     """
+
+    result_activation = "leaky_relu"
 
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
@@ -162,6 +168,8 @@ class ELU(Layer):
     Source: Clevert et al., ICLR 2016.
     """
 
+    result_activation = "elu"
+
     weightless = True
     example = {"args": {"alpha": 0.5}, "shape": (2, 3)}
 
@@ -181,6 +189,8 @@ class Softmax(Layer):
     Args:
         axis: the axis or axes that sum to 1.
     """
+
+    result_activation = "softmax"
 
     weightless = True
     example = {"args": {}, "shape": (2, 3)}

@@ -169,6 +169,8 @@ class ConvolutionLayer(Layer):
 class BaseConv(ConvolutionLayer):
     """A convolution with one kernel (*kernel_size, channels / groups, filters)."""
 
+    layer_role = "convolution"
+
     _causal = True
 
     def __init__(

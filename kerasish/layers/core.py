@@ -43,6 +43,8 @@ class Dense(Layer):
         (None, 2)
     """
 
+    layer_role = "dense"
+
     example = {"args": {"units": 4, "activation": "relu"}, "shape": (2, 3)}
 
     def __init__(
@@ -135,6 +137,8 @@ class Embedding(Layer):
         >>> Embedding(10, 4).compute_output_shape((None, 7))
         (None, 7, 4)
     """
+
+    layer_role = "embedding"
 
     example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
                "high": 6}  # fmt: skip
@@ -313,6 +317,8 @@ class Masking(Layer):
 
 class Identity(Layer):
     """The input as it is."""
+
+    layer_role = "pass"
 
     weightless = True
     example = {"args": {}, "shape": (2, 3)}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class BaseDepthwiseConv(ConvolutionLayer):
     """A convolution of every channel with its own filters (*kernel_size, channels, multiplier)."""
 
+    layer_role = "convolution"
+
     _causal = True
 
     def __init__(
@@ -157,6 +159,8 @@ class DepthwiseConv2D(BaseDepthwiseConv):
 
 class BaseSeparableConv(ConvolutionLayer):
     """A depthwise convolution, then one of 1 place over all channels."""
+
+    layer_role = "convolution"
 
     _causal = True
 

@@ -26,6 +26,8 @@ class EinsumDense(Layer):
         bias_axes: the result's letters along which a bias varies; None: no bias.
     """
 
+    layer_role = "dense"
+
     example = {
         "args": {"equation": "abc,cd->abd", "output_shape": (None, 4), "bias_axes": "d"},
         "shape": (2, 3, 5),

@@ -41,6 +41,8 @@ class BatchNormalization(Layer):
     Source: Ioffe & Szegedy, ICML 2015.
     """
 
+    layer_role = "batch normalization"
+
     example = {"args": {}, "shape": (4, 3)}
 
     def __init__(
@@ -197,6 +199,8 @@ class LayerNormalization(Layer):
 
     Source: Ba, Kiros & Hinton, arXiv 1607.06450.
     """
+
+    layer_role = "normalization"
 
     example = {"args": {}, "shape": (2, 3, 4)}
 

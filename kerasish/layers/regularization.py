@@ -39,6 +39,8 @@ class Dropout(Layer):
     Source: Srivastava et al., JMLR 15 (2014).
     """
 
+    layer_role = "pass"
+
     weightless = True
     example = {"args": {"rate": 0.5}, "shape": (2, 3)}
 
@@ -149,6 +151,8 @@ class GaussianNoise(Layer):
         seed: of the noise; None: drawn.
     """
 
+    layer_role = "pass"
+
     weightless = True
     example = {"args": {"stddev": 0.1}, "shape": (2, 3)}
 
@@ -178,6 +182,8 @@ class GaussianDropout(Layer):
         rate: as for Dropout, 0 <= rate < 1.
         seed: of the noise; None: drawn.
     """
+
+    layer_role = "pass"
 
     weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
@@ -211,6 +217,8 @@ class AlphaDropout(Layer):
 
     Source: Klambauer et al., NeurIPS 2017.
     """
+
+    layer_role = "pass"
 
     weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}

@@ -53,6 +53,8 @@ class _Spatial(Layer):
 
 
 class _Pad(_Spatial):
+    layer_role = "pass"
+
     def __init__(
         self, padding: int | Sequence[Any], data_format: str | None = None, **kwargs: Any
     ) -> None:
@@ -108,6 +110,8 @@ class ZeroPadding3D(_Pad):
 
 
 class _Crop(_Spatial):
+    layer_role = "pass"
+
     def __init__(
         self, cropping: str | int | Sequence[Any], data_format: str | None = None, **kwargs: Any
     ) -> None:
@@ -172,6 +176,8 @@ class Cropping3D(_Crop):
 class UpSampling1D(Layer):
     """Each time step `size` times."""
 
+    layer_role = "pass"
+
     example = {"args": {"size": 2}, "shape": (2, 3, 4)}
 
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
@@ -195,6 +201,8 @@ class UpSampling2D(_Spatial):
         size: factor of the height and the width.
         interpolation: "nearest" repeats; "bilinear", "bicubic", "lanczos3", "lanczos5".
     """
+
+    layer_role = "pass"
 
     example = {"args": {"size": (2, 3)}, "shape": (2, 2, 2, 3)}
     rank = 2
@@ -226,6 +234,8 @@ class UpSampling2D(_Spatial):
 
 class UpSampling3D(_Spatial):
     """Volumes with each element repeated along depth, height and width."""
+
+    layer_role = "pass"
 
     example = {"args": {"size": 2}, "shape": (1, 2, 2, 2, 1)}
     rank = 3

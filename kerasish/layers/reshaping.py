@@ -25,6 +25,8 @@ class Flatten(Layer):
     Shape: (n, ...) -> (n, product of the rest).
     """
 
+    layer_role = "pass"
+
     example = {"args": {}, "shape": (2, 3, 4)}
 
     def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
@@ -46,6 +48,8 @@ class Reshape(Layer):
     Args:
         target_shape: without the batch axis; one size may be -1.
     """
+
+    layer_role = "pass"
 
     weightless = True
     example = {"args": {"target_shape": (4, -1)}, "shape": (2, 3, 4)}
@@ -90,6 +94,8 @@ class Permute(Layer):
         dims: the order; axes count from 1, the batch axis stays first.
     """
 
+    layer_role = "pass"
+
     example = {"args": {"dims": (2, 1)}, "shape": (2, 3, 4)}
 
     _mixes_steps = True
@@ -114,6 +120,8 @@ class RepeatVector(Layer):
 
     Shape: (batch, features) -> (batch, n, features).
     """
+
+    layer_role = "pass"
 
     example = {"args": {"n": 3}, "shape": (2, 4)}
 

@@ -28,6 +28,8 @@ class BaseConvTranspose(ConvolutionLayer):
             stride; None: as many as make the result size * stride for "same".
     """
 
+    layer_role = "convolution"
+
     def __init__(
         self,
         rank: int,

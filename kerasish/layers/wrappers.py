@@ -42,6 +42,8 @@ class TimeDistributed(Wrapper):
     Shape: (n, steps, ...) -> (n, steps, result of the layer).
     """
 
+    layer_role = "time distributed"
+
     def __init__(self, layer: Layer, **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
         self.supports_masking = True

@@ -8,30 +8,21 @@ if TYPE_CHECKING:
     from kerasish.engine.layer.operation import KerasTensor, Operation
     from kerasish.engine.model.model import Model
 
-# Layers that change the shape of what they get, or nothing in evaluation: looked through.
-_THROUGH = frozenset(
-    {
-        "Reshape", "Flatten", "Permute", "Identity", "Dropout", "SpatialDropout1D",
-        "SpatialDropout2D", "SpatialDropout3D", "GaussianNoise", "GaussianDropout", "AlphaDropout",
-        "RepeatVector", "Cropping1D", "Cropping2D", "Cropping3D", "ZeroPadding1D", "ZeroPadding2D",
-        "ZeroPadding3D", "UpSampling1D", "UpSampling2D", "UpSampling3D",
-    }
-)  # fmt: skip
-DENSE = frozenset({"Dense", "EinsumDense"})
-CONV_2D = frozenset({"Conv2D", "Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D"})
-_CONV = CONV_2D | {
-    "Conv1D", "Conv3D", "Conv1DTranspose", "Conv3DTranspose", "DepthwiseConv1D", "SeparableConv1D",
-}  # fmt: skip
-_RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN", "Bidirectional"})
-WEIGHTED = DENSE | _CONV | _RECURRENT | {"BatchNormalization", "LayerNormalization"}
-_ACTIVATED = DENSE | _CONV | (_RECURRENT - {"Bidirectional"})
-_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
+NORMALIZATIONS = ("normalization", "batch normalization")
+_ACTIVATED = ("dense", "convolution", "recurrent", "activation")  # with an activation of their own
+WEIGHTED = ("dense", "convolution", "recurrent", *NORMALIZATIONS)
 
 
-def class_of(operation: Operation) -> str:
-    """Return the name of a layer's class if it is one of kerasish's own, else ""."""
+def role_of(operation: Operation) -> str:
+    """Return what a layer says of itself (`Layer.layer_role`), "" where nothing is known.
+
+    A subclass with a `call` of its own may do anything: it must say its role itself.
+    """
     cls = type(operation)
-    return cls.__name__ if cls.__module__.startswith("kerasish.layers") else ""
+    owner = next((c for c in cls.__mro__ if "layer_role" in c.__dict__), None)
+    if owner is None or getattr(cls, "call", None) is not getattr(owner, "call", None):
+        return ""
+    return str(owner.__dict__["layer_role"])
 
 
 def last_layer(model: Model, index: int) -> tuple[Any, str]:
@@ -48,24 +39,24 @@ def last_layer(model: Model, index: int) -> tuple[Any, str]:
         if inner is not None and place < len(inner.outputs):
             t = inner.outputs[place]
             continue
-        kind, inputs = class_of(operation), operation.inbound_nodes[node].inputs
-        own = _activation(operation, kind)
-        passes = kind in _THROUGH or (kind == "Activation" and own == "linear")
+        role, inputs = role_of(operation), operation.inbound_nodes[node].inputs
+        own = _activation(operation, role)
+        passes = role == "pass" or (role == "activation" and own == "linear")
         if not passes or len(inputs) != 1:
             return operation, own
         t = inputs[0]
 
 
-def _activation(operation: Any, kind: str) -> str:
-    if kind == "TimeDistributed":
+def _activation(operation: Any, role: str) -> str:
+    if role == "time distributed":
         operation = operation.layer
-        kind = class_of(operation)
-    if kind in _LAYERS:
-        return _LAYERS[kind]
-    if kind in _ACTIVATED or kind == "Activation":
-        return str(getattr(operation.activation, "__name__", ""))
+        role = role_of(operation)
+    if role in _ACTIVATED:
+        return str(getattr(getattr(operation, "activation", None), "__name__", ""))
+    if getattr(operation, "result_activation", ""):
+        return str(operation.result_activation)
     function = getattr(operation, "function", None)  # a call of an op
-    return str(getattr(function, "__name__", "")) if function is not None and not kind else ""
+    return str(getattr(function, "__name__", "")) if function is not None and not role else ""
 
 
 def first_layers(model: Model, index: int) -> list[Any]:
@@ -83,7 +74,7 @@ def _readers(graph: Any, t: KerasTensor) -> list[Any]:
         inner = getattr(node.operation, "layer_graph", None)
         if inner is not None and len(inner.inputs) == 1:
             results.extend(_readers(inner, inner.inputs[0]))
-        elif class_of(node.operation) in _THROUGH:
+        elif role_of(node.operation) == "pass":
             results.extend(_readers(graph, node.outputs))
         else:
             results.append(node.operation)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.engine.diagnostics.advice import warn_once
-from kerasish.engine.diagnostics.graph_walk import CONV_2D, DENSE, WEIGHTED, class_of, first_layers
+from kerasish.engine.diagnostics.graph_walk import WEIGHTED, first_layers, role_of
 from kerasish.engine.diagnostics.rows import FEW, all_finite, first_odd, number, some_rows, span
 from kerasish.typing import Array, Structure
 
@@ -27,9 +27,9 @@ def check_inputs(model: Model, x: Structure) -> None:
     for name, index, array in inputs_of(model, x):
         if array.dtype.kind not in "iufb" or not array.size:
             continue
-        readers = [(class_of(layer), layer) for layer in first_layers(model, index)]
+        readers = [(role_of(layer), layer) for layer in first_layers(model, index)]
         for kind, layer in readers:
-            if kind == "Embedding":
+            if kind == "embedding":
                 check_indices(model, name, array, layer)
             elif kind in WEIGHTED:
                 _check_numbers(model, name, array, kind, layer)
@@ -89,20 +89,20 @@ def _check_numbers(model: Model, name: str, array: Array, kind: str, layer: Any)
         return
     few = some_rows(array, FEW)
     low, high = span(few)
-    if kind in CONV_2D and _stands_channels_first(array, layer):
+    if kind == "convolution" and layer.rank == 2 and _stands_channels_first(array, layer):
         warn_once(
             model,
             f"{name} of shape {array.shape} seems to have its channels first, but "
             f"{layer.display_name()} "
             f"takes data_format={layer.data_format!r}. Move them: x.transpose(0, 2, 3, 1).",
         )
-    if _are_pixels(array, few, low, high) and kind != "BatchNormalization":
+    if _are_pixels(array, few, low, high) and kind != "batch normalization":
         warn_once(
             model,
             f"{name} holds pixels from {number(low)} to {number(high)} unscaled, and goes into "
             f"{layer.display_name()}. Put layers.Rescaling(1 / 255) first, or divide by 255.",
         )
-    elif kind in DENSE and max(-low, high) > _HUGE:
+    elif kind == "dense" and max(-low, high) > _HUGE:
         warn_once(
             model,
             f"{name} reaches {number(max(low, high, key=abs))} unscaled, and goes into "

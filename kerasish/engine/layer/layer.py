@@ -99,6 +99,10 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
     _building = False
     _complete = False  # whether `build` is over: no weights come after it
     built = False
+    # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
+    # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
+    layer_role = ""
+    result_activation = ""  # the name of the activation that a layer of activations applies
     weightless = False  # whether the class has nothing to build: then it is built from the start
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

@@ -39,6 +39,8 @@ class Bidirectional(Layer):
     Source: Schuster and Paliwal, IEEE Transactions on Signal Processing 1997.
     """
 
+    layer_role = "recurrent"
+
     reads_mask = True
 
     def __init__(

@@ -313,6 +313,8 @@ class RNN(Layer):
 class CellLayer(RNN):
     """A recurrent layer that makes its own cell: the cell's arguments are its own."""
 
+    layer_role = "recurrent"
+
     def __init__(self, cell: Any, unroll: bool = False, **kwargs: Any) -> None:
         super().__init__(cell, unroll=unroll, **kwargs)
         self.input_spec = InputSpec(ndim=3)
