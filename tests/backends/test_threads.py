@@ -39,7 +39,7 @@ most, done = 0, threading.Event()
 
 def watch():
     global most
-    last = [0, 0, 0]  # a thread of Python's that ends is counted for a moment
+    last = [0] * 20  # a thread of Python's that ends is counted for a moment
     while not done.wait(0.0005):
         last = [*last[1:], len(os.listdir("/proc/self/task")) - threading.active_count()]
         most = max(most, min(last))
