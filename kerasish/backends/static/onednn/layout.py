@@ -137,12 +137,7 @@ def strided(dims: Ints, strides: Ints, dtype: str) -> Layout:
         raise ValueError(f"{where}: expected as many strides as sizes, 1 to {lib.MAX_DIMENSIONS}.")
     if any(size > 1 and step < 1 for size, step in zip(dims, strides, strict=True)):
         raise ValueError(f"{where}: a stride of 0 needs a size of 1 (broadcasting).")
-    # The stride of an axis of one element addresses nothing, but oneDNN's products refuse small
-    # ones when they run: give it the stride of a C-ordered array.
-    steps = list(strides)
-    for axis in reversed(range(len(dims))):
-        if dims[axis] == 1:
-            steps[axis] = steps[axis + 1] * dims[axis + 1] if axis + 1 < len(dims) else 1
+    steps = [max(1, step) for step in strides]
     handle = lib.create(
         "memory_desc_create_with_strides",
         len(dims),

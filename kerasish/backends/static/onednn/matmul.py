@@ -170,7 +170,19 @@ def _layout(
     missing = len(dims) - len(steps)
     if missing < 0 or any(size != 1 for size in dims[:missing]):
         raise ValueError(f"{about}: {name} has {len(dims)} sizes, got strides {steps}.")
-    return strided(dims, (1,) * missing + steps, dtype)
+    return strided(dims, _with_plain_vectors(dims, (1,) * missing + steps), dtype)
+
+
+def _with_plain_vectors(dims: Ints, steps: Ints) -> Ints:
+    """Return the strides, those of a matrix of one row or column as in a C-ordered array.
+
+    The stride of an axis of one element addresses nothing, but the product of bfloat16 refuses a
+    small one when it runs.
+    """
+    *batch, row, column = steps
+    column = 1 if dims[-1] == 1 else column
+    row = column * dims[-1] if dims[-2] == 1 else row
+    return (*batch, row, column)
 
 
 def _bias(dtype: str | None, out_dims: Ints, about: str) -> Layout | None:
