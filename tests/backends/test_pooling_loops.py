@@ -270,6 +270,21 @@ def test_in_strict_memory(mode, monkeypatch):
         COMPILED_PLANS.clear()
 
 
+@pytest.mark.parametrize("channels", [1, 17, 33])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_one_channel_left_over_is_stored_alone(channels, dtype, monkeypatch):
+    """LLVM's masked store of one truncated lane would write beyond it."""
+    monkeypatch.setenv(guard_pages.SETTING, "1")
+    COMPILED_PLANS.clear()
+    try:
+        x = np.arange(2 * 12 * channels).reshape(2, 12, channels) % 251
+        x = x.astype(dtypes.array_dtype(dtype))
+        step = backends.get("static").compile(lambda x: POOL(x, size=(2,)))
+        np.testing.assert_array_equal(step(x).numpy(), np.maximum(x[:, ::2], x[:, 1::2]))
+    finally:
+        COMPILED_PLANS.clear()
+
+
 # --- threads, sizes -------------------------------------------------------------------------------
 
 

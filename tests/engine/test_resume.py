@@ -494,7 +494,7 @@ def test_an_autopsy_after_a_resume(tmp_path, engine):
     with pytest.warns(UserWarning, match="but other numbers"):  # of row 47
         found = run()
     assert (found.epoch, found.batch, found.step) == (0, 4, 4)
-    assert found.birth is not None
+    assert found.origin is not None
 
 
 def test_data_that_goes_through_the_host(tmp_path, eager):

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import types
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,9 @@ def test_cve_2025_12060_and_12638_tars_that_leave_their_folder(kind: str, tmp_pa
         info.type = tarfile.SYMTYPE if kind == "symlink" else tarfile.LNKTYPE
         info.linkname = str(outside)
     _tar(tmp_path / "a.tar", info, b"evil" if kind in names else b"")
-    with pytest.raises(ValueError, match=r"a\.tar"):
+    # An absolute name loses its slash, as in tar: the file lands inside the folder.
+    refusal = pytest.raises(ValueError, match=r"a\.tar") if kind != "absolute" else nullcontext()
+    with refusal:
         keras.utils.get_file(
             origin=(tmp_path / "a.tar").as_uri(), cache_dir=tmp_path / "cache", extract=True
         )

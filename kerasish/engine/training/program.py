@@ -69,8 +69,8 @@ class TrainingProgram:
         >>> model = kerasish.Sequential([kerasish.Input((2,)), kerasish.layers.Dense(1)])
         >>> model.compile("sgd", "mse")
         >>> program = model.training_program
-        >>> program.optimizer.name, program.loss_tracker.name
-        ('sgd', 'loss')
+        >>> program.compiled, program.loss_tracker.name
+        (True, 'loss')
     """
 
     def __init__(
