@@ -314,7 +314,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def when_seeded(restart: Callable[[], None]) -> None:
-    """Let `set_seed` call `restart`, for whoever keeps a random state of the process."""
+    """Let `set_seed` call `restart`, for code that keeps a random state of the process."""
     _Settings.seeded.append(restart)
 
 
@@ -364,7 +364,7 @@ def seed_stream() -> SeedStream | None:
 
 
 def next_seed() -> int:
-    """Return a seed in [0, 2**31) for whoever was given none.
+    """Return a seed in [0, 2**31) for code that was given none.
 
     With `set_seed(s)` the n-th call is a fixed function of s and n; else it comes from the system.
     Inside `seeded(s)` it is a fixed function of s and of the calls made in the block.

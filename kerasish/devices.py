@@ -49,7 +49,7 @@ SMALL = 64  # bytes: arrays up to this size are taken for constants
 class _State:
     chosen: Device | None = None  # by set_device
     automatic: Device | None = None  # found when first asked for
-    accelerated = False  # whether anything may lie on a GPU; until then nobody looks
+    accelerated = False  # whether anything may lie on a GPU; until then no code checks
 
 
 _block: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device", default=None)

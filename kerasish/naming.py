@@ -30,7 +30,7 @@ def unique_name(prefix: str) -> str:
 
 
 def reset_names() -> None:
-    """Start counting anew (`clear_session`)."""
+    """Restart the count (`clear_session`)."""
     with _lock:
         _counts.clear()
 

@@ -2,7 +2,7 @@
 
 `seed` says where the numbers come from. An int: a pure function of it, the same numbers at every
 call. A `SeedGenerator`: its state, which moves on. None: the process's own sequence, which
-`kerasish.utils.set_random_seed` (or `config.set_seed`) starts anew.
+`kerasish.utils.set_random_seed` (or `config.set_seed`) restarts.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _shared: list[SeedGenerator] = []
 
 
 def _shared_seed() -> int:
-    """Return its seed: of the process's seed alone, whoever else drew numbers before."""
+    """Return its seed: of the process's seed alone, whatever was drawn before."""
     seed = config.seed()
     return config.next_seed() if seed is None else seed * 0x9E3779B9 + 0x7F4A7C15 & 0xFFFFFFFF
 

@@ -43,7 +43,7 @@ def unseal(mark: bytes, data: bytes) -> bytes:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file whole: whoever reads it finds the former one or this one.
+    """Write a file whole: a reader gets the old file or this one.
 
     Raises:
         OSError: the folder cannot be written.

@@ -5,7 +5,7 @@
 
 The rules are those of ssh for its keys. A file, its folder and every folder above it belong to
 this user or to root, and neither group nor others can write them. Two exceptions: a folder above
-may be writable by all where it is sticky, as /tmp is (nobody can move what belongs to others
+may be writable by all where it is sticky, as /tmp is (no user can move what belongs to others
 there), and a group that has no other member than this user counts as the user. Everything is
 opened from the root down without following links, and the opened descriptors are asked, not the
 paths: nothing can be exchanged in between. Where there are no POSIX users nothing is checked.

@@ -39,7 +39,7 @@ def load_data(
         path: name of the file in the cache's folder `datasets`.
         num_words: words with numbers from here on count as unknown; None keeps all.
         skip_top: words with numbers below count as unknown.
-        maxlen: reviews of so many words or more are left out; None keeps all.
+        maxlen: reviews of this many words or more are left out; None keeps all.
         seed: of the order of the reviews.
         start_char: put before every review; None for nothing.
         oov_char: stands for unknown words; None leaves them out.

@@ -41,7 +41,7 @@ def load_data(
         path: name of the file in the cache's folder `datasets`.
         num_words: words with numbers from here on count as unknown; None keeps all.
         skip_top: words with numbers below count as unknown.
-        maxlen: texts of so many words or more are left out; None keeps all.
+        maxlen: texts of this many words or more are left out; None keeps all.
         test_split: part of the texts for the test, in [0, 1).
         seed: of the order of the texts.
         start_char: put before every text; None for nothing.

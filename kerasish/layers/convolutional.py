@@ -242,7 +242,7 @@ class Conv1D(BaseConv):
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: whole numbers >= 1.
         padding: "valid", "same", or "causal": the result at t sees nothing after t.
-        groups: channels and filters are cut into so many groups that do not see each other.
+        groups: channels and filters are cut into this many groups that do not see each other.
 
     Shape: (n, steps, channels) -> (n, windows, filters); with data_format="channels_first" the
     channels come second.

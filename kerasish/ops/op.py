@@ -224,7 +224,7 @@ class Op(Traits):
         grad: `grad(g, y, *inputs, **attrs)` -> one gradient (or None) an input, written in ops;
             sums over broadcast axes are left to the reverse pass. None: no gradient flows. A tuple
             of such rules, each giving the gradient of one input, lets the pass skip those that
-            nobody asks for.
+            no code asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
             float), "number" (the same, truth values as int32), "product" (the same; int8
             alone meets in int32, in which products are added up), or None (left alone). `promoted`

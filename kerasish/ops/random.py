@@ -379,7 +379,7 @@ def beta(
     return cast(divide(a, add(add(a, b), tiny)), dtype)
 
 
-# Up to so many trials are counted one by one.
+# Up to this number, trials are counted one by one.
 FEW_TRIALS = 16
 MOST_TRIALS = 2**24
 

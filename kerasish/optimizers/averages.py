@@ -21,7 +21,7 @@ def update_averages(
         new: the new values of this step; a variable without one keeps its value.
         iterations: how many updates were made before.
         share: of itself that an average keeps, 0 <= share <= 1.
-        frequency: the averages become the variables' values every so many steps; None: never.
+        frequency: the averages become the variables' values every this many steps; None: never.
     """
     # The first step takes the variables as they are; the iteration counts before this step.
     first = ops.equal(iterations, 0)
@@ -40,7 +40,7 @@ def update_averages(
 def put_averages(pairs: Pairs, swapped: bool) -> None:
     """Put the averages into the variables; `swapped`: they hold them already."""
     for v, average in pairs:
-        if swapped:  # what training moved, nobody needs again
+        if swapped:  # the weights that training moved are not needed again
             average.assign(v.value)
         else:
             v.assign(average.value)

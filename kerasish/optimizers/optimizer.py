@@ -45,10 +45,10 @@ class Optimizer(OptimizerState):
             three, one at most.
         use_ema: keep running averages of the variables.
         ema_momentum: the average's share of itself, 0 <= momentum <= 1.
-        ema_overwrite_frequency: put the averages into the variables every so many steps, >= 1;
+        ema_overwrite_frequency: put the averages into the variables every this many steps, >= 1;
             None: at the end of `fit`.
         loss_scale_factor: the loss is multiplied by it, gradients are divided by it; None: 1.
-        gradient_accumulation_steps: update once for so many steps, by the mean gradient; >= 2.
+        gradient_accumulation_steps: update once per this many steps, by the mean gradient; >= 2.
         name: the first part of its variables' paths; None: after the class.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Data made ready, under the names that Keras keeps for older programs."""
+"""Data preparation, under the names that Keras keeps for older programs."""
 
 from kerasish.preprocessing import image as image
 from kerasish.preprocessing import sequence as sequence

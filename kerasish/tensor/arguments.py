@@ -1,4 +1,4 @@
-"""An op's call made ready: inputs as tensors of fitting dtypes, canonical attributes, records."""
+"""The arguments of an op's call: tensors of fitting dtypes, canonical attributes, records."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Tensor(BitOperators):
         if isinstance(value, np.generic):
             value = np.asarray(value)
         if isinstance(value, np.ndarray):
-            value = value.copy()  # whoever takes it may write to it
+            value = value.copy()  # the caller may write to it
         return value.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:

@@ -54,7 +54,7 @@ class Data:
     Attributes:
         num_samples: rows in all, None where unknown.
         num_batches: batches an epoch, None where unknown (it becomes known after one epoch).
-        batch_size: rows a batch, None where whoever makes the batches decides.
+        batch_size: rows per batch, None where the source decides.
         in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
         exhausted: set when a generator has run dry: no later epoch has a batch, training stops.
     """

@@ -120,7 +120,7 @@ class StreamData(Data):
             raise
 
     def _begin_again(self) -> bool:
-        """Start a re-iterable anew if the epoch before ended exactly at its end."""
+        """Restart a re-iterable if the epoch before ended exactly at its end."""
         if self._once or self._steps is None or not self._given:
             return False
         self._iterator = iter(self._source)

@@ -379,7 +379,7 @@ class Function(Operation):
 def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:
     """Return the structures of inputs and outputs with an Input for each input inside a graph.
 
-    The operations are the same, called anew.
+    The operations are the same, called again.
     """
     flat = tree.flatten(inputs)
     if not all(isinstance(t, KerasTensor) for t in [*flat, *tree.flatten(outputs)]):
@@ -410,7 +410,7 @@ def clone_graph(
     new_inputs: list[Any],
     call: Callable[..., Any] | None = None,
 ) -> tuple[list[Any], dict[int, Any]]:
-    """Return (outputs, old operation id -> new operation) of the graph called anew.
+    """Return (outputs, old operation id -> new operation) of the graph called again.
 
     `make(operation)` gives the operation that stands for an old one; each is made once.
     """

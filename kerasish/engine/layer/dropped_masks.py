@@ -29,7 +29,7 @@ class LostMask(NamedTuple):
 
 
 def lost_mask_of(x: Structure) -> LostMask | None:
-    """Return who dropped the mask of a tensor, or of one in a structure; None for nobody."""
+    """Return who dropped the mask of a tensor, or of one in a structure; None if no layer did."""
     if isinstance(x, (list, tuple)):
         return _most_certain(map(lost_mask_of, x))
     if isinstance(x, dict):

@@ -26,7 +26,7 @@ _allowance = _Allowance()
 
 @contextmanager
 def limited_weights(elements: int) -> Iterator[None]:
-    """Let `add_weight` make at most so many elements inside the block.
+    """Let `add_weight` make at most this many elements inside the block.
 
     A model read from a file needs no more than the file holds; a config that asks for more is
     refused before memory is taken.

@@ -1,4 +1,4 @@
-"""Dead code elimination: drop nodes whose results nobody reads."""
+"""Dead code elimination: drop nodes whose results are not read."""
 
 from __future__ import annotations
 

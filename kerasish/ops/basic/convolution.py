@@ -161,7 +161,7 @@ def convolution(
     Args:
         strides, dilation: a number >= 1, or one for each spatial axis.
         padding: "valid", "same", "causal", or (before, after) for each spatial axis.
-        groups: channels and results are cut into so many groups that do not see each other.
+        groups: channels and results are cut into this many groups that do not see each other.
 
     Shape: (n, *spatial, c), (*window, c / groups, o) -> (n, *windows, o).
     """

@@ -483,6 +483,6 @@ def gru_gradient(
 
 
 for _op in (lstm, gru):
-    # Their rules want to know which gradients are missing: nobody asks for the gates' but a
+    # Their rules want to know which gradients are missing: no code asks for the gates' but a
     # gradient of a gradient.
     _op.sparse_gradients = True

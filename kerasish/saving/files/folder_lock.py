@@ -109,7 +109,7 @@ class FolderLock:
                 raise
             if self._is_there(number):
                 break
-            os.close(number)  # whoever had it has removed the file meanwhile
+            os.close(number)  # its owner has removed the file meanwhile
         record = {"process": os.getpid(), "machine": socket.gethostname(), "since": time.time()}
         os.ftruncate(number, 0)
         os.write(number, json.dumps(record).encode())
@@ -137,7 +137,7 @@ class FolderLock:
             del _held[self._key]
             self._taken = False
             if self._number is not None:
-                if os.name != "nt":  # removed while locked: nobody else can have taken it
+                if os.name != "nt":  # removed while locked: no other process can have taken it
                     with contextlib.suppress(FileNotFoundError):
                         os.remove(self.path)
                 os.close(self._number)

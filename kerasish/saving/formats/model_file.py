@@ -161,7 +161,7 @@ def save_weights(
         filepath: "NAME.weights.h5", or "NAME.safetensors"; "NAME.weights.json" with
             max_shard_size.
         overwrite: whether a file that exists is replaced.
-        max_shard_size: write several files of at most so many GiB, and an index of them.
+        max_shard_size: write several files of at most this many GiB, and an index of them.
 
     Raises:
         ValueError: another ending, or the model has no weights yet.

@@ -108,7 +108,7 @@ class StateFolder:
         path: the folder; made when the first state is written.
 
     Attributes:
-        lock: to be held by whoever writes.
+        lock: to be held by the writer.
     """
 
     keep = 2

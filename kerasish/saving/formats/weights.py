@@ -168,7 +168,7 @@ def may_write(path: str, overwrite: bool) -> bool:
     """Return whether a file may be written: it is new, or overwriting it is allowed.
 
     Raises:
-        FileExistsError: it exists, must not be overwritten, and nobody is there to be asked.
+        FileExistsError: it exists, must not be overwritten, and no terminal is there to ask.
     """
     if overwrite or not os.path.exists(path):
         return True

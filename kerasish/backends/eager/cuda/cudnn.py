@@ -212,7 +212,7 @@ def read(lib: Any, path: Any, where: dict[str, Any]) -> Any:
 def _write(path: Any, data: bytes) -> None:
     try:
         trust.make_folder(path.parent)
-        trust.open_folder(path.parent).close()  # else nobody would read what is written
+        trust.open_folder(path.parent).close()  # else the file would never be read
         disk.replace(path, disk.seal(MARK, data))
     except trust.UntrustedError as error:
         trust.warn_untrusted(path.parent, "cuDNN plans", error)

@@ -59,7 +59,7 @@ def _norm_again(
             return _norm_composed(x, gamma, beta, epsilon, centered)
 
         result = again(whole, given, [g])
-        # Sums of g are kernels' results without centering, too, but nobody asks for them.
+        # Sums of g are kernels' results without centering, too, but no code asks for them.
         return (*result[:2], cast(result[2] if centered else multiply(gamma, 0), "float32"))
 
     return (*again(back, [g, x, gamma], h), None, None)

@@ -71,7 +71,7 @@ def _normalize(
 
 
 def _together(rows: _Rows, x: Array, other: Array, *factors: Any) -> Array:
-    # Packs are of so many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
+    # Packs have this many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
     aligned = all(a.data.ptr % 16 == 0 for a in _given(other, *factors))
     return np.int32(packed(rows.width, x) and packed(rows.channels, x) and aligned)
 

@@ -64,7 +64,7 @@ def _floats(x: Any, count: int) -> list[Any]:
 
 
 # What a step's product takes is given back at the step's end. The next step still reads it: its
-# launch comes before that of the product which writes there anew.
+# launch comes before that of the product which writes there again.
 
 
 def simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:

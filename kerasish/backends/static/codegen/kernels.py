@@ -233,7 +233,7 @@ def _write(folder: Path, code: Code) -> None:
     name = "p" + hashlib.sha256(data).hexdigest()[:40]
     try:
         trust.make_folder(folder)
-        trust.open_folder(folder).close()  # else nobody would read what is written
+        trust.open_folder(folder).close()  # else the file would never be read
         disk.replace(folder / name, data)
         for key in code.symbols:
             trust.make_folder(folder / key[1:3])

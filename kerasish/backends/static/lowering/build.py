@@ -151,7 +151,7 @@ class Builder:
             self._lower(piece)
 
     def _begin_with(self, added: Value, node: Node) -> None:
-        """Initialize the node's output with `added`: in its memory if nobody reads it later."""
+        """Initialize the node's output with `added`: in its memory if no node reads it later."""
         if self._last_read(added) <= self._place[node]:
             self.aliases[node.out] = added
         else:

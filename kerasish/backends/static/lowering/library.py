@@ -258,7 +258,7 @@ def make_matmul(
     if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
         return SmallMatmulUnit(a, b, out, bias, activation)
     if activation:
-        return None  # oneDNN's relu turns NaN into 0: nobody would hear of a broken step
+        return None  # oneDNN's relu turns NaN into 0: no one would see a broken step
     if out.dtype != "float64" and not native.available():
         # BLAS below may compute what oneDNN refuses on this processor.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
