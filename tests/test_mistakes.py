@@ -16,6 +16,7 @@ import pytest
 
 import kerasish as keras
 from kerasish import layers
+from kerasish.engine.diagnostics import graph_walk
 from kerasish.errors import AdviceWarning, ShapeError, UnknownNameError
 
 RNG = np.random.default_rng(7)
@@ -743,3 +744,19 @@ def test_the_correct_twin_stays_silent(name, engine):
         warnings.simplefilter("always")
         CASES[name].run(False)
     assert not caught, [str(w.message) for w in caught]
+
+
+def test_a_layer_with_a_call_of_its_own_has_no_role():
+    class Other(layers.Softmax):
+        def call(self, inputs):
+            return inputs
+
+    class Wide(layers.Dense):
+        def call(self, inputs):
+            return inputs
+
+    assert graph_walk.role_of(layers.Dense(2)) == "dense"
+    assert graph_walk.role_of(Wide(2)) == ""
+    x = keras.Input((3,))
+    assert graph_walk.last_layer(keras.Model(x, layers.Softmax()(x)), 0)[1] == "softmax"
+    assert graph_walk.last_layer(keras.Model(x, Other()(x)), 0)[1] == ""

@@ -14,15 +14,20 @@ WEIGHTED = ("dense", "convolution", "recurrent", *NORMALIZATIONS)
 
 
 def role_of(operation: Operation) -> str:
-    """Return what a layer says of itself (`Layer.layer_role`), "" where nothing is known.
+    """Return what a layer says of itself (`Layer.layer_role`), "" where nothing is known."""
+    return _stated(operation, "layer_role")
 
-    A subclass with a `call` of its own may do anything: it must say its role itself.
+
+def _stated(operation: Operation, name: str) -> str:
+    """Return a class's statement on what `call` does, "" where there is none.
+
+    A subclass with a `call` of its own may do anything: it must state it again.
     """
     cls = type(operation)
-    owner = next((c for c in cls.__mro__ if "layer_role" in c.__dict__), None)
+    owner = next((c for c in cls.__mro__ if name in c.__dict__), None)
     if owner is None or getattr(cls, "call", None) is not getattr(owner, "call", None):
         return ""
-    return str(owner.__dict__["layer_role"])
+    return str(owner.__dict__[name])
 
 
 def last_layer(model: Model, index: int) -> tuple[Any, str]:
@@ -53,8 +58,9 @@ def _activation(operation: Any, role: str) -> str:
         role = role_of(operation)
     if role in _ACTIVATED:
         return str(getattr(getattr(operation, "activation", None), "__name__", ""))
-    if getattr(operation, "result_activation", ""):
-        return str(operation.result_activation)
+    stated = _stated(operation, "result_activation")
+    if stated:
+        return stated
     function = getattr(operation, "function", None)  # a call of an op
     return str(getattr(function, "__name__", "")) if function is not None and not role else ""
 
