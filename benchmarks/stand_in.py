@@ -19,4 +19,4 @@ def take_stand_in() -> None:
     """Let `import cupy` give the stand-in, if it is wanted; its times mean nothing."""
     if is_wanted() and not hasattr(sys.modules.get("cupy"), "is_stand_in"):
         sys.path.append(str(_FOLDER))
-        sys.modules["cupy"] = importlib.import_module("stand_in_cupy").make()
+        sys.modules["cupy"] = importlib.import_module("fake_cupy").make()
