@@ -33,7 +33,7 @@ from kerasish.typing import Array, Structure
 
 
 class RowRun(Protocol):
-    """A compiled step that is on its way over the batches of one epoch.
+    """A compiled step that runs over the batches of one epoch.
 
     Attributes:
         done: how many batches are done.
