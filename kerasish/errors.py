@@ -29,6 +29,10 @@ class TraceError(TypeError, ValueError):
     """A traced function asked for a number that only exists when the graph runs."""
 
 
+class NumberAskedError(TraceError):
+    """Python asked a value of a trace for its number, and the trace cannot know it."""
+
+
 class AdviceWarning(UserWarning):
     """A likely mistake in how a model is made or trained; training goes on."""
 

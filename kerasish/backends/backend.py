@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from kerasish.devices import Device
 from kerasish.ops.op import Engine, Op
-from kerasish.tensor import Variable
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Array, Structure
 
 
@@ -54,12 +54,13 @@ class CompiledStep(ABC):
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         """Do the step: structures of arrays or tensors in, a structure of tensors out."""
 
-    def variables(self, *args: Any) -> tuple[Variable, ...] | None:
-        """Return the variables that the step reads for arguments like these.
+    def call_reading(self, *args: Any) -> tuple[Structure, list[tuple[Variable, Tensor]] | None]:
+        """Do the step; return its result, and each variable that it read, with its value then.
 
-        None: the ops of a call leave their own records, so that derivatives flow through it.
+        None in place of the variables: the ops of the call have left their own records, so that
+        derivatives flow through it.
         """
-        return None
+        return self(*args), None
 
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
@@ -94,9 +95,11 @@ class Backend(Engine, ABC):
 
     Attributes:
         name: what `kerasish.config.set_backend` and `KERASISH_BACKEND` call it.
+        defines_by_run: whether steps run op by op, so that Python in them sees numbers.
     """
 
     name: str = ""
+    defines_by_run = False
 
     @abstractmethod
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:

@@ -39,6 +39,9 @@ HOOKS = (
 )
 
 
+_FIRST_HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_batch_begin")
+
+
 class Callback:
     """Hooks around epochs and batches; override the ones you need.
 
@@ -84,6 +87,16 @@ class Callback:
     def set_model(self, model: Model) -> None:
         """Set the model that the hooks use as `self.model`."""
         self._model = model
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether a hook may read the model's weights before the first step.
+
+        Then a model that its first step would build is built before. True of callbacks of the
+        user's with a hook that begins something.
+        """
+        ours = type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return not ours and any(has_hook(self, hook) for hook in _FIRST_HOOKS)
 
     def wants_batches(self, mode: str) -> bool:
         """Whether a batch hook of `mode` ("train", "test" or "predict") must see each batch."""

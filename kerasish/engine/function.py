@@ -104,15 +104,13 @@ class _Reverse:
     ) -> Structure:
         """Call the step; leave a record where a derivative may be asked for."""
         leaves = tree.flatten((args, kwargs))
-        variables = step.variables(args, kwargs)
-        if variables is None:
-            return step(args, kwargs)
-        # The values that the step reads, before it assigns new ones.
-        latest = [v.latest for v in variables]
         values = [x.value if isinstance(x, Variable) else x for x in leaves]
-        entering = [*values, *latest]
+        result, reads = step.call_reading(args, kwargs)
+        if reads is None:
+            return result
+        variables = tuple(v for v, _ in reads)
+        entering = [*values, *(value for _, value in reads)]
         places = [i for i, t in enumerate(entering) if isinstance(t, Tensor) and t.tracked]
-        result = step(args, kwargs)
         if not places:
             return result
         outputs = [t for t in tree.flatten(result) if isinstance(t, Tensor)]

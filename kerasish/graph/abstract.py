@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from kerasish import ops, tree
+from kerasish.errors import NumberAskedError
 from kerasish.ops.op import Engine, Op, using_engine
 from kerasish.ops.shapes import Spec, Unknown
 from kerasish.tensor import (
     Tensor,
     Variable,
     VariableScope,
+    no_gradient,
     prepare,
     record,
     recording,
@@ -115,19 +118,81 @@ def infer(
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
     engine: ShapesOnly | None = None,
+    by_values: bool = False,
 ) -> Any:
     """Return the structure of specs of the result of `function`; some arguments are Specs.
+
+    Args:
+        function: a function of structures of tensors.
+        args, kwargs: what it gets.
+        engine: the engine that computes shapes.
+        by_values: whether to run it on ones if Python in it asks for numbers.
 
     The function runs twice, with two different numbers in place of unknown sizes (None). Where the
     results differ, the size of the result is unknown. So any Python arithmetic on sizes works.
     """
     kwargs = kwargs or {}
     engine = engine or ShapesOnly()
+    try:
+        return _infer(function, args, kwargs, engine)
+    except NumberAskedError:
+        if not by_values:
+            raise
+    # Python asks for numbers; without data, ones have to do.
+    return tree.map_structure(_merge, *(run_on_ones(function, args, kwargs, n) for n in (2, 3)))
+
+
+def _infer(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], engine: ShapesOnly
+) -> Any:
     first = _run(function, args, kwargs, _FILLS[0], engine)
     if not _has_unknown((args, kwargs)):
         return tree.map_structure(_spec, first)
     second = _run(function, args, kwargs, _FILLS[1], engine)
     return tree.map_structure(_merge, first, second)
+
+
+def run_on_ones(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+    unknown: int = 2,
+) -> Any:
+    """Return what a function gives for ones in place of Specs; forget its assignments.
+
+    Where Python in a function asks for numbers, this stands in for `infer`.
+
+    Args:
+        function: what is run, by the default engine.
+        args, kwargs: structures, in which some leaves are Specs.
+        unknown: the number in place of sizes that are not known.
+    """
+
+    def fill(x: Spec | AnyTensor | float | None) -> Any:
+        if not isinstance(x, Spec):
+            return x
+        with using_engine(None):
+            return ops.ones(tuple(unknown if s is None else s for s in x.shape), x.dtype)
+
+    return run_aside(function, _map_specs(fill, args), _map_specs(fill, kwargs or {}))
+
+
+def run_aside(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+    records: bool = False,
+) -> Any:
+    """Return what a function gives, run by the default engine; forget its assignments.
+
+    Args:
+        function: what is run.
+        args, kwargs: what it gets.
+        records: whether it may take derivatives.
+    """
+    quiet = nullcontext() if records else no_gradient()
+    with using_engine(None), using_scope(None), using_scope(VariableScope()), quiet:
+        return function(*args, **(kwargs or {}))
 
 
 def _spec(x: Tensor | None) -> Any:

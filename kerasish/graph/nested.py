@@ -229,6 +229,13 @@ class Inner(Tracer):
             return self.around.number_of(tensor)
         return super().number_of(tensor)
 
+    def numbers_of(self, tensor: Tensor) -> Any:
+        """Return the array of a value from outside, for which Python asks inside."""
+        value = tensor.value
+        if isinstance(value, Value) and value not in self.own:
+            return self.around.numbers_of(tensor)
+        return super().numbers_of(tensor)
+
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned in this graph, else the variable's value outside."""
         result = self.written.get(variable)

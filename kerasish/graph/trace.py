@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish import tree
+from kerasish.graph.answers import Answers, Condition
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import using_engine
@@ -15,21 +16,20 @@ from kerasish.ops.shapes import Spec
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 from kerasish.typing import Structure
 
-if TYPE_CHECKING:
-    pass
-
 
 class Traced(NamedTuple):
     """A traced function.
 
     Attributes:
         graph: inputs are the tensor arguments, then the variables read; outputs are the tensor
-            results, then the new values of the variables assigned.
+            results, then the values of the conditions, then the new values of the variables
+            assigned.
         arguments: the number of inputs that are arguments.
         variables: the variables of the other inputs, in order.
         updated: the variables of the outputs after the results, in order.
         structure: the function's result with the place of each tensor result as a `Place`.
         paths: value -> the names of the layers inside which it was computed, "model/layer".
+        conditions: what Python asked for; the graph is right for data that gives these answers.
     """
 
     graph: Graph
@@ -38,6 +38,7 @@ class Traced(NamedTuple):
     updated: tuple[Variable, ...]
     structure: Any
     paths: dict[Value, str]
+    conditions: tuple[Condition, ...] = ()
 
 
 class Place:
@@ -61,9 +62,29 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
         args, kwargs: structures of Specs (or tensors, arrays); anything else is a constant.
 
     Raises:
-        TraceError: Python read a number that is not known during the trace.
+        NumberAskedError: Python read a number that is not known during the trace.
+    """
+    return trace_answering(None, function, args, kwargs)
+
+
+def trace_answering(
+    answers: Answers | None,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+) -> Traced:
+    """Return the graph of what `function` does for arguments like these; Python may ask.
+
+    Args:
+        answers: answers Python's questions for numbers; None: such a question is an error.
+        function: as in `trace`.
+        args, kwargs: as in `trace`; the answers are computed from tensors and arrays.
+
+    Raises:
+        NumberAskedError: Python read a number that is not known during the trace.
     """
     tracer = Tracer()
+    tracer.answers = answers
     inputs: list[Value] = []
 
     def enter(x: Spec | Tensor | float | None) -> Any:
@@ -72,10 +93,12 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
             return x
         value = Value(tuple(spec.shape), spec.dtype)
         inputs.append(value)
+        if answers is not None:
+            answers.bind(value, x)
         return wrap(value)
 
     filled_args = [map_leaves(enter, a) for a in args]
-    filled_kwargs = {k: map_leaves(enter, a) for k, a in kwargs.items()}
+    filled_kwargs = {k: map_leaves(enter, a) for k, a in (kwargs or {}).items()}
     with using_engine(tracer), using_scope(tracer):
         result = function(*filled_args, **filled_kwargs)
     outputs: list[Value] = []
@@ -91,14 +114,15 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     structure = tree.map_structure(leave, result)
     updated = tuple(tracer.written)
     news = [tracer.value_of(tracer.written[v]) for v in updated]
+    conditions = () if answers is None else tuple(answers.conditions)
     graph = Graph(
         [*inputs, *tracer.read_values.values()],
         tracer.constants,
         tracer.nodes,
-        [*outputs, *news],
+        [*outputs, *(c.value for c in conditions), *news],
     )
     variables = tuple(tracer.read_values)
-    return Traced(graph, len(inputs), variables, updated, structure, tracer.paths)
+    return Traced(graph, len(inputs), variables, updated, structure, tracer.paths, conditions)
 
 
 def spec_of(x: object) -> Spec | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.errors import TraceError, at_user_line
+from kerasish.graph.answers import Answers
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Engine, Op
 from kerasish.ops.shapes import Spec
@@ -18,6 +19,7 @@ class NodeWriter(Scope, Engine):
     """Records every op as a node and every variable that is read as an input."""
 
     def __init__(self) -> None:
+        self.answers: Answers | None = None  # None: Python may not ask for numbers
         self.nodes: list[Node] = []
         self.paths: dict[Value, str] = {}  # first result of a node -> the layers around it
         self.constants: dict[Value, Any] = {}
@@ -60,6 +62,13 @@ class NodeWriter(Scope, Engine):
         while value in self._aliases:
             value = self._aliases[value]
         return self.constants.get(value)
+
+    def numbers_of(self, tensor: Tensor) -> Any:
+        """Return the array for which Python asks; the trace holds for data that gives the same."""
+        known = self.number_of(tensor)
+        if known is not None or self.answers is None:
+            return known
+        return self.answers.ask(self, self.value_of(tensor))
 
     def value_of(self, tensor: Tensor) -> Value:
         """Return the graph's value of a tensor; one with numbers becomes a constant."""

@@ -88,6 +88,10 @@ class Engine:
         """
         return None
 
+    def numbers_of(self, tensor: Any) -> Any:
+        """Return the array of a value of a trace, for which Python asks; None: it is not known."""
+        return None
+
     def control(self, kind: str, **parts: Any) -> Structure:
         """Return what control flow gives; NotImplemented leaves it to Python (`ops.control`).
 

@@ -116,6 +116,11 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.build(variables)
         super().build(variables)
 
+    def extend(self, variables: Sequence[Variable]) -> None:
+        """Make slots for variables that `build` was not given; the others keep theirs."""
+        self.inner_optimizer.extend(variables)
+        super().extend(variables)
+
     def updates(
         self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
     ) -> list[tuple[Variable, Any]]:

@@ -166,6 +166,14 @@ class MultiOptimizer(Optimizer):
         self.needs_loss = any(o.needs_loss for o in self.optimizers)
         super().build(variables)
 
+    def extend(self, variables: Sequence[Variable]) -> None:
+        """Make slots for variables that `build` was not given; the others keep theirs."""
+        super().extend(variables)
+        for place, result in enumerate(self.optimizers):
+            own = [v for v, its in zip(variables, self._chosen) if its == place]
+            if not result.knows(own):
+                result.extend(own)
+
     def _place_of(self, optimizer: Optimizer) -> int:
         """Return its place in `optimizers`, a new one for one that is new."""
         for place, result in enumerate(self.optimizers):

@@ -11,10 +11,11 @@ import numpy as np
 from kerasish import initializers, ops
 from kerasish.errors import ShapeError
 from kerasish.naming import name_for
+from kerasish.ops.op import using_engine
 from kerasish.optimizers.options import LearningRate
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
 from kerasish.registry import deserialize_keras_object
-from kerasish.tensor import Tensor, Variable
+from kerasish.tensor import Tensor, Variable, using_scope
 from kerasish.watched import Watched
 
 
@@ -40,6 +41,7 @@ class OptimizerState(Watched):
         self._trainable_variables: list[Variable] = []
         self._places: dict[Variable, int] = {}
         self._slots: list[list[Variable]] = []
+        self._reused: dict[str, Variable] = {}  # while it is extended: path -> present variable
         self._iterations = self._own(Variable(0, dtype="int32", trainable=False, name="iteration"))
         self._learning_rate: Any = None
         self._start_learning_rate(learning_rate)
@@ -116,8 +118,9 @@ class OptimizerState(Watched):
 
     def _own(self, variable: Variable) -> Variable:
         variable.path = f"{self.name}/{variable.name}"
-        self._variables.append(variable)
-        return variable
+        known = self._reused.pop(variable.path, None)
+        self._variables.append(variable if known is None else known)
+        return self._variables[-1]
 
     def slots_of(self, variable: Variable) -> list[Variable]:
         """Return the slots of a variable, in the order of their making."""
@@ -132,6 +135,46 @@ class OptimizerState(Watched):
         self._places = {v: i for i, v in enumerate(variables)}
         self._slots = [[] for _ in variables]
         self.built = True
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that `build` was given; empty before it."""
+        return list(self._trainable_variables)
+
+    def knows(self, variables: Sequence[Variable]) -> bool:
+        """Return whether `build` was given all of these variables."""
+        return all(v in self._places for v in variables)
+
+    def extend(self, variables: Sequence[Variable]) -> None:
+        """Make slots for variables that `build` was not given; the others keep theirs.
+
+        A model whose Python reads values may build a layer long after the first step.
+
+        Args:
+            variables: all variables, those of `build` among them.
+
+        Raises:
+            ValueError: two variables have one path, so that their slots cannot be told apart.
+        """
+        paths = [v.path for v in variables]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise ValueError(
+                    f"{type(self).__name__}: a layer was built after the first step, and two "
+                    f"variables are named {path!r}. Give the layers different names."
+                )
+        first = [v for v in self._variables if v is self._iterations or v is self._learning_rate]
+        slots = [v for v in self._variables if not any(v is own for own in first)]
+        values = [(v, v.latest) for v in slots]
+        self._reused = {v.path: v for v in slots}
+        self._variables, self.built = first, False
+        try:
+            with using_engine(None), using_scope(None):
+                self.build(variables)
+        finally:
+            self._reused = {}
+            for v, value in values:
+                v.latest = value
 
     def add_variable(
         self,

@@ -17,11 +17,11 @@ import numpy as np
 
 from kerasish import config, devices, ops
 from kerasish.devices import _State as _devices
-from kerasish.errors import DTypeError, ScalarError, ShapeError, TraceError, at_user_line
+from kerasish.errors import DTypeError, NumberAskedError, ScalarError, ShapeError, at_user_line
 from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.core import derivatives
-from kerasish.ops.op import SymbolicArgument
+from kerasish.ops.op import SymbolicArgument, current_engine
 from kerasish.typing import AnyTensor, Array, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ class Tensor(BitOperators):
         return float(self.item())
 
     def __int__(self) -> int:
+        if is_traced(self) and dtypes.is_float(self.dtype):
+            return int(ops.trunc(self).item())  # a trace depends on no more than it must
         return int(self.item())
 
     def __complex__(self) -> complex:
@@ -203,6 +205,8 @@ class Tensor(BitOperators):
         return int(self.item())
 
     def __bool__(self) -> bool:
+        if is_traced(self) and self.dtype != "bool":
+            return bool(ops.cast(self, "bool").item())
         return bool(self.item())
 
     def __len__(self) -> int:
@@ -278,11 +282,14 @@ def concrete(x: Tensor) -> Array:
     """Return x's array.
 
     Raises:
-        TraceError: x belongs to a trace and has no numbers.
+        NumberAskedError: x belongs to a trace that does not know its numbers.
     """
     value = x.value
     if type(value.dtype) is str:
-        raise TraceError(
+        numbers = current_engine().numbers_of(x)
+        if numbers is not None:
+            return numbers
+        raise NumberAskedError(
             f"A traced tensor of shape {x.shape} has no numbers yet: Python asked for its value"
             f"{at_user_line()} (bool(), float(), if, while, np.asarray, .numpy()). Use ops.cond, "
             "ops.where, ops.while_loop or ops.scan, or compile the model with run_eagerly=True."

@@ -166,8 +166,9 @@ class _Suite:
         assert isinstance(step, CompiledStep), f"compile() gives {type(step)}, no CompiledStep"
         x = np.arange(3, dtype="float32")
         self.same(step(x), -x)
-        variables = step.variables(x)
-        assert variables is None or variables == (), variables
+        result, reads = step.call_reading(x)
+        self.same(result, -x)
+        assert not reads, reads
         assert all(isinstance(bytes_, int) for bytes_ in step.memory_report().values())
         assert all(isinstance(title, str) for title, _ in step.graphs())
 

@@ -65,6 +65,8 @@ class Eager(Backend):
         elsewhere: device -> the engine that takes over ops whose data lies there; None: none does.
     """
 
+    defines_by_run = True
+
     def __init__(
         self,
         xp: ArrayModule = np,

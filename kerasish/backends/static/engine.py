@@ -15,25 +15,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish import config, tree
-from kerasish.backends.backend import Backend, CompiledStep
+from kerasish.backends.backend import Backend, CompiledStep, RowRun
 from kerasish.backends.eager import Eager
-from kerasish.backends.static.lowering.compiled_plan import CompiledPlan, CompiledPlans
+from kerasish.backends.static.codegen.driver import UnmetConditionError
+from kerasish.backends.static.lowering.compiled_plan import (
+    CompiledPlan,
+    CompiledPlans,
+    UndecidedUpdateError,
+)
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
+from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.backends.static.runtime.row_runs import RowGather, RowSteps, can_gather
 from kerasish.devices import Device
-from kerasish.errors import TraceError
+from kerasish.errors import NumberAskedError, TraceError
+from kerasish.graph.answers import Answers
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
-from kerasish.graph.trace import Place, Traced, spec_of, trace
+from kerasish.graph.trace import Place, Traced, spec_of, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
@@ -85,7 +92,7 @@ class TracedStep(CompiledStep):
         self.training = training  # if so, ops without native code are reported
         self.function, self.eager, self.name = function, eager, name
         self.optimize = optimize  # None: the global setting when a signature is compiled
-        self._made: dict[Any, CompiledCall] = {}
+        self._made: dict[Any, CompiledCall | Paths] = {}
         self._guard = threading.RLock()
 
     def __call__(self, *args: Any) -> Structure:
@@ -94,11 +101,11 @@ class TracedStep(CompiledStep):
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
 
-    def variables(self, *args: Any) -> tuple[Variable, ...]:
-        """Return the variables that the step reads for arguments like these."""
-        return self._find(args).variables
+    def call_reading(self, *args: Any) -> tuple[Structure, list[tuple[Variable, Tensor]] | None]:
+        """Do the step; return its result, and each variable that it read, with its value then."""
+        return self._find(args).call_reading(args)
 
-    def _find(self, args: Sequence[Any]) -> CompiledCall:
+    def _find(self, args: Sequence[Any]) -> CompiledCall | Paths:
         key = tuple([signature(a) for a in args])
         call = self._made.get(key)
         if call is None or call.threads != native.get_threads():
@@ -111,21 +118,50 @@ class TracedStep(CompiledStep):
             return self._compile(key, args)
         return call
 
-    def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> CompiledCall:
+    def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> CompiledCall | Paths:
         with self._guard:
             call = self._made.get(key)
             if call is None or call.threads != native.get_threads():
                 self._check_constants(key, args)
                 if config.is_explaining_compiles():
                     say(f"compiling {self.name}: {explain(key, list(self._made))}")
-                level = self.optimize or config.optimize()
-                with _no_collections():
-                    with collecting_uses() as used, _watching_random(self.name):
-                        traced = trace(self.function, *args)
-                    guards = Guards(used.values())
-                    call = CompiledCall(traced, self.eager, level, self.name, guards, self.training)
-                self._made[key] = call
+                call = self._made[key] = self._compiled(args)
             return call
+
+    def _compiled(self, args: Sequence[Any]) -> CompiledCall | Paths:
+        try:
+            first = self._path(args, ())
+        except (NumberAskedError, UndecidedUpdateError) as error:
+            return Paths(self, args, None, str(error))
+        return Paths(self, args, first) if first.conditions else first
+
+    def _path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
+        """Trace and compile the step for data that gives Python these answers."""
+        answers = Answers(given, self.eager.kernel)
+        with _no_collections():
+            with collecting_uses() as used, _watching_random(self.name):
+                traced = trace_answering(answers, self.function, args)
+            guards = Guards(used.values())
+            level = self.optimize or config.optimize()
+            return CompiledCall(traced, self.eager, level, self.name, guards, self.training)
+
+    def path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
+        """Return the step compiled for data that gives Python these answers to its questions.
+
+        Args:
+            args: the arguments of a call.
+            given: the answers to the first questions; the others are computed from `args`.
+
+        Raises:
+            NumberAskedError: Python asked for a number that cannot be known.
+            UndecidedUpdateError: a variable changes before the last question.
+        """
+        with self._guard:
+            return self._path(args, given)
+
+    def by_op(self, args: Sequence[Any]) -> Structure:
+        """Run the step op by op."""
+        return self.eager.compile(self.function)(*args)
 
     def _check_constants(self, key: tuple[Any, ...], args: Sequence[Any]) -> None:
         """Raise if a Python value among the arguments changes with each call."""
@@ -141,7 +177,7 @@ class TracedStep(CompiledStep):
 
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
-    ) -> RowSteps | None:
+    ) -> RowRun | None:
         """Return the step as a loop over whole batches of rows; None if it is not native.
 
         Args:
@@ -154,22 +190,37 @@ class TracedStep(CompiledStep):
             return None
         parts = [a[:batch_size] for a in arrays]
         args = pack(parts)
-        return self._find(args).over_rows(arrays, parts, args, order)
+        found = self._find(args)
+        if isinstance(found, Paths):
+            return found.over_rows(arrays, pack, order, batch_size)
+        return found.over_rows(arrays, parts, args, order)
+
+    def _calls(self) -> list[CompiledCall]:
+        """Return all that is compiled."""
+        return [call for made in self._made.values() for call in made.calls]
 
     def memory_report(self) -> dict[str, int]:
         """Return the bytes of the largest arena, and of the same step with a buffer per value."""
-        plans = [c.executable.plan for c in self._made.values()]
+        plans = [c.executable.plan for c in self._calls()]
+        if not plans:
+            return {}
         largest = max(plans, key=lambda plan: plan.nbytes)
         return {"planned": largest.nbytes, "unshared": largest.naive}
 
     def graphs(self) -> list[tuple[str, Graph]]:
         """Return the first signature's graph as traced, and as it runs."""
-        call = next(iter(self._made.values()))
-        return [(f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph)]
+        calls = self._calls()[:1]
+        return [
+            pair
+            for call in calls
+            for pair in (
+                (f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph),
+            )
+        ]  # fmt: skip
 
     def executables(self) -> list[Any]:
         """Return the executables compiled so far."""
-        return [c.executable for c in self._made.values()]
+        return [c.executable for c in self._calls()]
 
 
 @contextlib.contextmanager
@@ -318,21 +369,27 @@ class CompiledCall:
         self._name, self._training = name, training
         self.traced, self.traced_graph = traced, traced.graph
         self.guards = guards or Guards(())
+        self.conditions = traced.conditions
+        self.calls = (self,)
         self.threads = native.get_threads()
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):
             v.use_buffer(VariableBuffer)
         plan = self._compiled_plan(eager, level, name)
         self.graph = graph = plan.graph
-        self.results = graph.outputs[: len(graph.outputs) - len(traced.updated)]
+        count = len(graph.outputs) - len(traced.updated) - len(traced.conditions)
+        self.results = graph.outputs[:count]
+        self.asked = graph.outputs[count : count + len(traced.conditions)]
+        answers = [c.answer for c in traced.conditions]
         buffers = dict(zip(graph.inputs[traced.arguments :], traced.variables))
         buffers.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
         arrays = {value: v.buffer.array for value, v in buffers.items()}
         self.executable: Executable | Interpreted
         if isinstance(plan, CompiledPlan):
-            self.executable = Executable(plan, arrays)
+            self.executable = Executable(plan, arrays, answers)
         else:
-            self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel)
+            conditions = list(zip(self.asked, answers))
+            self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
         if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, Place) and len(self.results) == 1
@@ -356,6 +413,7 @@ class CompiledCall:
                 structure,
                 traced.arguments,
                 updated,
+                len(traced.conditions),
                 level,
                 self.threads,
                 missing,
@@ -374,6 +432,7 @@ class CompiledCall:
             variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)
         ]
         results = len(graph.outputs) - len(updated)
+        asked = graph.outputs[results - len(self.conditions) : results]
         buffers = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
@@ -382,7 +441,8 @@ class CompiledCall:
             if self._training and level == "fast_run":
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
-            compiled_plan = CompiledPlan(graph, buffers, updates, kernels(eager.kernel, inside))
+            kernel_of = kernels(eager.kernel, inside)
+            compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked)
             if report is not None:
                 report(compiled_plan.units)
             return compiled_plan
@@ -400,7 +460,10 @@ class CompiledCall:
                 if not v.in_buffer:
                     v.sync_to_buffer()
             self._enter(args)
-            executable.run()
+            try:
+                executable.run()
+            except UnmetConditionError as error:
+                raise self.other_path(error) from None
             for v in self.traced.updated:
                 v.written_in_buffer()
             results = [wrap(executable.output(v)) for v in self.results]
@@ -411,6 +474,18 @@ class CompiledCall:
         return tree.map_structure(
             lambda x: results[x.number] if isinstance(x, Place) else x, self.traced.structure
         )
+
+    def other_path(self, error: UnmetConditionError) -> OtherPath:
+        """Return the answers of the last run, up to the condition that did not hold."""
+        values = self.asked[: error.number + 1]
+        return OtherPath([self.executable.output(v) for v in values])
+
+    def call_reading(
+        self, args: tuple[Any, ...]
+    ) -> tuple[Structure, list[tuple[Variable, Tensor]]]:
+        """Run; return the result, and each variable that is read, with its value before."""
+        reads = [(v, v.latest) for v in self.variables]
+        return self(args), reads
 
     def over_rows(
         self, arrays: Sequence[Array], parts: Sequence[Array], args: tuple[Any, ...], order: Array

@@ -19,10 +19,13 @@ from kerasish.engine.layer.call_context import (
 )
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.parts import PartsMixin
+from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.tensor import (
+    Tensor,
     autocast,
     current_path,
+    is_traced,
     name_scope,
 )
 
@@ -48,6 +51,12 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
     return built_once
 
 
+def builds_by_call(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a `build` that has no weights of its own to make: it runs `call` to build the parts."""
+    build.runs_call = True  # type: ignore[attr-defined]
+    return build
+
+
 def _written_for(cls: type, name: str) -> Any:
     """Return the method that `cls` itself or a mixin before its parents brings, or None."""
     owner = next(c for c in cls.__mro__ if name in c.__dict__)
@@ -59,6 +68,15 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
     return {**dict(zip(names, args)), **kwargs}
 
 
+def _has_numbers(structure: Any) -> bool:
+    """Return whether no tensor of a structure is a value of a trace."""
+    if isinstance(structure, Tensor):
+        return not is_traced(structure)
+    if isinstance(structure, dict):
+        return all(map(_has_numbers, structure.values()))
+    return not isinstance(structure, (list, tuple)) or all(map(_has_numbers, structure))
+
+
 class BuildMixin(PartsMixin):
     """The building of a layer's weights, when the shapes of its inputs are known."""
 
@@ -67,15 +85,44 @@ class BuildMixin(PartsMixin):
     compute_dtype: str
     _casts: bool
     _building = False
+    _remat_mode: Any
     _build_shapes: dict[str, Any] | None = None
 
+    @builds_by_call
     def build(self, input_shape: Any) -> None:
         """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
         self._build_shapes = {"input_shape": input_shape}
         self.built = True
 
+    def _begin_building(self, args: Any, kwargs: Any) -> bool:
+        """Build from the arguments of the first call, or leave it to the call: then return True.
+
+        A layer without a `build` of its own is built by its first call on numbers, which builds
+        its parts: Python in `call` sees real values, and runs once.
+        """
+        by_call = getattr(type(self).build, "runs_call", False) and bool(self._layers)
+        if by_call and self._remat_mode is None and _has_numbers(args) and _has_numbers(kwargs):
+            path = current_path()
+            self._path = f"{path}/{self.name}" if path else self.name
+            return True
+        if not by_call:
+            self._build_for(args, kwargs)
+            return False
+        try:
+            self._build_by_call(args, kwargs)
+        except TraceError:
+            if self._remat_mode is not None:
+                raise  # the parts of what is computed twice are made before
+        return True  # else the call may know the numbers that it asks for
+
+    def _end_building(self, args: Any, kwargs: Any) -> None:
+        """Note that the first call has built the parts."""
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        self._build_shapes = {"input_shape": _shapes_of(first)}
+        self.built = self._complete = True
+
     def _build_for(self, args: Any, kwargs: Any) -> None:
-        """Build from the arguments of the first call."""
+        """Build from the shapes of the arguments of a call."""
         names = self.call_parts.names
         arguments = {**dict(zip(names, args)), **kwargs}
         if type(self).build is BuildMixin.build:

@@ -247,14 +247,13 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         outermost = context.root is None
         before = context.training
         if outermost:
+            set_calling(True)  # first: what a call notes down makes no trace stale
             context.root, context.serial = self, next(serials)
             self._losses, self._losses_of = [], context.serial
-            set_calling(True)
         note_use(self)
         context.training = training
         try:
-            if not self.built:
-                self._build_for(args, kwargs)
+            building = not self.built and self._begin_building(args, kwargs)
             if self.input_spec is not None:
                 check_input(self.input_spec, args[0] if args else None, self.display_name())
             with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
@@ -265,6 +264,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
                 except Exception as error:
                     note_layer(error, self, args, kwargs)
                     raise
+            if building:
+                self._end_building(args, kwargs)
             self._finish_call(args, kwargs, outputs)
             return outputs
         finally:
@@ -317,7 +318,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         options = dict(specs[1])
         if not self.call_parts.training:
             options.pop("training", None)
-        return from_specs(infer(self._call_quietly, specs[0], options))
+        return from_specs(infer(self._call_quietly, specs[0], options, by_values=True))
 
     def _spec_from_shape(self, args: tuple[Any, ...]) -> KerasTensor:
         shapes = self.compute_output_shape(_shapes_of(args[0]))

@@ -11,8 +11,14 @@ from kerasish.engine.data.data import Data
 from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
+from kerasish.engine.layer.building import builds_by_call
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.operation import KerasTensor, any_symbolic, is_keras_tensor
+from kerasish.engine.layer.operation import (
+    KerasTensor,
+    any_symbolic,
+    is_keras_tensor,
+    to_specs,
+)
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.state_tree import read_state, write_state
 from kerasish.engine.model.summary import print_summary
@@ -20,6 +26,7 @@ from kerasish.engine.saving_hooks import saving
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
 from kerasish.errors import UnknownNameError
+from kerasish.graph.abstract import infer
 from kerasish.typing import AnyTensor, PathLike, Shape, Structure
 
 if TYPE_CHECKING:
@@ -144,13 +151,14 @@ class Model(Trainer):
         """Return the mask of the result."""
         return None if self.layer_graph is not None else super().compute_mask(inputs, previous_mask)
 
+    @builds_by_call
     def build(self, input_shape: Shape) -> None:
         """Build the layers by running `call` on inputs of the given shape(s)."""
         if self.layer_graph is not None or self.built:
             self._build_shapes = {"input_shape": None}
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
-        self._build_parts((specs,), {})
+        infer(self._call_quietly, to_specs((specs,)), by_values=True)
 
     # --- parts --------------------------------------------------------------------------------
 

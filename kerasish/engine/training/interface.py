@@ -102,6 +102,16 @@ class StepProgram(Protocol):
     optimizer: Optimizer | None
     loss_tracker: Mean | None
 
+    @property
+    def reads_values(self) -> bool:
+        """Whether Python in the model may read numbers, so that steps differ."""
+
+    def loss_known(self) -> None:
+        """Run the checks that wait for the first loss."""
+
+    def late_variables(self) -> list[Variable]:
+        """Return the trainable variables, those of layers that have just been built among them."""
+
     def require_optimizer(self) -> Optimizer:
         """Return the optimizer; raise if there is none."""
 

@@ -99,12 +99,20 @@ class FitLoop:
             rows = validation.batch_size or (given.batch_size if data.in_memory else None)
             self.validation = self.model.on_host(_validation(held_out, rows, validation.steps))
             self.program.prepare("test", *self.validation.peek())
-            diagnostics.check_all(self.model, self.validation)
+            held = self.validation
+            self.program.when_matched(lambda: diagnostics.check_all(self.model, held))
         split = (self.validation, validation.split) if is_split else None
-        check_training_data(self.program, data, first, split)
+        self.program.when_matched(lambda: check_training_data(self.program, data, first, split))
         if self.resume is not None:
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
+        if not self.program.is_built and self._needs_weights():
+            self.program.build_on("train", *data.peek(first))
+
+    def _needs_weights(self) -> bool:
+        """Return whether something reads the model's weights before the first step."""
+        callbacks = self.callbacks.callbacks
+        return self.resume is not None or any(c.needs_weights for c in callbacks)
 
     def _make_callbacks(self) -> CallbackList:
         callbacks = self.settings.callbacks

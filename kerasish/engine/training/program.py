@@ -18,16 +18,18 @@ from kerasish.engine.training import step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
-from kerasish.graph.abstract import infer
+from kerasish.errors import TraceError
+from kerasish.graph.abstract import infer, run_aside
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Tensor, Variable, wrap
+from kerasish.tensor import Tensor, Variable, convert, wrap
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
     from kerasish.engine.model.model import Model
 
 
@@ -93,7 +95,11 @@ class TrainingProgram:
         self._prepared: set[str] = set()
         self._regularized: list[Any] | None = None
         self._trained: set[int] = set()
+        self._at_start: list[Variable] = []  # the variables that training changes
+        self._known: dict[int, Variable] = {}  # all variables that were there then, by id
         self._batch_check: Callable[[Any, Any, Any], None] | None = None
+        self._by_values = False  # whether Python in the model reads numbers
+        self._waiting: list[Callable[[], None]] = []
         self._trainable_flags = diagnostics.Flags()
         if settings is not None:
             self._compile(settings, auto_scale_loss)
@@ -121,6 +127,7 @@ class TrainingProgram:
         """Return what pickles and copies hold: no compiled steps, which are compiled on use."""
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
+            "_waiting": [],
         }  # fmt: skip
         return {**self.__dict__, **empty}
 
@@ -247,6 +254,8 @@ class TrainingProgram:
             options: dict[str, Any] = {"name": f"{kind} {self.model.name}"}
             if kind == "train":
                 self._trained = self._trainable_ids()
+                self._at_start = self.model.trainable_variables
+                self._known = {id(v): v for v in self.model.variables}
                 options["training"] = True
             compiled = self._steps[key] = backend.compile(self.step_function(kind), **options)
         return compiled
@@ -285,7 +294,10 @@ class TrainingProgram:
         if kind == "train":
             if model.overrides("train_step"):
                 return lambda x, y, w: model.train_step(step.pack(x, y, w))
-            variables = model.trainable_variables
+            # Python that reads numbers, or a flag, may build layers in a step. A trace asks for
+            # the variables at no cost; op by op they are asked for only where this may be.
+            fixed = self.backend().defines_by_run and not self._by_values
+            variables = model.trainable_variables if fixed else None
             # A partial adds no frame to tracebacks, and costs nothing per step.
             return functools.partial(step.train, self, variables)
         if kind == "test":
@@ -307,12 +319,27 @@ class TrainingProgram:
     ) -> None:
         """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors.
 
+        Where Python in a step reads numbers, the step runs on the batch itself, and what it assigns
+        is forgotten. On an engine that defines by run, a model with code of the user's is left to
+        its first step: its Python runs once, on the numbers of the data.
+
         Args:
             kind: "train", "test" or "predict".
-            x, y, sample_weight: a batch, of which shapes and dtypes are read.
+            x, y, sample_weight: a batch.
         """
         if kind in self._prepared:
             return
+        if self.backend().defines_by_run and _has_users_code(self.model):
+            self._by_values = True
+        else:
+            try:
+                self._infer(kind, x, y, sample_weight)
+            except TraceError:
+                self._by_values = True
+                self.build_on(kind, x, y, sample_weight)
+        self._prepared.add(kind)
+
+    def _infer(self, kind: str, x: Structure, y: Structure, sample_weight: Structure) -> None:
         model = self.model
         specs = [_specs(part) for part in (x, y, sample_weight)]
         if kind == "predict":
@@ -325,12 +352,78 @@ class TrainingProgram:
                 infer(step.quietly(lambda x, y, w: step.outline(self, x, y, w)), specs)
             else:
                 infer(self.step_function(kind), specs)
-        self._prepared.add(kind)
+
+    def build_on(
+        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
+    ) -> None:
+        """Run a step on a batch and forget what it assigns: builds what is not built yet.
+
+        Args:
+            kind: "train", "test" or "predict".
+            x, y, sample_weight: the batch.
+        """
+        batch = tree.map_structure(_as_tensor, (x, y, sample_weight))
+        if kind == "predict":
+            run_aside(self.step_function("predict"), batch[:1])
+        elif kind == "train" and not self.model.overrides("train_step"):
+            run_aside(functools.partial(step.outline, self), batch)
+            self._build_optimizer()
+        elif kind == "train":
+            # The gradients of a training step of the user's need records.
+            run_aside(self.step_function(kind), batch, records=True)
+        else:
+            run_aside(self.step_function(kind), batch)
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether Python in the model may read numbers, so that steps differ."""
+        return self._by_values
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the variables of the model, the optimizer and the metrics are there."""
+        parts = (self.objective, self.scores)
+        optimizer = self.optimizer is None or self.optimizer.built
+        matched = all(part is None or part.parts is not None for part in parts)
+        return self.model.built and optimizer and matched
+
+    def late_variables(self) -> list[Variable]:
+        """Return the trainable variables, those of layers that have just been built among them."""
+        new = [v for v in self.model.trainable_variables if id(v) not in self._known]
+        variables = [*self._at_start, *new]
+        optimizer = self.require_optimizer()
+        if not optimizer.built:
+            self._build_optimizer()
+        elif not optimizer.knows(variables):
+            present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
+            ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
+            optimizer.extend([*present.values(), *ordered])
+        return variables
+
+    def when_matched(self, check: Callable[[], None]) -> None:
+        """Call `check` when losses and metrics are matched to the outputs: now, or in a step.
+
+        Args:
+            check: raises where training cannot go on; the step then changes nothing.
+        """
+        if self._by_values and self.objective is not None and self.objective.parts is None:
+            self._waiting.append(check)
+        else:
+            check()
+
+    def loss_known(self) -> None:
+        """Run the checks that wait for the first loss."""
+        while self._waiting:
+            self._waiting.pop(0)()
 
     def _prepare_training(self, x: Structure) -> None:
         model = self.model
         if not model.built:
             infer(lambda x: model(x, training=True), [x])
+        self._build_optimizer()
+
+    def _build_optimizer(self) -> None:
+        model = self.model
         host = model.host_stage()
         if host is not None:
             host.check_trainable(model.display_name())
@@ -359,6 +452,20 @@ class TrainingProgram:
 def compile_names() -> tuple[str, ...]:
     """Return the names of the arguments of `compile` that configs hold."""
     return tuple(f.name for f in fields(CompileSettings))
+
+
+def _has_users_code(model: Layer) -> bool:
+    """Return whether a layer has a `call` that kerasish did not bring."""
+    calls = (type(layer).call for layer in model.flatten_layers())
+    return any(call.__module__.partition(".")[0] != _OWN for call in calls)
+
+
+_OWN = __name__.partition(".")[0]
+
+
+def _as_tensor(x: Array) -> Any:
+    numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
+    return convert(x) if numbers else x
 
 
 def _specs(structure: Structure) -> Structure:

@@ -53,20 +53,32 @@ def unpack(data: Structure) -> tuple[Any, Any, Any]:
 
 def train(
     program: StepProgram,
-    variables: Sequence[Variable],
+    variables: Sequence[Variable] | None,
     x: Structure,
     y: Structure,
     sample_weight: Structure,
 ) -> None:
-    """One training step: the model's, its optimizer's and its metrics' variables are assigned."""
+    """One training step: the model's, its optimizer's and its metrics' variables are assigned.
+
+    Args:
+        program: what is trained.
+        variables: what training changes; None: ask the program after the forward pass.
+        x, y, sample_weight: the batch.
+    """
     _note_uses(program)
     predictions = program.model(x, training=True)
     loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
+    if variables is None:
+        program.loss_known()
+        variables = program.late_variables()
     optimizer = program.require_optimizer()
     if variables:
         gradients = gradients_of(optimizer.scale_loss(loss), variables)
         _check_connected(program.model, gradients)
+        if program.reads_values:  # what a batch does not use has no gradient, which is no mistake
+            pairs = [(g, v) for g, v in zip(gradients, variables) if g is not None]
+            gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
         optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
     with no_gradient():
         program.update_metrics(x, y, predictions, sample_weight)

@@ -409,7 +409,7 @@ class Trainer(Layer):
             x, y, weights = data.peek()
             program.prepare(kind, x, y, weights)
             if new and kind == "train":
-                check_training_data(program, data, 0)
+                program.when_matched(lambda: check_training_data(program, data, 0))
             else:
                 program.check_batch(x, y, weights)
         with program.exclusive.take(f"{kind}_on_batch", long=False):

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,8 @@ from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_
 from kerasish.backends.static.machine import guard_pages, native
 
 INTERRUPTED = -1
-OUT_OF_RANGE, UNWRITTEN = 2, 1001  # statuses: an index out of range; a strict memory check failed
+# Statuses: an index out of range; a condition that does not hold; a strict memory check failed.
+OUT_OF_RANGE, UNMET, UNWRITTEN = 2, 1000, 1001
 
 # Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
 # address. Fewer threads than asked for take several shares each, so that the result stays the
@@ -239,6 +240,36 @@ _CALL_THREADS = _library_call("i", "void")
 _CALL_COPY = _library_call("ppl", "ptr")
 
 
+# Words: 0 address of a value, 1 of what is expected there, 2 the number of bytes.
+_EXPECT = Text(
+    f"""define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %value = load ptr, ptr %args, align 8
+  %wanted = load ptr, ptr %w1, align 8
+  %count = load i64, ptr %w2, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %a.at = getelementptr i8, ptr %value, i64 %i
+  %b.at = getelementptr i8, ptr %wanted, i64 %i
+  %a = load i8, ptr %a.at, align 1
+  %b = load i8, ptr %b.at, align 1
+  %next = add i64 %i, 1
+  %same = icmp eq i8 %a, %b
+  br i1 %same, label %head, label %bad
+bad:
+  ret i32 {UNMET}
+good:
+  ret i32 0
+}}"""
+)
+
+
 @dataclass(frozen=True)
 class Runtime:
     """Addresses of the driver's functions and of the table that every kernel reads.
@@ -250,6 +281,7 @@ class Runtime:
         call_blas: block {sgemm, addresses of its 13 arguments}.
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
+        expect: block {address of a value, of what is expected there, bytes}.
     """
 
     table: int
@@ -261,6 +293,7 @@ class Runtime:
     call_blas: int
     call_threads: int
     call_copy: int
+    expect: int
     memmove: int
     clock_gettime: int
     words: Any = field(repr=False)
@@ -282,8 +315,8 @@ def load_runtime() -> Runtime:
 
 def _make_runtime() -> Runtime:
     texts = [_PARALLEL, _RUN, _RUN_STEPS, _CALL_DNNL, _CALL_CBLAS, _CALL_BLAS]
-    texts += [_CALL_THREADS, _CALL_COPY]
-    parallel, run, steps, dnnl, cblas, blas, threads, copy = compile_many(texts)
+    texts += [_CALL_THREADS, _CALL_COPY, _EXPECT]
+    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect = compile_many(texts)
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
     library = _c_library()
@@ -303,6 +336,7 @@ def _make_runtime() -> Runtime:
         call_blas=blas,
         call_threads=threads,
         call_copy=copy,
+        expect=expect,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
         clock_gettime=_clock(library),
         words=words,
@@ -359,6 +393,14 @@ class RecordError(RuntimeError):
     """A record gave an error status; the message names the record and the status."""
 
 
+class UnmetConditionError(RecordError):
+    """A value is not what the program takes for granted; `number` says which condition it is."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"condition {number} does not hold")
+        self.number = number
+
+
 class Program:
     """Records in the order in which they run.
 
@@ -391,6 +433,8 @@ class Program:
     def error(self, index: int, status: int) -> RecordError:
         """The error for a record that failed."""
         record = self.records[index]
+        if status == UNMET:
+            return UnmetConditionError(record.keep.number)
         name = record.name or "unnamed"
         reason = f"status {status}"
         if record.function == self.runtime.call_dnnl:
@@ -474,6 +518,32 @@ class Steps:
             return 0, 0, 0
         clock = time.CLOCK_MONOTONIC
         return get, clock, time.clock_gettime_ns(clock) + int(seconds * 1e9)
+
+
+class Expected(NamedTuple):
+    """What a record of `condition_record` keeps.
+
+    Attributes:
+        number: the number of the condition.
+        answer: what is expected.
+    """
+
+    number: int
+    answer: Any
+
+
+def condition_record(number: int, address: int, answer: Any) -> Record:
+    """Return a record that ends the run with `UnmetConditionError` if a value is another.
+
+    Args:
+        number: the number of the condition.
+        address: where the value lies.
+        answer: the array that is expected there, byte for byte.
+    """
+    runtime = load_runtime()
+    answer = np.ascontiguousarray(answer)
+    block = np.array([address, answer.ctypes.data, answer.nbytes], np.int64)
+    return Record(runtime.expect, block, f"condition {number}", Expected(number, answer))
 
 
 def aligned(size: int) -> tuple[Any, int]:

@@ -21,6 +21,10 @@ from kerasish.graph.ir import Graph, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
 
 
+class UndecidedUpdateError(RuntimeError):
+    """A graph with conditions changes a variable before the conditions are known to hold."""
+
+
 class CompiledPlan:
     """Compiled units in order, and the offset of every value in an arena.
 
@@ -29,6 +33,8 @@ class CompiledPlan:
         buffers: the inputs of the graph that are variables.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> NumPy kernel, for ops without native code.
+        conditions: the outputs of the graph that must have certain values, or else the run ends
+            before any variable has changed.
 
     Attributes:
         units: the units in execution order.
@@ -46,7 +52,9 @@ class CompiledPlan:
         buffers: Sequence[Value],
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
+        conditions: Sequence[Value] = (),
     ) -> None:
+        self.conditions = tuple(conditions)
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()
@@ -57,6 +65,7 @@ class CompiledPlan:
         self._place_constants()
         self.copies: list[tuple[Value, Value]] = []
         self._place_updates()
+        self._check_order()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.sizes: dict[Any, int] = {}
         self.plan = self._plan()
@@ -87,6 +96,7 @@ class CompiledPlan:
         """Put new values of variables into the variables' buffers where nothing else reads them."""
         maker: dict[Value, int] = {}
         last_read: dict[Value, int] = {}
+        decided = max(self.condition_units(), default=-1)
         for i, unit in enumerate(self.units):
             for v in unit.writes:
                 maker.setdefault(self.root(v), i)  # the first writer; later ones add to it
@@ -97,7 +107,7 @@ class CompiledPlan:
             if root is old:
                 continue
             at = maker.get(root)
-            if at is not None and not self._is_fixed(root):
+            if at is not None and at > decided and not self._is_fixed(root):
                 unit = self.units[at]
                 reader = last_read.get(old, -1)
                 alone = reader < at or (reader == at and unit.may_share(root, old))
@@ -108,6 +118,24 @@ class CompiledPlan:
                     continue
             self.copies.append((root, old))
         self._save_overwritten()
+
+    def condition_units(self) -> list[int]:
+        """Return for each condition the number of the unit that completes its value, or -1."""
+        last: dict[Value, int] = {}
+        for i, unit in enumerate(self.units):
+            for v in unit.writes:
+                last[self.root(v)] = i
+        return [last.get(self.root(v), -1) for v in self.conditions]
+
+    def _check_order(self) -> None:
+        """Raise if a unit changes a variable before all conditions are known to hold."""
+        decided = max(self.condition_units(), default=-1)
+        for unit in self.units[: decided + 1]:
+            if any(self.root(v) in self._home for v in unit.writes):
+                raise UndecidedUpdateError(
+                    f"{unit.name} changes a variable in place before Python has asked for the "
+                    "last number"
+                )
 
     def _save_overwritten(self) -> None:
         """Save buffers that a copy at the end reads after another copy has overwritten them."""

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.static.codegen.driver import UnmetConditionError
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
+from kerasish.typing import Array
 
 
 class Unlowered(NamedTuple):
@@ -28,6 +30,8 @@ class Interpreted:
         buffers: graph input -> the buffer of that variable.
         updates: (graph input, graph output): the output is the new value of the variable.
         kernel_of: op -> its NumPy kernel.
+        conditions: (graph output, array): the output must be equal to the array, or else the run
+            ends before any variable has changed.
     """
 
     is_native = False
@@ -39,7 +43,9 @@ class Interpreted:
         buffers: dict[Value, Any],
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
+        conditions: Sequence[tuple[Value, Array]] = (),
     ) -> None:
+        self._conditions = list(conditions)
         self.lock = threading.Lock()
         self.graph, self._buffers, self._updates = graph, buffers, list(updates)
         self._steps = [(node, kernel_of(node.op)) for node in graph.nodes]
@@ -58,6 +64,9 @@ class Interpreted:
                 out = kernel(*(values[v] for v in node.inputs), **node.attrs)
                 values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
         self._results = {v: np.array(values[v]) for v in self.graph.outputs}
+        for number, (value, answer) in enumerate(self._conditions):
+            if self._results[value].tobytes() != answer.tobytes():
+                raise UnmetConditionError(number)
         for old, new in self._updates:
             np.copyto(self._buffers[old], self._results[new])
 

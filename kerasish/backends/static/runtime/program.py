@@ -16,6 +16,7 @@ from kerasish.backends.static.codegen.driver import (
     Record,
     RecordError,
     aligned,
+    condition_record,
     load_runtime,
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
@@ -34,9 +35,16 @@ class Executable:
     Args:
         compiled_plan: the units, and the offsets of values in an arena.
         buffers: graph input -> the buffer of that variable.
+        answers: the arrays that the plan's conditions must be equal to.
     """
 
-    def __init__(self, compiled_plan: CompiledPlan, buffers: Mapping[Value, Any]) -> None:
+    def __init__(
+        self,
+        compiled_plan: CompiledPlan,
+        buffers: Mapping[Value, Any],
+        answers: Sequence[Array] = (),
+    ) -> None:
+        self._answers = list(answers)
         self.lock = threading.Lock()
         self.compiled_plan = compiled_plan
         self.units, self.plan = compiled_plan.units, compiled_plan.plan
@@ -81,6 +89,8 @@ class Executable:
                 records.clear()
 
         watch = self._watch
+        checks = self._conditions()
+        records.extend(checks.get(-1, ()))
         copies = [CopyUnit(root, old) for root, old in self.compiled_plan.copies]
         for step, unit in enumerate([*self.units, *copies]):
             if watch is not None:
@@ -93,8 +103,19 @@ class Executable:
                 records.extend(own if watch is None else strict_records.named(own))
             if watch is not None:
                 records.extend(watch.after(step, self.locate))
+            records.extend(checks.get(step, ()))
         close()
         return parts
+
+    def _conditions(self) -> dict[int, list[Record]]:
+        """Return number of a unit -> the records that check conditions after it."""
+        results: dict[int, list[Record]] = {}
+        plan = self.compiled_plan
+        pairs = zip(plan.conditions, plan.condition_units(), self._answers)
+        for number, (value, unit, answer) in enumerate(pairs):
+            record = condition_record(number, self.locate(value).address, answer)
+            results.setdefault(unit, []).append(record)
+        return results
 
     def describe(self) -> str:
         """Return a text with the units in order and the memory that they share."""

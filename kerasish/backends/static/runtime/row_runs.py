@@ -92,6 +92,7 @@ class RowSteps:
             gathers = strict_records.named(gathers)
         gather.start(self.order)
         self._program = Program([*gathers, *program.records])
+        self._gather = gather
         self._steps = Steps(self._program, gather.advances)
         self._run = self._program.runtime.run_steps
 
@@ -101,17 +102,27 @@ class RowSteps:
         Args:
             seconds: no batch starts later than this.
             most: the largest number of batches, >= 1; None for all that remain.
+
+        Raises:
+            RecordError: a batch failed; `done` and `left` count those before it.
         """
         self._before()
+        start = self._steps.done
         try:
             # The native call stands here, not in `Steps.run`: it is reached for every batch.
             job = self._steps.begin(self.left if most is None else min(most, self.left), seconds)
-            count = self._steps.finish(self._run(job))
+            self._steps.finish(self._run(job))
         finally:
+            count = self._steps.done - start
+            self.left -= count
+            self.done += count
             self._after()
-        self.left -= count
-        self.done += count
         return count
+
+    def go_to(self, batch: int) -> None:
+        """Go on at a batch of the epoch, 0 for its first."""
+        self._gather.start(self.order[batch * self._gather.size :])
+        self.done, self.left = batch, len(self.order) // self._gather.size - batch
 
 
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
