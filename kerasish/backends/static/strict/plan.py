@@ -25,7 +25,12 @@ def check_blueprint(compiled_plan: CompiledPlan) -> None:
     for access in before:
         if access.memory != "arena":
             sizes[access.memory] = access.nbytes
-    steps = [walk.step(unit) for unit in compiled_plan.units]
+    asked: dict[int, list[Value]] = {}
+    for v, number in zip(compiled_plan.conditions, compiled_plan.condition_units()):
+        asked.setdefault(number, []).append(v)
+    steps = [walk.check(v) for v in asked.get(-1, [])]
+    for number, unit in enumerate(compiled_plan.units):
+        steps += [walk.step(unit), *map(walk.check, asked.get(number, []))]
     steps += [walk.copy(root, old) for root, old in compiled_plan.copies]
     after = [walk.access(v) for v in graph.outputs[: _results(compiled_plan)] if v.size]
     after += [
@@ -35,8 +40,12 @@ def check_blueprint(compiled_plan: CompiledPlan) -> None:
 
 
 def _results(compiled_plan: CompiledPlan) -> int:
-    """Return the number of outputs of the graph that are not new values of variables."""
-    return len(compiled_plan.graph.outputs) - len(compiled_plan.updates)
+    """Return the number of outputs of the graph that are results.
+
+    Neither new values of variables nor conditions, which are read in the middle of a run.
+    """
+    plan = compiled_plan
+    return len(plan.graph.outputs) - len(plan.updates) - len(plan.conditions)
 
 
 class _Walk:
@@ -73,6 +82,10 @@ class _Walk:
     def access(self, v: Value, where: Value | None = None) -> Access:
         """Return the bytes of v, at its own place or at that of another value."""
         return self._at(self.content(v), v if where is None else where, nbytes_of(v))
+
+    def check(self, v: Value) -> Step:
+        """Return the step that compares a condition's value with its answer."""
+        return Step("condition", (self.access(v),) if v.size else (), ())
 
     def _at(self, content: Any, key: Any, nbytes: int) -> Access:
         compiled_plan = self._blueprint
