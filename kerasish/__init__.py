@@ -31,7 +31,10 @@ from kerasish import utils as utils
 from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad
+from kerasish.autodiff import hessian as hessian
+from kerasish.autodiff import jacobian as jacobian
 from kerasish.autodiff import value_and_grad as value_and_grad
+from kerasish.autodiff import vmap as vmap
 from kerasish.devices import device as device
 from kerasish.dtype_policies import DTypePolicy as DTypePolicy
 from kerasish.dtype_policies import FloatDTypePolicy as FloatDTypePolicy

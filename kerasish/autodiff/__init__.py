@@ -1,5 +1,8 @@
 """Derivatives: the reverse pass, and what is built on it."""
 
+from kerasish.autodiff.batching import hessian as hessian
+from kerasish.autodiff.batching import jacobian as jacobian
+from kerasish.autodiff.batching import vmap as vmap
 from kerasish.autodiff.reverse import backward as backward
 from kerasish.autodiff.reverse import gradients_of as gradients_of
 from kerasish.autodiff.reverse import leaves_of as leaves_of

@@ -339,7 +339,10 @@ def map(f: Callable[[Any], Any], xs: TensorLike) -> Structure:
 
 @function
 def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Structure:
-    """Return the stacked function(e) for each e along axis 0 of `elements`, one after the other.
+    """Return the stacked function(e) for each e along axis 0 of `elements`, all at once.
+
+    Each op runs once for all elements (see `kerasish.vmap`). One after the other they go through a
+    function that assigns variables, draws random numbers or asks for the number of an element.
 
     Args:
         elements: a tensor, or a structure of tensors of one leading size; `function` gets the
@@ -357,7 +360,12 @@ def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Stru
         elements = type(elements)(
             as_tensor(e) if not isinstance(e, dict) else tensors_of(e) for e in elements
         )
-    return map(function, elements)
+    done = transforms["vectorized_map"](function, tensors_of(elements))
+    return map(function, elements) if done is NotImplemented else done
+
+
+# What `autodiff` knows of functions, put here by it.
+transforms: dict[str, Callable[..., Any]] = {}
 
 
 # --- associative scan -----------------------------------------------------------------------------

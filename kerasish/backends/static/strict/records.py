@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.codegen.driver import UNWRITTEN, Record
+from kerasish.backends.static.codegen.driver import Record
+from kerasish.backends.static.codegen.driver_code import UNWRITTEN
 from kerasish.backends.static.codegen.kernels import Text, compile_one
 from kerasish.backends.static.lowering.units import Place, copy_record, nbytes_of
 from kerasish.backends.static.machine.guard_pages import PATTERN, Range

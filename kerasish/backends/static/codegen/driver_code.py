@@ -1,0 +1,243 @@
+"""The LLVM code of the driver's own functions: the loop over records, and calls of libraries."""
+
+from __future__ import annotations
+
+from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
+
+INTERRUPTED = -1
+# Statuses: an index out of range; a condition that does not hold; a strict memory check failed.
+OUT_OF_RANGE, UNMET, UNWRITTEN = 2, 1000, 1001
+
+# Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
+# address. Fewer threads than asked for take several shares each, so that the result stays the
+# same.
+PARALLEL = Text(
+    f"""define internal void @SYMBOL.share(ptr %job) #0 {{
+entry:
+  %arg.at = getelementptr i64, ptr %job, i64 1
+  %n.at = getelementptr i64, ptr %job, i64 2
+  %function = load ptr, ptr %job, align 8
+  %arg = load ptr, ptr %arg.at, align 8
+  %n = load i64, ptr %n.at, align 8
+  %table = load ptr, ptr %arg, align 8
+  %me.at = getelementptr i64, ptr %table, i64 {TABLE_OPENMP + 1}
+  %me.function = load ptr, ptr %me.at, align 8
+  %count.at = getelementptr i64, ptr %table, i64 {TABLE_OPENMP + 2}
+  %count.function = load ptr, ptr %count.at, align 8
+  %me32 = call i32 %me.function()
+  %count32 = call i32 %count.function()
+  %me = sext i32 %me32 to i64
+  %count = sext i32 %count32 to i64
+  br label %head
+head:
+  %t = phi i64 [ %me, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %t, %n
+  br i1 %more, label %body, label %exit
+body:
+  call void %function(ptr %arg, i64 %t, i64 %n)
+  %next = add i64 %t, %count
+  br label %head
+exit:
+  ret void
+}}
+define void @SYMBOL(ptr %function, ptr %arg, i64 %n) #0 {{
+entry:
+  %job = alloca [3 x i64], align 16
+  %table = load ptr, ptr %arg, align 8
+  %openmp.at = getelementptr i64, ptr %table, i64 {TABLE_OPENMP}
+  %openmp = load ptr, ptr %openmp.at, align 8
+  %there = icmp ne ptr %openmp, null
+  br i1 %there, label %many, label %head
+many:
+  %arg.at = getelementptr i64, ptr %job, i64 1
+  %n.at = getelementptr i64, ptr %job, i64 2
+  store ptr %function, ptr %job, align 8
+  store ptr %arg, ptr %arg.at, align 8
+  store i64 %n, ptr %n.at, align 8
+  %n32 = trunc i64 %n to i32
+  call void %openmp(ptr @SYMBOL.share, ptr %job, i32 %n32, i32 0)
+  ret void
+head:
+  %t = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %t, %n
+  br i1 %more, label %body, label %exit
+body:
+  call void %function(ptr %arg, i64 %t, i64 %n)
+  %next = add i64 %t, 1
+  br label %head
+exit:
+  ret void
+}}"""
+)
+
+_WALK = """define {linkage}i32 @{name}(ptr %records, i64 %count, ptr %failed) #0 {{
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %twice = shl i64 %i, 1
+  %at = getelementptr i64, ptr %records, i64 %twice
+  %arg.at = getelementptr i64, ptr %at, i64 1
+  %function = load ptr, ptr %at, align 8
+  %arg = load ptr, ptr %arg.at, align 8
+  %status = call i32 %function(ptr %arg)
+  %next = add i64 %i, 1
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %head, label %bad
+bad:
+  store i64 %i, ptr %failed, align 8
+  ret i32 %status
+good:
+  ret i32 0
+}}"""
+
+RUN = Text(_WALK.format(linkage="", name="SYMBOL"))
+
+# Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done, 5
+# advances (address of a word, amount), 6 their number, 7 the record that failed, 8 clock_gettime or
+# 0, 9 its clock, 10 the time, in that clock's nanoseconds, after which no step begins.
+RUN_STEPS = Text(
+    _WALK.format(linkage="internal ", name="SYMBOL.walk")
+    + f"""
+define i32 @SYMBOL(ptr %job) #0 {{
+entry:
+  %w1 = getelementptr i64, ptr %job, i64 1
+  %w2 = getelementptr i64, ptr %job, i64 2
+  %w3 = getelementptr i64, ptr %job, i64 3
+  %done.at = getelementptr i64, ptr %job, i64 4
+  %w5 = getelementptr i64, ptr %job, i64 5
+  %w6 = getelementptr i64, ptr %job, i64 6
+  %failed = getelementptr i64, ptr %job, i64 7
+  %w8 = getelementptr i64, ptr %job, i64 8
+  %w9 = getelementptr i64, ptr %job, i64 9
+  %w10 = getelementptr i64, ptr %job, i64 10
+  %now.at = alloca [2 x i64], align 16
+  %clock.get = load ptr, ptr %w8, align 8
+  %clock = load i32, ptr %w9, align 8
+  %last = load i64, ptr %w10, align 8
+  %timed = icmp ne ptr %clock.get, null
+  %records = load ptr, ptr %job, align 8
+  %count = load i64, ptr %w1, align 8
+  %steps = load i64, ptr %w2, align 8
+  %flag = load ptr, ptr %w3, align 8
+  %advances = load ptr, ptr %w5, align 8
+  %pairs = load i64, ptr %w6, align 8
+  br label %head
+head:
+  %s = phi i64 [ 0, %entry ], [ %s.next, %finish ], [ %s.next, %look ]
+  %more = icmp slt i64 %s, %steps
+  br i1 %more, label %ask, label %good
+ask:
+  %stop = load atomic volatile i8, ptr %flag monotonic, align 1
+  %go = icmp eq i8 %stop, 0
+  br i1 %go, label %step, label %interrupted
+step:
+  %status = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %advance, label %bad
+advance:
+  %p = phi i64 [ 0, %step ], [ %p.next, %move ]
+  %p.more = icmp slt i64 %p, %pairs
+  br i1 %p.more, label %move, label %finish
+move:
+  %p2 = shl i64 %p, 1
+  %pair = getelementptr i64, ptr %advances, i64 %p2
+  %by.at = getelementptr i64, ptr %pair, i64 1
+  %where = load ptr, ptr %pair, align 8
+  %by = load i64, ptr %by.at, align 8
+  %before = load i64, ptr %where, align 8
+  %now = add i64 %before, %by
+  store i64 %now, ptr %where, align 8
+  %p.next = add i64 %p, 1
+  br label %advance
+finish:
+  %done = load i64, ptr %done.at, align 8
+  %done.next = add i64 %done, 1
+  store atomic volatile i64 %done.next, ptr %done.at monotonic, align 8
+  %s.next = add i64 %s, 1
+  br i1 %timed, label %look, label %head
+look:
+  %unused = call i32 %clock.get(i32 %clock, ptr %now.at)
+  %nano.at = getelementptr i64, ptr %now.at, i64 1
+  %seconds = load i64, ptr %now.at, align 8
+  %nano = load i64, ptr %nano.at, align 8
+  %scaled = mul i64 %seconds, 1000000000
+  %time = add i64 %scaled, %nano
+  %late = icmp sge i64 %time, %last
+  br i1 %late, label %good, label %head
+interrupted:
+  ret i32 {INTERRUPTED}
+bad:
+  ret i32 %status
+good:
+  ret i32 0
+}}"""
+)
+
+
+def _library_call(kinds: str, result: str = "i32") -> Text:
+    """A function that calls word 0 with the words after it.
+
+    Args:
+        kinds: of each word: p pointer, i int, l int64, f the bits of a float.
+    """
+    types = {"p": "ptr", "i": "i32", "l": "i64", "f": "float"}
+    lines = ["  %f = load ptr, ptr %args, align 8"]
+    given = []
+    for n, kind in enumerate(kinds, 1):
+        lines.append(f"  %at{n} = getelementptr i64, ptr %args, i64 {n}")
+        lines.append(f"  %v{n} = load {types[kind]}, ptr %at{n}, align 8")
+        given.append(f"{types[kind]} %v{n}")
+    call = f"call {result} %f({', '.join(given)})"
+    lines.append(
+        f"  %status = {call}\n  ret i32 %status"
+        if result == "i32"
+        else f"  {'%unused = ' if result != 'void' else ''}{call}\n  ret i32 0"
+    )
+    return Text("define i32 @SYMBOL(ptr %args) #0 {\nentry:\n" + "\n".join(lines) + "\n}")
+
+
+# dnnl_primitive_execute(primitive, stream, nargs, args) -> status
+CALL_DNNL = _library_call("ppip")
+# cblas_sgemm(order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+CALL_CBLAS = _library_call("iiiiiifpipifpi", "void")
+# Fortran's sgemm: every argument by address
+CALL_BLAS = _library_call("p" * 13, "void")
+# omp_set_num_threads(threads)
+CALL_THREADS = _library_call("i", "void")
+# memmove(to, from, bytes)
+CALL_COPY = _library_call("ppl", "ptr")
+
+
+# Words: 0 address of a value, 1 of what is expected there, 2 the number of bytes.
+EXPECT = Text(
+    f"""define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+  %w1 = getelementptr i64, ptr %args, i64 1
+  %w2 = getelementptr i64, ptr %args, i64 2
+  %value = load ptr, ptr %args, align 8
+  %wanted = load ptr, ptr %w1, align 8
+  %count = load i64, ptr %w2, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %a.at = getelementptr i8, ptr %value, i64 %i
+  %b.at = getelementptr i8, ptr %wanted, i64 %i
+  %a = load i8, ptr %a.at, align 1
+  %b = load i8, ptr %b.at, align 1
+  %next = add i64 %i, 1
+  %same = icmp eq i8 %a, %b
+  br i1 %same, label %head, label %bad
+bad:
+  ret i32 {UNMET}
+good:
+  ret i32 0
+}}"""
+)
