@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import config, ops
+from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.convolutional import as_sizes
+from kerasish.layers.spatial import SpatialLayer, as_sizes
 from kerasish.typing import IntOrTuple
 
 if TYPE_CHECKING:
@@ -39,20 +39,7 @@ def _is_pair(value: Sequence[int]) -> bool:
     )
 
 
-class _Spatial(Layer):
-    rank = 0
-
-    def __init__(self, data_format: str | None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.data_format = config.standardize_data_format(data_format)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
-
-    @property
-    def _first(self) -> int:
-        return 2 if self.data_format == "channels_first" else 1
-
-
-class _Pad(_Spatial):
+class _Pad(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
@@ -109,7 +96,7 @@ class ZeroPadding3D(_Pad):
         super().__init__(padding, data_format, **kwargs)
 
 
-class _Crop(_Spatial):
+class _Crop(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
@@ -194,7 +181,7 @@ class UpSampling1D(Layer):
         return ops.repeat(inputs, self.size, axis=1)
 
 
-class UpSampling2D(_Spatial):
+class UpSampling2D(SpatialLayer):
     """Pictures enlarged.
 
     Args:
@@ -232,7 +219,7 @@ class UpSampling2D(_Spatial):
         )
 
 
-class UpSampling3D(_Spatial):
+class UpSampling3D(SpatialLayer):
     """Volumes with each element repeated along depth, height and width."""
 
     layer_role = "pass"
