@@ -9,7 +9,7 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.errors import ShapeError
 from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.spatial import WindowLayer, as_sizes
-from kerasish.layers.weighted import WeightedLayer
+from kerasish.layers.weighted import KernelLayer, WeightedLayer
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.window import channels_back, channels_to_last
 from kerasish.signatures import Unpack, with_options
@@ -97,13 +97,10 @@ class ConvolutionLayer(WindowLayer, WeightedLayer):
         return self._join_shape(n, self._spatial(sizes), self._results(channels))
 
 
-class BaseConv(ConvolutionLayer):
+class BaseConv(ConvolutionLayer, KernelLayer):
     """A convolution with one kernel (*kernel_size, channels / groups, filters)."""
 
     paddings = ("valid", "same", "causal")
-    kernel_initializer: Any
-    kernel_regularizer: Any
-    kernel_constraint: Any
 
     @with_options(KernelOptions, KERNEL)
     def __init__(

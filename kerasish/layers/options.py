@@ -67,7 +67,7 @@ class SeparableOptions(DepthwiseOptions, total=False):
 
 
 class NormalizationOptions(LayerOptions, total=False):
-    """How the factors gamma and the terms beta start, their penalties and constraints."""
+    """How gamma and beta start, their penalties and constraints."""
 
     beta_initializer: InitializerLike
     gamma_initializer: InitializerLike
@@ -75,6 +75,7 @@ class NormalizationOptions(LayerOptions, total=False):
     gamma_regularizer: RegularizerLike | None
     beta_constraint: ConstraintLike | None
     gamma_constraint: ConstraintLike | None
+    rms_scaling: bool
 
 
 class CellOptions(KernelOptions, total=False):

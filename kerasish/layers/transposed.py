@@ -8,6 +8,7 @@ from kerasish import ops
 from kerasish.layers.convolutional import ConvolutionLayer
 from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.spatial import as_sizes
+from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.basic.conv import transpose_geometry
 from kerasish.signatures import Unpack, with_options
 from kerasish.typing import ActivationLike, IntOrTuple, Shape
@@ -16,17 +17,13 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class BaseConvTranspose(ConvolutionLayer):
+class BaseConvTranspose(ConvolutionLayer, KernelLayer):
     """A transposed convolution with one kernel (*kernel_size, filters, channels).
 
     Args:
         output_padding: how many places the result gets beyond the smallest size, less than the
             stride; None: as many as make the result size * stride for "same".
     """
-
-    kernel_initializer: Any
-    kernel_regularizer: Any
-    kernel_constraint: Any
 
     @with_options(KernelOptions, KERNEL)
     def __init__(

@@ -25,7 +25,7 @@ class WeightedLayer(Layer):
         options: these, by name, and what every layer takes.
     """
 
-    weight_kinds: tuple[str, ...] = ("kernel", "bias")
+    weight_kinds: tuple[str, ...]
 
     def __init__(self, **options: Any) -> None:
         given = {
@@ -50,3 +50,15 @@ class WeightedLayer(Layer):
         """
         own = {what: getattr(self, f"{kind}_{what}") for what in _GET}
         return self.add_weight(name=name or kind, shape=shape, **{**own, **changes})
+
+
+class KernelLayer(WeightedLayer):
+    """A layer with a kernel and a bias."""
+
+    weight_kinds: tuple[str, ...] = ("kernel", "bias")
+    kernel_initializer: Any
+    kernel_regularizer: Any
+    kernel_constraint: Any
+    bias_initializer: Any
+    bias_regularizer: Any
+    bias_constraint: Any

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, ops, random
 from kerasish.errors import ShapeError
-from kerasish.layers.weighted import WeightedLayer
+from kerasish.layers.weighted import KernelLayer
 from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, Shape
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def is_plain(cell: Any) -> bool:
     return cell.activation is activations.tanh and gates is activations.sigmoid
 
 
-class BaseCell(WeightedLayer):
+class BaseCell(KernelLayer):
     """What cells share: activations, weights, dropout masks that stay for a sequence.
 
     Args:
@@ -32,9 +32,9 @@ class BaseCell(WeightedLayer):
     """
 
     weight_kinds = ("kernel", "recurrent", "bias")
-    kernel_initializer: Any
     recurrent_initializer: Any
-    bias_initializer: Any
+    recurrent_regularizer: Any
+    recurrent_constraint: Any
 
     def __init__(
         self,
