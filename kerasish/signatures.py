@@ -22,7 +22,7 @@ _PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def with_options(
-    options: type, defaults: Mapping[str, Any], **after: str
+    options: type, defaults: Mapping[str, Any], rest: bool = True, **after: str
 ) -> Callable[[Constructor], Constructor]:
     """Return a decorator that lets a constructor with `**options` take and show each of them.
 
@@ -32,6 +32,7 @@ def with_options(
         options: the `TypedDict` of the options.
         defaults: the default of each option, in the order of the arguments by position. Arguments
             that the constructor names itself are left out.
+        rest: whether the constructor shows `**kwargs`, since it takes or checks further arguments.
         after: the argument after which a keyword-only argument of the constructor comes, by
             position: `seed="dropout"`. The others come last, in their order.
 
@@ -79,8 +80,9 @@ def with_options(
                 kwargs[name] = value
             init(*args[: len(first)], **{**shared, **kwargs})
 
-        rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Any")
-        signature = inspect.Signature([*shown.values(), rest], return_annotation="None")
+        last = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Any")
+        parameters = [*shown.values(), *([last] if rest else [])]
+        signature = inspect.Signature(parameters, return_annotation="None")
         return _with_signature(construct, signature)
 
     return decorate
