@@ -162,10 +162,8 @@ def test_arguments_by_position_are_those_by_name(name, required):
     parameters = [p for n, p in inspect.signature(kind).parameters.items() if n != "kwargs"]
     given = {p.name: required.get(p.name, p.default) for p in parameters}
     for argument in given:
-        ends = [
-            v for k, v in OTHERS.items() if argument == k or argument.endswith(k) and k[0] == "_"
-        ]
-        given[argument] = ends[0] if ends else given[argument]
+        _, _, what = argument.rpartition("_")
+        given[argument] = OTHERS.get(argument, OTHERS.get(f"_{what}", given[argument]))
     by_place = kind(*given.values()).get_config()
     by_name = kind(**given).get_config()
     assert {**by_place, "name": ""} == {**by_name, "name": ""}
