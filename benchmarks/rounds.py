@@ -269,7 +269,7 @@ def _dropping(
 
 
 @contextmanager
-def busy_neighbour() -> Iterator[None]:
+def busy_neighbor() -> Iterator[None]:
     """One process beside the measurement that keeps a core busy."""
     code = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
     process = subprocess.Popen([sys.executable, "-c", code])

@@ -102,7 +102,7 @@ def draw(album: Album, x: np.ndarray, y: np.ndarray, picture: str) -> None:
     figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 3.6), layout="constrained",
                                 sharey=True)  # fmt: skip
     for ax, (epoch, curves) in zip(axes, album.curves.items()):
-        ax.scatter(x, y, s=4, color="grey", alpha=0.5)
+        ax.scatter(x, y, s=4, color="gray", alpha=0.5)
         for curve, share in zip(curves.T, SHARES):
             ax.plot(album.x, curve, label=f"{share:.0%} lie below")
         ax.set_title(f"epoch {epoch}")

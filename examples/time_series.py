@@ -47,7 +47,7 @@ def cut_windows(series: np.ndarray, every: int) -> keras.utils.PyDataset:
 def draw(week: np.ndarray, truth: np.ndarray, forecast: np.ndarray, picture: str) -> None:
     figure, axes = plt.subplots(3, 1, figsize=(9, 7), layout="constrained", sharex=True)
     for ax, i in zip(axes, (3, 9, 16)):
-        ax.plot(np.arange(-72, 0), week[i, -72:, 0], color="grey", label="known")
+        ax.plot(np.arange(-72, 0), week[i, -72:, 0], color="gray", label="known")
         ax.plot(np.arange(DAY), truth[i], label="what came")
         ax.plot(np.arange(DAY), forecast[i], "--", label="forecast")
         ax.set_ylabel("megawatts")

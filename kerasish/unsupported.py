@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_QUANTISE = (
-    "kerasish does not quantise; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
-    "models, or quantise in Keras: save('model.keras') is read there"
+_QUANTIZE = (
+    "kerasish does not quantize; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
+    "models, or quantize in Keras: save('model.keras') is read there"
 )
 _FRAMEWORK = (
     "it holds code of another framework, which kerasish does not load; write the layer with "
@@ -28,8 +28,8 @@ _LORA = (
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
-        "Quantizer": _QUANTISE,
-        "quantizers": _QUANTISE,
+        "Quantizer": _QUANTIZE,
+        "quantizers": _QUANTIZE,
         "applications": (
             "kerasish ships no trained networks; load_model() reads those that Keras saved as "
             "'.keras'"
@@ -61,7 +61,7 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "AWQDTypePolicy", "GPTQDTypePolicy", "Int4DTypePolicy", "QuantizedDTypePolicy",
             "QuantizedFloat8DTypePolicy",
         ),
-        _QUANTISE,
+        _QUANTIZE,
     ),
     "distribution": dict.fromkeys(
         (
@@ -80,7 +80,7 @@ METHODS: dict[str, str] = {
             "quantize", "quantized_build", "quantized_call", "variable_serialization_spec",
             "get_quantization_layer_structure",
         ),
-        _QUANTISE,
+        _QUANTIZE,
     ),
     **dict.fromkeys(
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX

@@ -222,7 +222,7 @@ def test_a_step_copies_its_batch_and_nothing_else(name, gpu):
     twice = {k: n - before.get(k, 0) for k, n in stand_in.counts.items()}
     # Loss and accuracy are read at the epoch's end, whatever the number of steps is.
     assert once["to host"] == twice["to host"] == 2
-    assert not stand_in.counts["synchronisations"]
+    assert not stand_in.counts["synchronizations"]
     assert (once["to device"], twice["to device"]) == (8, 16)  # batches times (x, y)
 
 

@@ -52,8 +52,8 @@ def test_a_method_left_out_says_what_to_use(name):
     layer(np.ones((1, 2), "float32"))
     with pytest.raises(UnsupportedError, match=f"Dense.{name} is left out: .{{30}}"):
         getattr(layer, name)
-    with pytest.raises(AttributeError, match="no attribute 'quantise'"):
-        layer.quantise  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'quantize'"):
+        layer.quantize  # noqa: B018
 
 
 def test_a_room_left_out_is_left_out_in_the_root():

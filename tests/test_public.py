@@ -162,7 +162,7 @@ def test_version_is_said_once():
 JUDGES = re.compile(r"(^|[._])(assert|check|raises|warns|fail|expect)")
 
 
-def can_fail(function: ast.AST, neighbours: dict[str, ast.AST], seen: frozenset[str]) -> bool:
+def can_fail(function: ast.AST, neighbors: dict[str, ast.AST], seen: frozenset[str]) -> bool:
     """Whether `function` asserts, or calls something that does."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
@@ -172,9 +172,9 @@ def can_fail(function: ast.AST, neighbours: dict[str, ast.AST], seen: frozenset[
             if JUDGES.search(name):
                 return True
             if (
-                name in neighbours
+                name in neighbors
                 and name not in seen
-                and can_fail(neighbours[name], neighbours, seen | {name})
+                and can_fail(neighbors[name], neighbors, seen | {name})
             ):
                 return True
     return False

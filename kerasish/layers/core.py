@@ -64,7 +64,7 @@ class Dense(KernelLayer):
     ) -> None:
         super().__init__(**options)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
@@ -138,7 +138,7 @@ class Embedding(Layer):
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
                 raise ValueError(

@@ -51,7 +51,7 @@ class EinsumDense(KernelLayer):
     ) -> None:
         super().__init__(**options)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         self.equation = equation
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes

@@ -1,4 +1,4 @@
-"""Layers that normalise: over the batch, an example, groups of features, or by length."""
+"""Layers that normalize: over the batch, an example, groups of features, or by length."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class BatchNormalization(NormalizationLayer):
         )  # fmt: skip
 
     def call(self, inputs: Tensor, training: bool = False, mask: AnyTensor | None = None) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         rank = len(x.shape)
         axis = self.axis % rank
@@ -233,7 +233,7 @@ class LayerNormalization(NormalizationLayer):
         self._add_factors(shape, self.center and not self.rms_scaling)
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         if self.rms_scaling:
@@ -274,7 +274,7 @@ class GroupNormalization(NormalizationLayer):
                 f"feature; got {groups!r}."
             )
         self.groups, self.axis = groups, axis
-        self.autocast = False  # what overflows float16 may still be normalised
+        self.autocast = False  # what overflows float16 may still be normalized
 
     def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, one number for each feature."""
@@ -294,7 +294,7 @@ class GroupNormalization(NormalizationLayer):
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
         return ops.cast(y, self.compute_dtype)
@@ -320,7 +320,7 @@ class UnitNormalization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         axes = normalize_axes(self.axis, len(inputs.shape), self.display_name())
         square = ops.sum(ops.square(inputs), axes, keepdims=True)
         # float16 knows no number as small as 1e-12.
@@ -355,7 +355,7 @@ class RMSNormalization(Layer):
         )  # fmt: skip
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         y = ops.rms_normalization(x, self.scale, axes, self.epsilon)

@@ -159,9 +159,9 @@ def test_the_roof_is_measured(load, cupy):
     roof = load("gpu_roof")
     assert roof.measure_copy(cupy, 1 << 12, 0.0) > 0
     assert set(roof.measure_products(cupy, 8, 0.0)) == {"float32", "bfloat16"}
-    waits = stand_in.counts["synchronisations"]
+    waits = stand_in.counts["synchronizations"]
     roof.time_calls(cupy, lambda: None, 0.0, rounds=2)
-    assert stand_in.counts["synchronisations"] == waits + 8  # before and after each of 4 rounds
+    assert stand_in.counts["synchronizations"] == waits + 8  # before and after each of 4 rounds
 
 
 GPU = {

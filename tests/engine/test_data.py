@@ -104,7 +104,7 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert len(order(2**70, 0)) == 64
 
 
-def test_orders_of_neighbouring_epochs_are_unrelated():
+def test_orders_of_neighboring_epochs_are_unrelated():
     orders = np.stack([make_data(np.zeros(1000), shuffle=True, seed=0).order(e) for e in range(6)])
     correlations = np.corrcoef(orders) - np.eye(6)
     assert np.abs(correlations).max() < 0.15

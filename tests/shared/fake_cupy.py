@@ -1,7 +1,7 @@
 """A stand-in for the used part of CuPy's API, on NumPy: refuses what CuPy refuses, counts the rest.
 
 Arrays of NumPy's are refused where CuPy refuses them, implicit conversions to NumPy too; copies in
-both directions, allocations and synchronisations are counted; a limit of memory is kept.
+both directions, allocations and synchronizations are counted; a limit of memory is kept.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Stream:
         log.append(f"wait in {self.name}")
 
     def synchronize(self) -> None:
-        counts["synchronisations"] += 1
+        counts["synchronizations"] += 1
 
     def __enter__(self) -> Stream:
         _Streams.entered.append(self)

@@ -1,4 +1,4 @@
-"""Grey levels spread: by their range, or by how often each occurs."""
+"""Gray levels spread: by their range, or by how often each occurs."""
 
 from __future__ import annotations
 
@@ -169,10 +169,10 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         return ops.reshape(table, (n, down, across, channels, 256))
 
     def _looked_up(self, levels: Tensor, tables: Tensor, sides: list[int]) -> Tensor:
-        """Return the levels' new values, the tables of neighbouring tiles mixed by distance."""
+        """Return the levels' new values, the tables of neighboring tiles mixed by distance."""
         n, down, across, channels, _ = tables.shape
-        rows, row_share = _neighbours(levels.shape[1], sides[0], down)
-        columns, column_share = _neighbours(levels.shape[2], sides[1], across)
+        rows, row_share = _neighbors(levels.shape[1], sides[0], down)
+        columns, column_share = _neighbors(levels.shape[2], sides[1], across)
         number = ops.reshape(ops.arange(n), (-1, 1, 1, 1)) * down
         flat = ops.reshape(tables, (-1,))
 
@@ -187,7 +187,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         return lines[0] * (1 - share) + lines[1] * share
 
 
-def _neighbours(size: int, side: int, count: int) -> tuple[list[Any], Any]:
+def _neighbors(size: int, side: int, count: int) -> tuple[list[Any], Any]:
     """Return ([tile before, tile after], share of the one after) for each pixel of an axis."""
     at = (ops.arange(size, dtype="float32") - side / 2) / side
     before = ops.floor(at)

@@ -1,4 +1,4 @@
-"""Pictures blurred, differentiated, compared, coloured, cropped and cut into patches."""
+"""Pictures blurred, differentiated, compared, colored, cropped and cut into patches."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def ssim(
     return get_item(y, 0) if len(as_tensor(image1).shape) == 3 else y
 
 
-# --- colours ----------------------------------------------------------------------------------
+# --- colors ----------------------------------------------------------------------------------
 
 
 def _three(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, int]:
@@ -217,7 +217,7 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     spread = subtract(value, minimum(minimum(red, green), blue))
     flat = equal(spread, 0)
     safe = select(flat, 1, spread)
-    # The brightest colour says in which third of the circle the hue lies.
+    # The brightest color says in which third of the circle the hue lies.
     hue = select(
         equal(value, red),
         divide(subtract(green, blue), safe),

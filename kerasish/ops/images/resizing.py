@@ -152,7 +152,7 @@ def resize(
 ) -> Tensor:
     """Return pictures of `size` pixels.
 
-    Pixels are squares: the centre of the first one lies half a pixel inside the picture.
+    Pixels are squares: the center of the first one lies half a pixel inside the picture.
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.

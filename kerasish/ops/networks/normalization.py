@@ -1,4 +1,4 @@
-"""Normalisations by moments and by norms, and attention, composed of ops."""
+"""Normalizations by moments and by norms, and attention, composed of ops."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def stft(
         sequence_stride: samples from one stretch to the next.
         fft_length: samples of each transform, at least sequence_length.
         window: "hann", "hamming", sequence_length numbers, or None.
-        center: whether x is reflected at its ends, so that stretch t is centred at t * stride.
+        center: whether x is reflected at its ends, so that stretch t is centered at t * stride.
 
     Shape: (..., n) -> two of (..., stretches, fft_length // 2 + 1)
     """
