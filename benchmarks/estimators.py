@@ -47,14 +47,14 @@ def scores(name: str, seed: int) -> tuple[float, float]:
     X, X_test, y, y_test = train_test_split(
         X, y, test_size=0.3, random_state=seed, stratify=classes
     )
-    found = []
+    result = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for kind in (ours, theirs):
             estimator = kind(hidden_layer_sizes=SIZES, random_state=seed)
             fitted = make_pipeline(StandardScaler(), estimator).fit(X, y)
-            found.append(float(fitted.score(X_test, y_test)))
-    return found[0], found[1]
+            result.append(float(fitted.score(X_test, y_test)))
+    return result[0], result[1]
 
 
 def mean_scores(name: str, splits: int) -> tuple[float, float]:

@@ -59,8 +59,8 @@ def search(estimator: Any, grid: dict[str, list[Any]]) -> tuple[float, float]:
     name = type(estimator).__name__.lower()
     settings = {f"{name}__{k}": v for k, v in grid.items()}
     start = time.perf_counter()
-    found = GridSearchCV(make_pipeline(StandardScaler(), estimator), settings, cv=3).fit(X, y)
-    return time.perf_counter() - start, found.best_score_
+    result = GridSearchCV(make_pipeline(StandardScaler(), estimator), settings, cv=3).fit(X, y)
+    return time.perf_counter() - start, result.best_score_
 
 
 def main(rounds: int = 3) -> None:

@@ -63,12 +63,12 @@ def reason(module: str, name: str) -> str | None:
 
 def names() -> dict[str, tuple[list[str], dict[str, str | None]]]:
     """Return module -> (supported names, unsupported name -> reason)."""
-    found = {}
+    result = {}
     for module, known in read("keras_signatures").items():
         room = room_of(module)
         there = [name for name in known if room is not None and hasattr(room, name)]
-        found[module] = (there, {n: reason(module, n) for n in known if n not in there})
-    return found
+        result[module] = (there, {n: reason(module, n) for n in known if n not in there})
+    return result
 
 
 def methods_of(module: str, name: str, known: dict[str, dict[str, list[str]]]) -> list[str]:
@@ -88,13 +88,13 @@ def has_method(cls: type, name: str) -> bool:
 @functools.cache
 def attributes_set(module: str, class_name: str) -> set[str]:
     """Return the attributes that a class's methods set on `self`."""
-    found = set()
+    result = set()
     for node in classes_in(module):
         if node.name == class_name:
             for part in ast.walk(node):
                 if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                    found |= {part.attr} if ast.unparse(part.value) == "self" else set()
-    return found
+                    result |= {part.attr} if ast.unparse(part.value) == "self" else set()
+    return result
 
 
 @functools.cache
@@ -111,7 +111,7 @@ def classes_in(module: str) -> list[ast.ClassDef]:
 def missing_methods() -> dict[str, dict[str, list[str]]]:
     """Return method -> reason ("" if none is recorded) -> the classes without the method."""
     known = read("keras_methods")
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    result: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for module, (there, _) in names().items():
         for name in there:
             cls = getattr(room_of(module), name)
@@ -120,8 +120,8 @@ def missing_methods() -> dict[str, dict[str, list[str]]]:
             for method in methods_of(module, name, known):
                 if not has_method(cls, method):
                     why = METHODS.get(method) or INSIDES.get(method) or ""
-                    found[method][why].append(f"{module}.{name}")
-    return found
+                    result[method][why].append(f"{module}.{name}")
+    return result
 
 
 def page() -> str:

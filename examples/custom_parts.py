@@ -125,8 +125,8 @@ def main(picture: str = "custom_parts.png") -> None:
         again = keras.models.load_model(path)
     below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
     print("new points below each curve, by the model read back from its file:")
-    for share, found in zip(SHARES, below):
-        print(f"  wanted {share:.2f}   found {found:.2f}")
+    for share, result in zip(SHARES, below):
+        print(f"  wanted {share:.2f}   found {result:.2f}")
     draw(album, x, y, picture)
     print(f"picture: {picture}")
 

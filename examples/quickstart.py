@@ -129,17 +129,17 @@ def search() -> None:
         "kerasclassifier__model__units": [16, 64],
         "kerasclassifier__optimizer__learning_rate": [0.001, 0.01],
     }
-    found = GridSearchCV(make_pipeline(StandardScaler(), network), grid, cv=3)
-    found.fit(x.reshape(len(x), -1), y)
-    results = found.cv_results_
+    search = GridSearchCV(make_pipeline(StandardScaler(), network), grid, cv=3)
+    search.fit(x.reshape(len(x), -1), y)
+    results = search.cv_results_
     for settings, mean, spread in zip(
         results["params"], results["mean_test_score"], results["std_test_score"]
     ):
         named = ", ".join(f"{k.rpartition('__')[2]} {v}" for k, v in settings.items())
-        mark = "  <- best" if settings == found.best_params_ else ""
+        mark = "  <- best" if settings == search.best_params_ else ""
         print(f"  {named:<31} {mean:.3f} ± {spread:.3f}{mark}")
     print(
-        f"  the best one on the held-out digits: {found.score(x_test.reshape(-1, 64), y_test):.3f}"
+        f"  the best one on the held-out digits: {search.score(x_test.reshape(-1, 64), y_test):.3f}"
     )
 
 
@@ -212,8 +212,8 @@ def main() -> int:
     print("\n4. Search the settings of a smaller network with GridSearchCV")
     search()
     picture = draw(output, read_log(output), confusion)
-    told = picture or "none, since Matplotlib is missing: pip install '.[plot]' adds it"
-    print(f"\nPicture: {told}\nTime: {time.perf_counter() - start:.0f} s")
+    shown = picture or "none, since Matplotlib is missing: pip install '.[plot]' adds it"
+    print(f"\nPicture: {shown}\nTime: {time.perf_counter() - start:.0f} s")
     if accuracy <= GOAL:
         print(f"Expected more than {GOAL:.0%} of the held-out digits to be recognized.")
         return 1

@@ -96,8 +96,8 @@ def main() -> None:
         judge("all of it, gently", model)
 
     print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
-    for name, found in table.items():
-        print(f"  {name:<25} {np.mean(found):.3f} ± {np.std(found):.3f}")
+    for name, result in table.items():
+        print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
 
 
 if __name__ == "__main__":

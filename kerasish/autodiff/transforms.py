@@ -102,10 +102,10 @@ def value_and_grad(
     return with_derivatives
 
 
-def _of_variables(found: dict[Any, Tensor], variables: Any) -> Any:
+def _of_variables(gradients: dict[Any, Tensor], variables: Any) -> Any:
     if variables is not None:
-        return tree.map_structure(lambda v: found.get(v.key), variables)
-    owners = ((key.owner(), g) for key, g in found.items())
+        return tree.map_structure(lambda v: gradients.get(v.key), variables)
+    owners = ((key.owner(), g) for key, g in gradients.items())
     return {owner: g for owner, g in owners if isinstance(owner, Variable)}
 
 

@@ -76,18 +76,18 @@ def _ending(path: PathLike) -> str:
     return os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
 
 
-def _with_pydot(made: Dot) -> Any:
+def _with_pydot(diagram: Dot) -> Any:
     """Return the graph as one of pydot's, or as it is where pydot is not installed."""
     try:
         pydot = importlib.import_module("pydot")
     except ImportError:
-        return made
-    if made.settings is None:
-        graph = _cluster(pydot, made.name)
+        return diagram
+    if diagram.settings is None:
+        graph = _cluster(pydot, diagram.name)
     else:
-        graph = pydot.Dot(quoted(made.name), graph_type="digraph", **made.settings)
+        graph = pydot.Dot(quoted(diagram.name), graph_type="digraph", **diagram.settings)
         graph.set_node_defaults(**BOXES)
-    _add(graph, made.parts, pydot)
+    _add(graph, diagram.parts, pydot)
     return graph
 
 

@@ -85,7 +85,7 @@ class TracedStep(CompiledStep):
         self.training = training  # if so, ops without native code are reported
         self.function, self.eager, self.name = function, eager, name
         self.optimize = optimize  # None: the global setting when a signature is compiled
-        self._made: dict[Any, CompiledCall] = {}
+        self._calls: dict[Any, CompiledCall] = {}
         self._guard = threading.RLock()
 
     def __call__(self, *args: Any) -> Structure:
@@ -100,37 +100,37 @@ class TracedStep(CompiledStep):
 
     def _find(self, args: Sequence[Any]) -> CompiledCall:
         key = tuple([signature(a) for a in args])
-        call = self._made.get(key)
+        call = self._calls.get(key)
         if call is None or call.threads != native.get_threads():
             return self._compile(key, args)
         stale = call.guards.stale()
         if stale is not None:
             if config.is_explaining_compiles():
                 say(f"forgetting {self.name}: {stale}")
-            self._made.pop(key, None)
+            self._calls.pop(key, None)
             return self._compile(key, args)
         return call
 
     def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> CompiledCall:
         with self._guard:
-            call = self._made.get(key)
+            call = self._calls.get(key)
             if call is None or call.threads != native.get_threads():
                 self._check_constants(key, args)
                 if config.is_explaining_compiles():
-                    say(f"compiling {self.name}: {explain(key, list(self._made))}")
+                    say(f"compiling {self.name}: {explain(key, list(self._calls))}")
                 level = self.optimize or config.optimize()
                 with _no_collections():
                     with collecting_uses() as used, _watching_random(self.name):
                         traced = trace(self.function, *args)
                     guards = Guards(used.values())
                     call = CompiledCall(traced, self.eager, level, self.name, guards, self.training)
-                self._made[key] = call
+                self._calls[key] = call
             return call
 
     def _check_constants(self, key: tuple[Any, ...], args: Sequence[Any]) -> None:
         """Raise if a Python value among the arguments changes with each call."""
         kind = without_constants(key)
-        alike = [k for k in self._made if without_constants(k) == kind]
+        alike = [k for k in self._calls if without_constants(k) == kind]
         if len(alike) < MOST_CONSTANTS:
             return
         raise TraceError(
@@ -158,18 +158,18 @@ class TracedStep(CompiledStep):
 
     def memory_report(self) -> dict[str, int]:
         """Return the bytes of the largest arena, and of the same step with a buffer per value."""
-        plans = [c.executable.plan for c in self._made.values()]
+        plans = [c.executable.plan for c in self._calls.values()]
         largest = max(plans, key=lambda plan: plan.nbytes)
         return {"planned": largest.nbytes, "unshared": largest.naive}
 
     def graphs(self) -> list[tuple[str, Graph]]:
         """Return the first signature's graph as traced, and as it runs."""
-        call = next(iter(self._made.values()))
+        call = next(iter(self._calls.values()))
         return [(f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph)]
 
     def executables(self) -> list[Any]:
         """Return the executables compiled so far."""
-        return [c.executable for c in self._made.values()]
+        return [c.executable for c in self._calls.values()]
 
 
 @contextlib.contextmanager

@@ -70,10 +70,10 @@ def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> 
         )
 
 
-def _check_groups(found: list[Place]) -> None:
+def _check_groups(group: list[Place]) -> None:
     """Check that no two parts share a place in the file."""
     known: dict[str, Any] = {}
-    for place in found:
+    for place in group:
         other = known.setdefault(place.group, place.owner)
         if other is not place.owner:
             raise ValueError(
