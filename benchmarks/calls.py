@@ -1,4 +1,4 @@
-"""`python -m benchmarks parity --calls`: every op and layer beside Keras's, call by call.
+"""`python -m benchmarks parity --calls`: every op and layer against Keras's, call by call.
 
 Ops: the cases of `tests/ops/test_as_keras.py`. Layers: the example that each class carries, made in
 Keras from our config and given our weights. Both libraries run in one process on the same arrays.

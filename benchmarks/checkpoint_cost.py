@@ -4,7 +4,7 @@ The two take turns in one process. CPU seconds count all threads; wall-clock sec
 beside. "saving" is the share of the CPU seconds that was spent inside of saving, in all threads: on
 a busy machine, where the same work takes more or fewer seconds each time, it says more than the
 ratios. "states" is how many reached the disk: in the background those that fall due while one is
-being written, or that would cost more than `Resume.share` of the time, are left out for the newest.
+being written, or that would cost more than `Resume.share` of the time, are left out for the latest.
 
 Run: python -m benchmarks.checkpoint_cost [epochs] [turns]
 """
@@ -28,7 +28,7 @@ from kerasish.callbacks import Resume
 
 
 class Counted(Resume):
-    """Counts the states, and how old the newest one on the disk grows."""
+    """Counts the states, and how old the latest one on the disk grows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

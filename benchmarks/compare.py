@@ -15,7 +15,7 @@ from benchmarks.peers import PEERS, Peer, is_installed, thread_settings
 from benchmarks.rounds import Plan, busy_neighbor, compare, time_imports
 from benchmarks.workloads import WORKLOADS
 
-_DESCRIPTION = """Time kerasish beside its peers. Commands: compare (this one, the default), roof,
+_DESCRIPTION = """Time kerasish against its peers. Commands: compare (this one, the default), roof,
 parity, install-size. With none of --step-time, --first-step, --predict and --import-time, all four
 are measured; with some, only those. The cold first step and the peak memory come for free."""
 

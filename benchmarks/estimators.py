@@ -1,4 +1,4 @@
-"""The built-in MLP beside scikit-learn's: scores on its data sets, and memory over many fits.
+"""The built-in MLP against scikit-learn's: scores on its data sets, and memory over many fits.
 
 Run: python -m benchmarks.estimators [splits]. Both sides see the same splits of each data set,
 scaled, with the same sizes and their own defaults else; then 200 fits of different kinds run in

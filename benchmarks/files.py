@@ -84,7 +84,7 @@ def _time(run: Callable[[], Any]) -> float:
 
 
 def _reset_peak() -> int:
-    """Let the peak of memory begin anew, where the system can; return what is in use."""
+    """Let the peak of memory begin again, where the system can; return what is in use."""
     place = Path("/proc/self/clear_refs")
     if place.exists():
         place.write_text("5")

@@ -1,4 +1,4 @@
-"""`python -m benchmarks --gpu`: steps on a GPU, beside those of others, and our kernels there."""
+"""`python -m benchmarks --gpu`: steps on a GPU, against those of others, and our kernels there."""
 
 from __future__ import annotations
 

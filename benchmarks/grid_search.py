@@ -1,4 +1,4 @@
-"""A grid search on digits, 12 candidates x 3 folds and a refit, beside scikit-learn's MLP.
+"""A grid search on digits, 12 candidates x 3 folds and a refit, against scikit-learn's MLP.
 
 Run: python -m benchmarks.grid_search [rounds]. One thread; the sides take turns, and the median
 and the range of the rounds are printed, with the memory that this process gained in all of them.

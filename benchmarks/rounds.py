@@ -270,7 +270,7 @@ def _dropping(
 
 @contextmanager
 def busy_neighbor() -> Iterator[None]:
-    """One process beside the measurement that keeps a core busy."""
+    """One process besides the measurement that keeps a core busy."""
     code = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
     process = subprocess.Popen([sys.executable, "-c", code])
     try:

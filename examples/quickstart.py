@@ -164,7 +164,7 @@ def draw(output: Path, log: dict[int, dict[str, float]], confusion: np.ndarray) 
         axes.grid(alpha=0.3)
         axes.legend()
     losses.set_yscale("log")
-    # Rare mistakes would vanish beside full counts: colors show the square root.
+    # Rare mistakes would vanish next to full counts: colors show the square root.
     matrix.imshow(np.sqrt(confusion), cmap="Blues")
     for row, column in np.argwhere(confusion):
         dark = confusion[row, column] > confusion.max() / 4

@@ -37,7 +37,7 @@ def make_series() -> np.ndarray:
 
 
 def cut_windows(series: np.ndarray, every: int) -> keras.utils.PyDataset:
-    """Return batches of (a week, the day after it), a window beginning every so many hours."""
+    """Return batches of (a week, the day after it), a window beginning every few hours."""
     days = np.lib.stride_tricks.sliding_window_view(series[WEEK:], DAY)
     return keras.utils.timeseries_dataset_from_array(
         series[:-DAY, None], days, WEEK, sequence_stride=every, batch_size=64, shuffle=False

@@ -21,7 +21,7 @@ _MESH = (
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 _LORA = (
-    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch beside "
+    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch next to "
     "it"
 )
 
@@ -93,7 +93,7 @@ class UnsupportedError(AttributeError):
     """A name of Keras that kerasish leaves out; the message says what to use instead."""
 
 
-class LeftOutImportError(ImportError):
+class UnsupportedImportError(ImportError):
     """The same, where the name stands in `from ... import`."""
 
 
@@ -104,26 +104,26 @@ def explain(module: str) -> Callable[[str], Any]:
         >>> explain("kerasish.layers")("TFSMLayer")
         Traceback (most recent call last):
         ...
-        kerasish.unsupported.UnsupportedError: kerasish.layers.TFSMLayer is left out: ...
+        kerasish.unsupported.UnsupportedError: kerasish.layers.TFSMLayer is not supported: ...
     """
     table = UNSUPPORTED.get(module.partition(".")[2], {})
 
     def look_up(name: str) -> Any:
         if name not in table:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        text = f"{module}.{name} is left out: {table[name]}."
+        text = f"{module}.{name} is not supported: {table[name]}."
         # Python turns an AttributeError inside `from ... import` into a text of its own.
         if _stands_in_import(sys._getframe(1)):
-            raise LeftOutImportError(text)
+            raise UnsupportedImportError(text)
         raise UnsupportedError(text)
 
     return look_up
 
 
 def refuse_method(owner: object, name: str) -> None:
-    """Raise UnsupportedError where `name` is a method of Keras's that is left out."""
+    """Raise UnsupportedError where `name` is a method of Keras's without support here."""
     if name in METHODS:
-        raise UnsupportedError(f"{type(owner).__name__}.{name} is left out: {METHODS[name]}.")
+        raise UnsupportedError(f"{type(owner).__name__}.{name} is not supported: {METHODS[name]}.")
 
 
 def _stands_in_import(frame: Any) -> bool:

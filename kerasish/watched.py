@@ -195,10 +195,10 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def _is_foreign(thing: object) -> bool:
     """Return whether a function, module or object belongs to a library."""
     if isinstance(thing, types.ModuleType):
-        home = thing.__name__
+        module = thing.__name__
     else:
-        home = getattr(thing, "__module__", None) or type(thing).__module__
-    return home.partition(".")[0] in FOREIGN
+        module = getattr(thing, "__module__", None) or type(thing).__module__
+    return module.partition(".")[0] in FOREIGN
 
 
 def _frozen(value: object, depth: int = 3) -> Structure:

@@ -34,8 +34,8 @@ KINDS = {
 
 def public_modules() -> Iterator[types.ModuleType]:
     """Yield the modules that users import names from: Keras's, as far as we have them, and ours."""
-    rooms = "data datasets autodiff callbacks testing wrappers wrappers.sklearn"
-    ours = ["", *rooms.split()]
+    packages = "data datasets autodiff callbacks testing wrappers wrappers.sklearn"
+    ours = ["", *packages.split()]
     theirs = [module for module in KERAS if module != "keras"]
     package = Path(kerasish.__file__).parent
     for name in dict.fromkeys(ours + theirs):

@@ -210,7 +210,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         (9.0, 6.0)
     """
     if len(primals) != len(tangents):
-        raise ValueError(f"jvp: {len(primals)} primals beside {len(tangents)} tangents.")
+        raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents.")
     recording.depth += 1
     before, recording.on = recording.on, True
     try:

@@ -80,14 +80,14 @@ class CSVLogger(Callback):
                 writer.writerow(["epoch", *self.keys])
         writer.writerow([epoch, *(cell(logs[k]) if k in logs else "NA" for k in self.keys)])
         self._file.flush()
-        self._tell_left_out(logs)
+        self._warn_of_missing(logs)
 
-    def _tell_left_out(self, logs: Logs) -> None:
-        left_out = sorted(set(logs) - set(self.keys or ()))
-        if left_out and not self._warned:
+    def _warn_of_missing(self, logs: Logs) -> None:
+        missing = sorted(set(logs) - set(self.keys or ()))
+        if missing and not self._warned:
             self._warned = True
             warnings.warn(
-                f"CSVLogger: {self.filename!r} has no columns for {', '.join(left_out)}, "
+                f"CSVLogger: {self.filename!r} has no columns for {', '.join(missing)}, "
                 f"which came after its header was written",
                 stacklevel=2,
             )

@@ -36,7 +36,7 @@ class MultiHeadAttention(KernelLayer):
     Args:
         num_heads: number of heads.
         key_dim: size of query and key a head.
-        value_dim: size of value a head; None: key_dim.
+        value_dim: size of value per head; None: key_dim.
         dropout: share of weights dropped in training.
         output_shape: sizes of the result's last axes; None: the query's last one.
         attention_axes: the axes attended over; None: all but the first and the last.
@@ -269,7 +269,7 @@ class GroupQueryAttention(MultiHeadAttention):
     i // (num_query_heads / num_key_value_heads).
 
     Args:
-        head_dim: size of query, key and value a head.
+        head_dim: size of query, key and value per head.
         num_query_heads: number of query heads.
         num_key_value_heads: number of key and value heads, a divisor of num_query_heads.
         dropout: share of weights dropped in training.
@@ -344,10 +344,10 @@ def _check_sizes(
         whole = hasattr(size, "__index__") and not isinstance(size, bool)
         if size is None and name in ("value_dim", "sliding_window") or whole and size > 0:
             continue
-        raise ValueError(f"{who}: the argument `{name}` must be a whole number > 0, got {size!r}.")
+        raise ValueError(f"{who}: the argument `{name}` must be an integer > 0, got {size!r}.")
     several = output_shape if isinstance(output_shape, (list, tuple)) else [output_shape]
     if output_shape is not None and not all(hasattr(n, "__index__") for n in several):
-        raise ValueError(f"{who}: output_shape must be whole numbers, got {output_shape!r}.")
+        raise ValueError(f"{who}: output_shape must be integers, got {output_shape!r}.")
 
 
 def _check_flash(who: str, flash_attention: bool | None, dropout: float) -> None:

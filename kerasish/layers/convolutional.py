@@ -158,7 +158,7 @@ class Conv1D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid", "same", or "causal": the result at t sees nothing after t.
         groups: channels and filters are cut into this many groups that do not see each other.
 
@@ -179,7 +179,7 @@ class Conv2D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         groups: see `Conv1D`.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters); with
@@ -200,7 +200,7 @@ class Conv3D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of three axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
         groups: see `Conv1D`.
 
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, filters); with

@@ -100,7 +100,7 @@ class Dense(KernelLayer):
 
 
 class Embedding(Layer):
-    """Row x of a table, for whole numbers x.
+    """Row x of a table, for integers x.
 
     Args:
         input_dim: rows of the table: one more than the largest number.
@@ -141,9 +141,7 @@ class Embedding(Layer):
             raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-                raise ValueError(
-                    f"{self.display_name()}: {what} is a whole number >= 1, got {size!r}."
-                )
+                raise ValueError(f"{self.display_name()}: {what} is an integer >= 1, got {size!r}.")
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
@@ -244,7 +242,7 @@ class Lambda(Layer):
         """Return the layer that `get_config` describes.
 
         Args:
-            custom_objects: name -> function, beside what was registered.
+            custom_objects: name -> function, besides what was registered.
             safe_mode: kept for Keras's sake: code inside files is run in no mode.
 
         Raises:

@@ -65,7 +65,7 @@ class DepthwiseConv1D(BaseDepthwiseConv):
     """activation(depthwise convolution + bias) over one axis: channels do not see each other.
 
     Args:
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         depth_multiplier: results of each channel.
 
     Shape: (n, steps, channels) -> (n, windows, channels * depth_multiplier).
@@ -79,7 +79,7 @@ class DepthwiseConv2D(BaseDepthwiseConv):
     """activation(depthwise convolution + bias) over two axes: channels do not see each other.
 
     Args:
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         depth_multiplier: results of each channel.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, channels * depth_multiplier).
@@ -149,7 +149,7 @@ class SeparableConv1D(BaseSeparableConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         depth_multiplier: results of each channel in between.
 
     Shape: (n, steps, channels) -> (n, windows, filters).
@@ -164,7 +164,7 @@ class SeparableConv2D(BaseSeparableConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         depth_multiplier: results of each channel in between.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters).

@@ -270,7 +270,7 @@ class GroupNormalization(NormalizationLayer):
         super().__init__(epsilon, center, scale, **options)
         if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1 and groups != -1:
             raise ValueError(
-                f"{self.display_name()}: groups is a whole number >= 1, or -1 for a group of each "
+                f"{self.display_name()}: groups is an integer >= 1, or -1 for a group of each "
                 f"feature; got {groups!r}."
             )
         self.groups, self.axis = groups, axis

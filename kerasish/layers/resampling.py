@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pairs(value: object, count: int, who: str) -> tuple[tuple[int, int], ...]:
-    """Return (before, after) for each of `count` axes from a number, one or two numbers an axis."""
+    """Return (before, after) for each of `count` axes from one number, or 1 or 2 per axis."""
     wrong = ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
     if isinstance(value, int):
         value = (value,) * count
@@ -170,9 +170,9 @@ class UpSampling1D(Layer):
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(size, int) or isinstance(size, bool):
-            raise TypeError(f"{self.display_name()}: size is a whole number, got {size!r}.")
+            raise TypeError(f"{self.display_name()}: size is an integer, got {size!r}.")
         if size < 1:
-            raise ValueError(f"{self.display_name()}: size is a whole number >= 1, got {size}.")
+            raise ValueError(f"{self.display_name()}: size is an integer >= 1, got {size}.")
         self.size = size
         self.input_spec = InputSpec(ndim=3)
 

@@ -21,7 +21,7 @@ def as_sizes(value: Any, rank: int, name: str, who: str, least: int = 1) -> tupl
     many = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(many) != rank or any(not hasattr(v, "__index__") or v < least for v in many):
         raise ValueError(
-            f"{who}: {name} is a whole number >= {least}, or {rank} of them, got {value!r}."
+            f"{who}: {name} is an integer >= {least}, or {rank} of them, got {value!r}."
         )
     return tuple(int(v) for v in many)
 

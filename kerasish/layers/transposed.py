@@ -81,7 +81,7 @@ class Conv1DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 
@@ -101,7 +101,7 @@ class Conv2DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 
@@ -121,7 +121,7 @@ class Conv3DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of three axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 

@@ -72,9 +72,9 @@ def check_options(who: str, options: Options) -> None:
     momentum, frequency = options["ema_momentum"], options["ema_overwrite_frequency"]
     if options["use_ema"] and not 0 <= momentum <= 1:
         raise ValueError(f"{who}: 0 <= ema_momentum <= 1 expected, got {momentum!r}.")
-    wholes = {"gradient_accumulation_steps": (options["gradient_accumulation_steps"], 2)}
+    integers = {"gradient_accumulation_steps": (options["gradient_accumulation_steps"], 2)}
     if options["use_ema"]:
-        wholes["ema_overwrite_frequency"] = (frequency, 1)
-    for name, (steps, least) in wholes.items():
+        integers["ema_overwrite_frequency"] = (frequency, 1)
+    for name, (steps, least) in integers.items():
         if steps is not None and (not isinstance(steps, int) or steps < least):
-            raise ValueError(f"{who}: {name} must be a whole number >= {least}, got {steps!r}.")
+            raise ValueError(f"{who}: {name} must be an integer >= {least}, got {steps!r}.")

@@ -86,7 +86,7 @@ class ScheduleFreeAdamW(MomentsOptimizer):
         return ops.divide(ops.subtract(y, ops.multiply(z, 1 - self.beta_1)), self.beta_1)
 
     def averages(self) -> list[Any]:
-        """Return the means x, one tensor a variable: the best place to evaluate the model at."""
+        """Return the means x, one tensor per variable: the best place to evaluate the model at."""
         pairs = zip(self._trainable_variables, self._momentums)
         return [self._mean(v.value, z.value) for v, z in pairs]
 

@@ -130,7 +130,7 @@ def model_to_dot(
     Args:
         model: a built model.
         show_shapes, show_dtype: whether to write the shapes and dtypes of inputs and outputs.
-        show_layer_names: whether to write the layers' names beside their classes.
+        show_layer_names: whether to write the layers' names next to their classes.
         rankdir: "TB" draws from top to bottom, "LR" from left to right.
         expand_nested: whether to draw what is inside models inside the model.
         dpi: dots an inch of the picture.

@@ -147,14 +147,12 @@ def draw_segmentation_masks(
 
     Raises:
         ShapeError: `images` has not 4 axes.
-        TypeError: the masks are no whole numbers.
+        TypeError: the masks are no integers.
     """
     pictures = as_pictures(images, data_format, "draw_segmentation_masks").astype("uint8")
     masks = np.asarray(segmentation_masks)
     if masks.dtype.kind not in "iub":
-        raise TypeError(
-            f"draw_segmentation_masks: masks are whole numbers, got dtype {masks.dtype}."
-        )
+        raise TypeError(f"draw_segmentation_masks: masks are integers, got dtype {masks.dtype}.")
     if masks.ndim == 4:
         masks = masks[:, 0] if masks.shape[1] == 1 and masks.shape[-1] != 1 else masks[..., 0]
     count = int(masks.max(initial=0)) if num_classes is None else int(num_classes)

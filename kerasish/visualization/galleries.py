@@ -184,7 +184,7 @@ def plot_segmentation_mask_gallery(
     data_format: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Show pictures, beside each its true and its predicted mask; see `draw_segmentation_masks`.
+    """Show pictures, next to each its true and its predicted mask; see `draw_segmentation_masks`.
 
     Args:
         images: (n, height, width, channels).

@@ -92,7 +92,7 @@ def test_larger_transformers_are_counted_as_they_are_built(load):
 def test_work_of_resnet50(load):
     work = load("counts").count_step("resnet50", 1, (224, 224, 3))
     assert work.parameters == 25_557_032  # as published
-    # 4.09 G multiply-adds forward, three times that with both gradients, Adam beside it.
+    # 4.09 G multiply-adds forward, three times that with both gradients, and Adam.
     assert 6 * 4.0e9 < work.flops < 6 * 4.2e9 + 13 * work.parameters
 
 

@@ -847,9 +847,9 @@ def test_bad_class_weights(options, message):
         ({"x": np.zeros(4), "steps_per_epoch": 0}, "steps_per_epoch"),
         ({"x": np.zeros(4), "steps_per_epoch": 0, "training": False}, "^steps: "),
         ({"x": np.zeros(4), "shuffle": "rows"}, "shuffle: .*'rows'"),
-        ({"x": iter([1]), "y": np.zeros(3)}, "y: expected None beside x as a list_iterator"),
+        ({"x": iter([1]), "y": np.zeros(3)}, "y: expected None with x as a list_iterator"),
         ({"x": Loader(2), "sample_weight": np.zeros(3)}, "sample_weight: expected None"),
-        ({"x": Numbers(2), "y": np.zeros(3)}, "y: expected None beside x as a Numbers.*ndarray"),
+        ({"x": Numbers(2), "y": np.zeros(3)}, "y: expected None with x as a Numbers.*ndarray"),
         ({"x": Numbers(2), "batch_size": 4}, "batch_size: .*Numbers.*got 4"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Gradients of functions composed of ops, to the second order, beside central differences."""
+"""Gradients of functions composed of ops, to the second order, against central differences."""
 
 from __future__ import annotations
 

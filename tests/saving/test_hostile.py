@@ -349,7 +349,7 @@ def test_attributes_of_other_types_are_refused_unread(tmp_path: Path) -> None:
     refused(path, "layer_names")
 
 
-# --- cheap to write, dear to read ----------------------------------------------------------------
+# --- cheap to write, expensive to read ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["__tensor__", "__numpy__"])

@@ -293,7 +293,7 @@ class _Device:
 
 
 def make(devices: int = 1) -> types.ModuleType:
-    """Return a module that looks like CuPy on a machine with so many GPUs."""
+    """Return a module that looks like CuPy on a machine with this many GPUs."""
     counts.clear()
     log.clear()
     launches.clear()
@@ -363,12 +363,12 @@ def installed(monkeypatch: Any, devices: int = 1) -> Any:
     """Make `import cupy` give the stand-in, with no device chosen before and after."""
     import sys
 
-    import kerasish.devices as rooms
+    import kerasish.devices as ours
 
     module = make(devices)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", module)
-        patch.setattr(rooms._State, "chosen", None)
-        patch.setattr(rooms._State, "automatic", None)
-        patch.setattr(rooms._State, "accelerated", False)
+        patch.setattr(ours._State, "chosen", None)
+        patch.setattr(ours._State, "automatic", None)
+        patch.setattr(ours._State, "accelerated", False)
         yield module

@@ -127,7 +127,7 @@ class EagerOnGPU(Eager):
     ) -> None:
         if type(error).__name__ == "OutOfMemoryError":
             shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.no_room(f"{op.name}({shapes})", self.device, error)
+            said = devices.out_of_memory(f"{op.name}({shapes})", self.device, error)
             raise DeviceMemoryError(said) from error
         super()._explain(op, tensors, attrs, error)
 

@@ -77,7 +77,7 @@ def place_of(place: Sequence[Any]) -> tuple[str, int, int]:
     name, number, index = place[:3]
     for n in (number, index):
         if type(n) is not int or n < 0:
-            raise ValueError(f"The config refers to a result as {place[:3]!r}; whole numbers do.")
+            raise ValueError(f"The config refers to a result as {place[:3]!r}; integers do.")
     if not isinstance(name, str):
         raise ValueError(f"The config refers to a layer as {name!r}, which is no name.")
     return name, number, index

@@ -84,7 +84,7 @@ def _bins(x: Tensor, bins: int) -> Tensor:
 
 
 def _count(places: Tensor, size: int) -> Tensor:
-    """Return how often each whole number below `size` occurs."""
+    """Return how often each integer below `size` occurs."""
     flat = ops.reshape(places, (-1,))
     return ops.segment_sum(ops.ones_like(flat), flat, num_segments=size)
 
@@ -141,8 +141,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         x = rescale(x, self.value_range, (0, 255))
         height, width = x.shape[1:3]
         sides = [-(-size // count) for size, count in zip((height, width), self.tile_grid_size)]
-        room = [s * c - n for s, c, n in zip(sides, self.tile_grid_size, (height, width))]
-        x = ops.pad(x, ((0, 0), (0, room[0]), (0, room[1]), (0, 0)), mode="symmetric")
+        margin = [s * c - n for s, c, n in zip(sides, self.tile_grid_size, (height, width))]
+        x = ops.pad(x, ((0, 0), (0, margin[0]), (0, margin[1]), (0, 0)), mode="symmetric")
         levels = ops.cast(ops.clip(x, 0, 255), "int32")
         tables = self._tables(levels, sides)
         y = self._looked_up(levels, tables, sides)[:, :height, :width]

@@ -109,13 +109,13 @@ WHOLE = [((integers(-12, 13), integers(1, 9)), {}), ((integers(0, 9, 2, 1), inte
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def gcd(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The greatest number that divides both whole numbers."""
+    """The greatest number that divides both integers."""
     return xp.gcd(x1, x2)
 
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def lcm(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The least number that both whole numbers divide."""
+    """The least number that both integers divide."""
     return xp.lcm(x1, x2)
 
 
@@ -204,7 +204,7 @@ def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * 2 ** x2."""
     x1, x2 = as_float(x1), as_tensor(x2)
     if not dtypes.is_integer(x2.dtype):
-        raise DTypeError(f"ldexp: x2 must be whole numbers, got {x2.dtype}.")
+        raise DTypeError(f"ldexp: x2 must be integers, got {x2.dtype}.")
     return multiply(x1, power(2.0, cast(x2, x1.dtype)))
 
 
@@ -245,8 +245,8 @@ def isclose(
 ) -> Tensor:
     """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
     x1, x2 = meeting(x1, x2)
-    room = add(multiply(absolute(x2), rtol), atol)
-    near = logical_and(less_equal(absolute(subtract(x1, x2)), room), isfinite(x2))
+    tolerance = add(multiply(absolute(x2), rtol), atol)
+    near = logical_and(less_equal(absolute(subtract(x1, x2)), tolerance), isfinite(x2))
     near = logical_or(near, equal(x1, x2))
     return logical_or(near, logical_and(isnan(x1), isnan(x2))) if equal_nan else near
 

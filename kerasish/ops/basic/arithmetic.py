@@ -164,19 +164,19 @@ def reciprocal(xp: ArrayModule, x: Array) -> Array:
 
 @elementwise(None)
 def floor(xp: ArrayModule, x: Array) -> Array:
-    """The largest whole number <= x."""
+    """The largest integer <= x."""
     return xp.floor(x)
 
 
 @elementwise(None)
 def ceil(xp: ArrayModule, x: Array) -> Array:
-    """The smallest whole number >= x."""
+    """The smallest integer >= x."""
     return xp.ceil(x)
 
 
 @elementwise(None)
 def rint(xp: ArrayModule, x: Array) -> Array:
-    """The nearest whole number, halves to even."""
+    """The nearest integer, halves to even."""
     return xp.rint(x)
 
 

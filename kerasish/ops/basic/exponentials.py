@@ -34,7 +34,7 @@ def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
 def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 ** x2; whole numbers with a negative exponent lose their fraction."""
+    """x1 ** x2; integers with a negative exponent lose their fraction."""
     if x2.dtype.kind != "i":
         if xp.__name__ == "numpy" and x2.ndim == 0 and x2.dtype.kind == "f" and x2 == 0.5:
             # Some versions of NumPy take the square root here, which is NaN at -Inf.

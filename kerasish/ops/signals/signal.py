@@ -174,7 +174,7 @@ def extract_sequences(x: TensorLike, sequence_length: int, sequence_stride: int)
 
 def _check_stride(stride: int, what: str) -> None:
     if not isinstance(stride, (int, np.integer)) or stride < 1:
-        raise ValueError(f"{what}: sequence_stride is a whole number >= 1, got {stride!r}.")
+        raise ValueError(f"{what}: sequence_stride is an integer >= 1, got {stride!r}.")
 
 
 def _places(count: int, length: int, stride: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""CRC-32 of arrays and of files: computed beside reading and writing."""
+"""CRC-32 of arrays and of files: computed while reading and writing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bytes_of(array: Array) -> memoryview:
 
 
 class Digest:
-    """The CRC-32 of bytes that follow each other, computed in a thread beside their way.
+    """The CRC-32 of bytes that follow each other, computed in a thread of its own.
 
     Args:
         start: the CRC-32 of what comes before them.

@@ -200,18 +200,18 @@ class TensorFile:
             )
         return Place(dtype, shape, start, end)
 
-    def _check_order(self, room: int) -> None:
+    def _check_order(self, size: int) -> None:
         """No two arrays share bytes, and none are left over: what is there can be trusted."""
         at = 0
         for name, place in sorted(self.places.items(), key=lambda pair: pair[1][2:]):
-            if place.start != at or place.end > room:
+            if place.start != at or place.end > size:
                 raise ValueError(
                     f"{self.path}: {name!r} is damaged (bytes {place.start} to {place.end}; those "
-                    f"before end at {at}, the file at {room})."
+                    f"before end at {at}, the file at {size})."
                 )
             at = place.end
-        if at != room:
-            raise ValueError(f"{self.path}: damaged ({room - at} bytes belong to no array).")
+        if at != size:
+            raise ValueError(f"{self.path}: damaged ({size - at} bytes belong to no array).")
 
     def read(self, name: str) -> np.ndarray:
         """Return an array, compared with its checksum if there is one.

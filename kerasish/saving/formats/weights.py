@@ -141,7 +141,7 @@ def renew_optimizer(model: Model, number: int) -> None:
 
 
 def _variables_of_optimizer(model: Model, number: int) -> list[Any]:
-    """Return the variables for which an optimizer has so many of its own, as far as is known."""
+    """Return the variables for which an optimizer has this many variables, as far as is known."""
     trainable = list(model.trainable_variables)
     every = [v for v in model.variables if v.initially_trainable]
     if len(every) != len(trainable):

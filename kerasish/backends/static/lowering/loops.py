@@ -127,8 +127,8 @@ def build_kernel(recipe: Recipe) -> Kernel:
 
     for name, dtype, arguments_, attrs in recipe.steps:
         results.append(_apply(k, name, dtype, [find(a) for a in arguments_], dict(attrs)))
-    for value, dtype, strided, home in recipe.outputs:
-        in_place = None if home is None else symbols[home]
+    for value, dtype, strided, shared in recipe.outputs:
+        in_place = None if shared is None else symbols[shared]
         k.output(results[value], dtype, strided=strided, in_place=in_place)
     try:
         return k.build()
@@ -321,10 +321,10 @@ class LoopUnit(Unit):
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
-            home = self._shared.get(v)
+            shared = self._shared.get(v)
             in_place = None
-            if home is not None:
-                in_place = next(i for i, o in enumerate(self._order) if o.value is home)
+            if shared is not None:
+                in_place = next(i for i, o in enumerate(self._order) if o.value is shared)
             outputs.append((results[v], v.dtype, strided, in_place))
         return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
 
