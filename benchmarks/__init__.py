@@ -1,1 +1,1 @@
-"""Kerasish timed beside its peers: `python -m benchmarks` (see docs/benchmarks.md)."""
+"""Kerasish timed against its peers: `python -m benchmarks` (see docs/benchmarks.md)."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks parity --calls`: every op and layer beside Keras's, call by call.
+"""`python -m benchmarks parity --calls`: every op and layer against Keras's, call by call.
 
 Ops: the cases of `tests/ops/test_as_keras.py`. Layers: the example that each class carries, made in
 Keras from our config and given our weights. Both libraries run in one process on the same arrays.
@@ -91,11 +91,11 @@ def main() -> int:
         worst: dict[str, float] = {}
         counts: dict[str, int] = {}
         silent: dict[str, str] = {}
-        for name, found in calls(keras, kerasish):
-            if isinstance(found, str):
-                silent[name] = found
+        for name, result in calls(keras, kerasish):
+            if isinstance(result, str):
+                silent[name] = result
                 continue
-            worst[name] = max(worst.get(name, 0.0), found)
+            worst[name] = max(worst.get(name, 0.0), result)
             counts[name] = counts.get(name, 0) + 1
         rows = [
             [name, str(counts[name]), f"{d:.1e}", "ok" if d <= TOLERANCE else "BEYOND"]

@@ -4,7 +4,7 @@ The two take turns in one process. CPU seconds count all threads; wall-clock sec
 beside. "saving" is the share of the CPU seconds that was spent inside of saving, in all threads: on
 a busy machine, where the same work takes more or fewer seconds each time, it says more than the
 ratios. "states" is how many reached the disk: in the background those that fall due while one is
-being written, or that would cost more than `Resume.share` of the time, are left out for the newest.
+being written, or that would cost more than `Resume.share` of the time, are left out for the latest.
 
 Run: python -m benchmarks.checkpoint_cost [epochs] [turns]
 """
@@ -28,7 +28,7 @@ from kerasish.callbacks import Resume
 
 
 class Counted(Resume):
-    """Counts the states, and how old the newest one on the disk grows."""
+    """Counts the states, and how old the latest one on the disk grows."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -112,13 +112,13 @@ def main(arguments: list[str]) -> None:
     }
     for engine, eager, scale in (("static", False, 1), ("eager", True, 10)):
         for name, way in ways.items():
-            found = measure(eager, way, max(1, epochs // scale), turns)
-            cpu, wall = np.array(found["cpu"]) * 100, np.array(found["wall"]) * 100
+            result = measure(eager, way, max(1, epochs // scale), turns)
+            cpu, wall = np.array(result["cpu"]) * 100, np.array(result["wall"]) * 100
             print(
-                f"{engine:<7} {name:<22} {1e6 * found['step']:>5.0f} us {np.median(cpu):>+6.1f}% "
+                f"{engine:<7} {name:<22} {1e6 * result['step']:>5.0f} us {np.median(cpu):>+6.1f}% "
                 f"{cpu.min():>+6.1f}% {cpu.max():>+6.1f}% {np.median(wall):>+6.1f}% "
-                f"{100 * found['saving']:>6.1f}% {found['states']:>5.0f}/{found['batches']:<7} "
-                f"{1e3 * found['apart']:>6.0f} ms",
+                f"{100 * result['saving']:>6.1f}% {result['states']:>5.0f}/{result['batches']:<7} "
+                f"{1e3 * result['apart']:>6.0f} ms",
                 flush=True,
             )
 

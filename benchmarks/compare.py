@@ -12,10 +12,10 @@ from typing import Any
 from benchmarks import report
 from benchmarks.machine import count_gpus, describe_machine, find_versions
 from benchmarks.peers import PEERS, Peer, is_installed, thread_settings
-from benchmarks.rounds import Plan, busy_neighbour, compare, time_imports
+from benchmarks.rounds import Plan, busy_neighbor, compare, time_imports
 from benchmarks.workloads import WORKLOADS
 
-_DESCRIPTION = """Time kerasish beside its peers. Commands: compare (this one, the default), roof,
+_DESCRIPTION = """Time kerasish against its peers. Commands: compare (this one, the default), roof,
 parity, install-size. With none of --step-time, --first-step, --predict and --import-time, all four
 are measured; with some, only those. The cold first step and the peak memory come for free."""
 
@@ -32,7 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--longest", type=float, default=5.0, help="seconds of a round: slow peers get fewer steps")
     add("--by", choices=("fit", "train_on_batch"), default="fit", help="how to train")
     add("--timeout", type=float, default=300.0, help="seconds for any one answer")
-    add("--busy", action="store_true", help="keep one neighbour process busy meanwhile")
+    add("--busy", action="store_true", help="keep one neighbor process busy meanwhile")
     add("--gpu", action="store_true", help="run on the first CUDA device")
     add("--step-time", action="store_true", help="measure the training step")
     add("--first-step", action="store_true", help="measure the first step, cold and warm")
@@ -79,7 +79,7 @@ def measure(workloads: list[str], peers: list[Peer], options: argparse.Namespace
     facts = describe_run(plan, options.busy)
     print(report.show_machine(facts), flush=True)
     say = _be_quiet if options.quiet else _tell
-    with busy_neighbour() if options.busy else nullcontext():
+    with busy_neighbor() if options.busy else nullcontext():
         if set(measures) & {"step", "first", "predict"}:
             for name in workloads:
                 facts["workloads"][name] = _measure_workload(name, peers, plan, say)

@@ -1,7 +1,7 @@
 """How much work a training step is, counted from the model's shapes: FLOPs and bytes.
 
 FLOPs count a multiply-add as two. Bytes count what must move if no cache held anything between ops:
-a lower bound on traffic for a step whose every op is fused into its neighbours would be smaller.
+a lower bound on traffic for a step whose every op is fused into its neighbors would be smaller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The built-in MLP beside scikit-learn's: scores on its data sets, and memory over many fits.
+"""The built-in MLP against scikit-learn's: scores on its data sets, and memory over many fits.
 
 Run: python -m benchmarks.estimators [splits]. Both sides see the same splits of each data set,
 scaled, with the same sizes and their own defaults else; then 200 fits of different kinds run in
@@ -47,14 +47,14 @@ def scores(name: str, seed: int) -> tuple[float, float]:
     X, X_test, y, y_test = train_test_split(
         X, y, test_size=0.3, random_state=seed, stratify=classes
     )
-    found = []
+    result = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for kind in (ours, theirs):
             estimator = kind(hidden_layer_sizes=SIZES, random_state=seed)
             fitted = make_pipeline(StandardScaler(), estimator).fit(X, y)
-            found.append(float(fitted.score(X_test, y_test)))
-    return found[0], found[1]
+            result.append(float(fitted.score(X_test, y_test)))
+    return result[0], result[1]
 
 
 def mean_scores(name: str, splits: int) -> tuple[float, float]:

@@ -46,20 +46,20 @@ def measure(model: Any, ending: str, folder: Path) -> dict[str, float]:
         nonlocal synced
         synced += _time(lambda: real(number))
 
-    found = {"write": _time(lambda: _write_plain(arrays, plain))}
+    result = {"write": _time(lambda: _write_plain(arrays, plain))}
     before = _reset_peak()
     os.fsync = fsync  # type: ignore[assignment]
     try:
-        found["save"] = _time(lambda: save(str(own)))
+        result["save"] = _time(lambda: save(str(own)))
     finally:
         os.fsync = real
-    found["fsync"] = synced
-    found["extra"] = float(max(0, peak_memory() - before))
-    found["read"] = _time(lambda: _read_plain(plain))
-    found["load"] = _time(lambda: model.load_weights(str(own)))
+    result["fsync"] = synced
+    result["extra"] = float(max(0, peak_memory() - before))
+    result["read"] = _time(lambda: _read_plain(plain))
+    result["load"] = _time(lambda: model.load_weights(str(own)))
     for path in (plain, own):
         path.unlink()
-    return found
+    return result
 
 
 def _write_plain(arrays: list[Any], path: Path) -> None:
@@ -84,7 +84,7 @@ def _time(run: Callable[[], Any]) -> float:
 
 
 def _reset_peak() -> int:
-    """Let the peak of memory begin anew, where the system can; return what is in use."""
+    """Let the peak of memory begin again, where the system can; return what is in use."""
     place = Path("/proc/self/clear_refs")
     if place.exists():
         place.write_text("5")

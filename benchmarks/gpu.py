@@ -1,4 +1,4 @@
-"""`python -m benchmarks --gpu`: steps on a GPU, beside those of others, and our kernels there."""
+"""`python -m benchmarks --gpu`: steps on a GPU, against those of others, and our kernels there."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def main(arguments: list[str]) -> int:
     chosen = workloads if options.skip != "steps" else []
     for number, workload in enumerate(chosen):
         plan = plan_of(options, stop, len(chosen) - number, len(peers))
-        found = compare(workload, peers, plan, lambda text: None)
-        entry = facts["workloads"][workload.name] = workload_entry(workload, found, facts)
+        result = compare(workload, peers, plan, lambda text: None)
+        entry = facts["workloads"][workload.name] = workload_entry(workload, result, facts)
         _write(facts, path)
         print("\n" + show_entry(workload, entry), flush=True)
     if path is not None:

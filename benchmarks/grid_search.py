@@ -1,4 +1,4 @@
-"""A grid search on digits, 12 candidates x 3 folds and a refit, beside scikit-learn's MLP.
+"""A grid search on digits, 12 candidates x 3 folds and a refit, against scikit-learn's MLP.
 
 Run: python -m benchmarks.grid_search [rounds]. One thread; the sides take turns, and the median
 and the range of the rounds are printed, with the memory that this process gained in all of them.
@@ -59,8 +59,8 @@ def search(estimator: Any, grid: dict[str, list[Any]]) -> tuple[float, float]:
     name = type(estimator).__name__.lower()
     settings = {f"{name}__{k}": v for k, v in grid.items()}
     start = time.perf_counter()
-    found = GridSearchCV(make_pipeline(StandardScaler(), estimator), settings, cv=3).fit(X, y)
-    return time.perf_counter() - start, found.best_score_
+    result = GridSearchCV(make_pipeline(StandardScaler(), estimator), settings, cv=3).fit(X, y)
+    return time.perf_counter() - start, result.best_score_
 
 
 def main(rounds: int = 3) -> None:

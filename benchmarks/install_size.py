@@ -47,21 +47,21 @@ def find_closure(requirements: Iterable[str]) -> tuple[set[str], set[str]]:
     Args:
         requirements: as in a wheel's metadata; "a|b" means whichever is installed.
     """
-    found: set[str] = set()
+    result: set[str] = set()
     missing: set[str] = set()
     waiting = list(requirements)
     while waiting:
         name = _applicable_name(waiting.pop())
-        if name is None or name in found or name in missing:
+        if name is None or name in result or name in missing:
             continue
         try:
             more = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:
             missing.add(name)
             continue
-        found.add(name)
+        result.add(name)
         waiting += more
-    return found, missing
+    return result, missing
 
 
 def _applicable_name(requirement: str) -> str | None:
@@ -108,20 +108,20 @@ def measure_groups() -> dict[str, dict[str, Any]]:
     sizes: dict[str, tuple[int, int]] = {}
     result: dict[str, dict[str, Any]] = {}
     for group, roots in groups.items():
-        found, missing = find_closure(roots)
-        for name in found - sizes.keys():
+        results, missing = find_closure(roots)
+        for name in results - sizes.keys():
             sizes[name] = measure_distribution(name)
         if group == "kerasish":
-            found, sizes["kerasish"] = (
-                found | {"kerasish"},
+            results, sizes["kerasish"] = (
+                results | {"kerasish"},
                 (_measure_folder(ROOT / "kerasish"),) * 2,
             )
-        beside = found - shared
+        beside = results - shared
         result[group] = {
-            "bytes": sum(sizes[name][0] for name in found),
+            "bytes": sum(sizes[name][0] for name in results),
             "beside_shared": sum(sizes[name][0] for name in beside),
             "beside_shared_distinct": sum(sizes[name][1] for name in beside),
-            "parts": {name: sizes[name][0] for name in sorted(found, key=lambda n: -sizes[n][0])},
+            "parts": {name: sizes[name][0] for name in sorted(results, key=lambda n: -sizes[n][0])},
             "missing": sorted(missing),
         }
     return result

@@ -50,7 +50,7 @@ def make_step(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class JaxRunner:
-    """Shuffle and gather with NumPy, one jit-ed call a step, wait for the device at the end."""
+    """Shuffle and gather with NumPy, one jit-ed call per step, wait for the device at the end."""
 
     def __init__(self, api: str, device: str) -> None:
         self.device = jax.devices("gpu" if device == "gpu" else "cpu")[0]

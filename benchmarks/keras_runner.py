@@ -39,9 +39,9 @@ class KerasRunner:
         if self.device != "gpu" or self.keras.__name__ == "kerasish":
             return
         if self.keras.backend.backend() == "jax":
-            found = importlib.import_module("jax").devices()[0].platform
-            if found not in ("gpu", "cuda"):
-                raise RuntimeError(f"this JAX computes on {found}: its CUDA plugin is missing")
+            result = importlib.import_module("jax").devices()[0].platform
+            if result not in ("gpu", "cuda"):
+                raise RuntimeError(f"this JAX computes on {result}: its CUDA plugin is missing")
         if self.keras.backend.backend() == "tensorflow":
             tensorflow = importlib.import_module("tensorflow")
             if not tensorflow.config.list_physical_devices("GPU"):

@@ -49,7 +49,7 @@ PEERS = {
     )
 }
 
-# Compared where there is a GPU, beside those above.
+# Compared where there is a GPU, in addition to those above.
 ALL_PEERS = {
     **PEERS,
     "torch-compile": Peer(

@@ -195,7 +195,7 @@ def show_machine(facts: dict[str, Any]) -> str:
             f"versions: {versions}",
             f"threads: {settings['threads'] or 'each library as it comes'}"
             f"{'; set by the user: ' + threads if threads else ''}"
-            f"{'; beside one busy process' if settings['busy'] else ''}"
+            f"{'; with one busy process' if settings['busy'] else ''}"
             f"; {settings['rounds']} rounds, alternating; by {settings['method']}"
             f" on {settings['device']}",
         ]

@@ -51,8 +51,8 @@ UNSUPPORTED = {
 
 def classes_of(module: Any, base: Any) -> list[str]:
     """Return the names of a module's classes of one kind."""
-    found = inspect.getmembers(module, inspect.isclass)
-    return [name for name, kind in found if issubclass(kind, base) and name not in UNSUPPORTED]
+    result = inspect.getmembers(module, inspect.isclass)
+    return [name for name, kind in result if issubclass(kind, base) and name not in UNSUPPORTED]
 
 
 def build(api: Any, optimizer: Any, loss: Any, metrics: Any = ()) -> Any:
@@ -67,8 +67,8 @@ def build(api: Any, optimizer: Any, loss: Any, metrics: Any = ()) -> Any:
 
 def train(model: Any, y: Any) -> list[float]:
     """Return the losses of the next steps."""
-    found = [model.train_on_batch(X, y) for _ in range(STEPS)]
-    return [float(f[0] if isinstance(f, (list, tuple)) else f) for f in found]
+    result = [model.train_on_batch(X, y) for _ in range(STEPS)]
+    return [float(f[0] if isinstance(f, (list, tuple)) else f) for f in result]
 
 
 def difference(model: Any, api: Any, y: Any, judge: Callable[[Any], Any]) -> float:
@@ -135,13 +135,13 @@ def main() -> int:
         for here, there in ((keras, kerasish), (kerasish, keras)):
             way = f"{here.__name__} -> {there.__name__}"
             try:
-                found = difference(make(here), there, y, judge)
+                result = difference(make(here), there, y, judge)
             except Exception as error:
-                found, way = float("inf"), f"{way}: {type(error).__name__}: {error}"
+                result, way = float("inf"), f"{way}: {type(error).__name__}: {error}"
             count += 1
-            if not found <= TOLERANCE:
+            if not result <= TOLERANCE:
                 wrong += 1
-                print(f"{name}: differs by {found:.1e}, {way}")
+                print(f"{name}: differs by {result:.1e}, {way}")
     print(f"{count - wrong} of {count} round trips agree to {TOLERANCE:g}")
     return int(bool(wrong))
 

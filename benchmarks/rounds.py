@@ -269,8 +269,8 @@ def _dropping(
 
 
 @contextmanager
-def busy_neighbour() -> Iterator[None]:
-    """One process beside the measurement that keeps a core busy."""
+def busy_neighbor() -> Iterator[None]:
+    """One process besides the measurement that keeps a core busy."""
     code = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
     process = subprocess.Popen([sys.executable, "-c", code])
     try:

@@ -41,7 +41,7 @@ class Workload:
     resident: bool = False
 
     def samples(self, steps: int) -> int:
-        """How many samples so many steps need."""
+        """How many samples this many steps need."""
         return self.batch * (2 if self.resident else steps)
 
 

@@ -47,7 +47,7 @@ def read(name: str) -> Any:
     return json.loads((DATA / f"{name}.json").read_text("utf-8"))
 
 
-def room_of(module: str) -> Any:
+def module_of(module: str) -> Any:
     """Return our module for one of Keras's, or None where there is none."""
     name = "kerasish" if module == "keras" else f"kerasish.{module}"
     try:
@@ -63,19 +63,19 @@ def reason(module: str, name: str) -> str | None:
 
 def names() -> dict[str, tuple[list[str], dict[str, str | None]]]:
     """Return module -> (supported names, unsupported name -> reason)."""
-    found = {}
+    result = {}
     for module, known in read("keras_signatures").items():
-        room = room_of(module)
-        there = [name for name in known if room is not None and hasattr(room, name)]
-        found[module] = (there, {n: reason(module, n) for n in known if n not in there})
-    return found
+        collection = module_of(module)
+        there = [name for name in known if collection is not None and hasattr(collection, name)]
+        result[module] = (there, {n: reason(module, n) for n in known if n not in there})
+    return result
 
 
 def methods_of(module: str, name: str, known: dict[str, dict[str, list[str]]]) -> list[str]:
     """Return the public methods of one of Keras's classes, those of its base included."""
     base, *own = known[module][name]
-    home = "callbacks" if base == "Callback" else "keras"
-    return [*(methods_of(home, base, known) if base else []), *own]
+    owner = "callbacks" if base == "Callback" else "keras"
+    return [*(methods_of(owner, base, known) if base else []), *own]
 
 
 def has_method(cls: type, name: str) -> bool:
@@ -88,13 +88,13 @@ def has_method(cls: type, name: str) -> bool:
 @functools.cache
 def attributes_set(module: str, class_name: str) -> set[str]:
     """Return the attributes that a class's methods set on `self`."""
-    found = set()
+    result = set()
     for node in classes_in(module):
         if node.name == class_name:
             for part in ast.walk(node):
                 if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                    found |= {part.attr} if ast.unparse(part.value) == "self" else set()
-    return found
+                    result |= {part.attr} if ast.unparse(part.value) == "self" else set()
+    return result
 
 
 @functools.cache
@@ -111,24 +111,24 @@ def classes_in(module: str) -> list[ast.ClassDef]:
 def missing_methods() -> dict[str, dict[str, list[str]]]:
     """Return method -> reason ("" if none is recorded) -> the classes without the method."""
     known = read("keras_methods")
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    result: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for module, (there, _) in names().items():
         for name in there:
-            cls = getattr(room_of(module), name)
+            cls = getattr(module_of(module), name)
             if name not in known.get(module, {}) or not inspect.isclass(cls):
                 continue
             for method in methods_of(module, name, known):
                 if not has_method(cls, method):
                     why = METHODS.get(method) or INSIDES.get(method) or ""
-                    found[method][why].append(f"{module}.{name}")
-    return found
+                    result[method][why].append(f"{module}.{name}")
+    return result
 
 
 def page() -> str:
     """Return the page's text."""
-    rooms = names()
-    count = sum(len(there) for there, _ in rooms.values())
-    total = count + sum(len(out) for _, out in rooms.values())
+    modules = names()
+    count = sum(len(there) for there, _ in modules.values())
+    total = count + sum(len(out) for _, out in modules.values())
     lines = [
         "# Coverage of Keras 3.15",
         "",
@@ -139,7 +139,7 @@ def page() -> str:
         "",
         f"**{count} of {total} public names are supported.**",
     ]
-    for module, (there, out) in rooms.items():
+    for module, (there, out) in modules.items():
         title = "keras" if module == "keras" else f"keras.{module}"
         lines += ["", f"## {title}: {len(there)} of {len(there) + len(out)}", ""]
         if there:

@@ -25,23 +25,23 @@ UNITS = 64
 def make_models() -> tuple[keras.Model, keras.Model]:
     """Return (the model, the same model giving the weights of its attention)."""
     word = keras.Input((LONGEST,), dtype="int32", name="word")
-    told = keras.Input((LONGEST + 1,), dtype="int32", name="told")
+    fed = keras.Input((LONGEST + 1,), dtype="int32", name="fed")
     letters, h, c = layers.LSTM(UNITS, return_sequences=True, return_state=True)(
         layers.Embedding(COUNT, 32, mask_zero=True)(word)
     )
     decoder = layers.LSTM(UNITS, return_sequences=True)
-    asked = decoder(layers.Embedding(COUNT, 32)(told), initial_state=[h, c])
+    asked = decoder(layers.Embedding(COUNT, 32)(fed), initial_state=[h, c])
     seen, weights = layers.Attention()([asked, letters], return_attention_scores=True)
     y = layers.Dense(COUNT)(layers.Concatenate()([asked, seen]))
-    return keras.Model([word, told], y), keras.Model([word, told], weights)
+    return keras.Model([word, fed], y), keras.Model([word, fed], weights)
 
 
 def draw(looking: keras.Model, words: list[str], picture: str) -> None:
     figure, axes = plt.subplots(1, len(words), figsize=(12, 4), layout="constrained")
     for ax, word in zip(axes, words):
-        x, told, _ = make_data([word])
+        x, fed, _ = make_data([word])
         n = len(word)
-        weights = looking.predict([x, told], verbose=0)[0, :n, :n]
+        weights = looking.predict([x, fed], verbose=0)[0, :n, :n]
         ax.imshow(weights, cmap="Blues", vmin=0, vmax=1)
         ax.set_xticks(range(n), list(word))
         ax.set_yticks(range(n), list(word[::-1]))

@@ -1,7 +1,7 @@
 """An autoencoder squeezes handwritten digits into two numbers, and draws the map that this makes.
 
 An encoder turns 64 pixels into 2 numbers, a decoder turns these back into pixels; both are trained
-together to give back what came in. No labels are used: they only colour the picture. The rival is
+together to give back what came in. No labels are used: they only color the picture. The rival is
 PCA, the best that straight lines can do.
 Shows: models inside models, training without labels, using the parts by themselves.
 

@@ -102,7 +102,7 @@ def draw(album: Album, x: np.ndarray, y: np.ndarray, picture: str) -> None:
     figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 3.6), layout="constrained",
                                 sharey=True)  # fmt: skip
     for ax, (epoch, curves) in zip(axes, album.curves.items()):
-        ax.scatter(x, y, s=4, color="grey", alpha=0.5)
+        ax.scatter(x, y, s=4, color="gray", alpha=0.5)
         for curve, share in zip(curves.T, SHARES):
             ax.plot(album.x, curve, label=f"{share:.0%} lie below")
         ax.set_title(f"epoch {epoch}")
@@ -125,8 +125,8 @@ def main(picture: str = "custom_parts.png") -> None:
         again = keras.models.load_model(path)
     below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
     print("new points below each curve, by the model read back from its file:")
-    for share, found in zip(SHARES, below):
-        print(f"  wanted {share:.2f}   found {found:.2f}")
+    for share, result in zip(SHARES, below):
+        print(f"  wanted {share:.2f}   found {result:.2f}")
     draw(album, x, y, picture)
     print(f"picture: {picture}")
 

@@ -71,10 +71,10 @@ def make_network() -> keras.Model:
 def draw(x: np.ndarray, rows: list[tuple[str, np.ndarray, np.ndarray]], picture: str) -> None:
     figure, axes = plt.subplots(len(rows), 10, figsize=(10, 1.35 * len(rows)), layout="constrained")
     for (title, pictures, read), line in zip(rows, axes):
-        for digit, (ax, shown, found) in enumerate(zip(line, pictures, read)):
+        for digit, (ax, shown, result) in enumerate(zip(line, pictures, read)):
             ax.imshow(shown[..., 0], cmap="gray_r", vmin=0, vmax=1)
-            color = "black" if found == digit else "crimson"
-            ax.set_title(f"is {digit}, read {found}", fontsize=8, color=color)
+            color = "black" if result == digit else "crimson"
+            ax.set_title(f"is {digit}, read {result}", fontsize=8, color=color)
             ax.set(xticks=[], yticks=[])
         line[0].set_ylabel(title, fontsize=8)
     figure.savefig(picture, dpi=110)

@@ -47,10 +47,10 @@ def make_search(memory: str | None = None, jobs: int = 1) -> GridSearchCV:
 
 def print_results(search: GridSearchCV) -> None:
     """Print a line for each candidate, the best first (`results_frame` needs pandas)."""
-    found = search.cv_results_
-    for i in sorted(range(len(found["params"])), key=lambda i: found["rank_test_score"][i]):
-        settings = {k.split("__")[-1]: v for k, v in found["params"][i].items()}
-        print(f"{found['mean_test_score'][i]:.3f} ± {found['std_test_score'][i]:.3f}  {settings}")
+    result = search.cv_results_
+    for i in sorted(range(len(result["params"])), key=lambda i: result["rank_test_score"][i]):
+        settings = {k.split("__")[-1]: v for k, v in result["params"][i].items()}
+        print(f"{result['mean_test_score'][i]:.3f} ± {result['std_test_score'][i]:.3f}  {settings}")
 
 
 def plot_results(search: GridSearchCV, path: str) -> None:

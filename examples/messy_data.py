@@ -45,8 +45,8 @@ def make_rows(count: int, seed: int) -> list[dict]:
 
 def number_in(text: object) -> float:
     """Return the first number of a text, NaN if it has none."""
-    found = re.search(r"\d+(\.\d+)?", str(text))
-    return float(found[0]) if found else np.nan
+    result = re.search(r"\d+(\.\d+)?", str(text))
+    return float(result[0]) if result else np.nan
 
 
 def say_what_is_missing(values: np.ndarray) -> np.ndarray:

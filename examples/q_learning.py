@@ -113,7 +113,7 @@ def play(network: Network, curiosity: float, after_move=None) -> int:
 
 def draw(network: Network, lengths: list[int], picture: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    left.plot(lengths, ".", color="grey")
+    left.plot(lengths, ".", color="gray")
     left.plot(np.convolve(lengths, np.ones(15) / 15, "valid"), label="mean of 15")
     left.set(title="Moves to the goal", xlabel="game")
     left.legend()

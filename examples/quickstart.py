@@ -7,7 +7,7 @@ convolutional network on scikit-learn's 1,797 digits (no download) in a process 
 that process in the middle, as a power cut would, and goes on from the last backup. Then it
 measures the best model on digits held out from the start, searches the settings of a smaller
 network with scikit-learn's GridSearchCV, and draws what happened. The exit status is 0 if more
-than 97 % of the held-out digits were recognised.
+than 97 % of the held-out digits were recognized.
 """
 
 from __future__ import annotations
@@ -129,17 +129,17 @@ def search() -> None:
         "kerasclassifier__model__units": [16, 64],
         "kerasclassifier__optimizer__learning_rate": [0.001, 0.01],
     }
-    found = GridSearchCV(make_pipeline(StandardScaler(), network), grid, cv=3)
-    found.fit(x.reshape(len(x), -1), y)
-    results = found.cv_results_
+    search = GridSearchCV(make_pipeline(StandardScaler(), network), grid, cv=3)
+    search.fit(x.reshape(len(x), -1), y)
+    results = search.cv_results_
     for settings, mean, spread in zip(
         results["params"], results["mean_test_score"], results["std_test_score"]
     ):
         named = ", ".join(f"{k.rpartition('__')[2]} {v}" for k, v in settings.items())
-        mark = "  <- best" if settings == found.best_params_ else ""
+        mark = "  <- best" if settings == search.best_params_ else ""
         print(f"  {named:<31} {mean:.3f} ± {spread:.3f}{mark}")
     print(
-        f"  the best one on the held-out digits: {found.score(x_test.reshape(-1, 64), y_test):.3f}"
+        f"  the best one on the held-out digits: {search.score(x_test.reshape(-1, 64), y_test):.3f}"
     )
 
 
@@ -159,12 +159,12 @@ def draw(output: Path, log: dict[int, dict[str, float]], confusion: np.ndarray) 
     for axes, name in ((losses, "loss"), (accuracies, "accuracy")):
         axes.plot(epochs, [log[e][name] for e in epochs], label="training (with dropout)")
         axes.plot(epochs, [log[e][f"val_{name}"] for e in epochs], label="validation")
-        axes.axvline(KILL_AFTER + 0.5, color="grey", linestyle=":", label="killed, resumed")
+        axes.axvline(KILL_AFTER + 0.5, color="gray", linestyle=":", label="killed, resumed")
         axes.set(title=name.capitalize(), xlabel="epoch")
         axes.grid(alpha=0.3)
         axes.legend()
     losses.set_yscale("log")
-    # Rare mistakes would vanish beside full counts: colours show the square root.
+    # Rare mistakes would vanish next to full counts: colors show the square root.
     matrix.imshow(np.sqrt(confusion), cmap="Blues")
     for row, column in np.argwhere(confusion):
         dark = confusion[row, column] > confusion.max() / 4
@@ -173,7 +173,7 @@ def draw(output: Path, log: dict[int, dict[str, float]], confusion: np.ndarray) 
             color="white" if dark else "black",
         )  # fmt: skip
     matrix.set(
-        title=f"Held-out digits: {np.trace(confusion)} of {confusion.sum()} recognised",
+        title=f"Held-out digits: {np.trace(confusion)} of {confusion.sum()} recognized",
         xlabel="predicted", ylabel="true", xticks=range(10), yticks=range(10),
     )  # fmt: skip
     path = output / "quickstart.png"
@@ -208,14 +208,14 @@ def main() -> int:
     train(output)
     print("\n3. Evaluate the best epoch's model, read back from its file")
     accuracy, confusion = evaluate(output)
-    print(f"  {accuracy:.1%} of {confusion.sum()} held-out digits recognised")
+    print(f"  {accuracy:.1%} of {confusion.sum()} held-out digits recognized")
     print("\n4. Search the settings of a smaller network with GridSearchCV")
     search()
     picture = draw(output, read_log(output), confusion)
-    told = picture or "none, since Matplotlib is missing: pip install '.[plot]' adds it"
-    print(f"\nPicture: {told}\nTime: {time.perf_counter() - start:.0f} s")
+    shown = picture or "none, since Matplotlib is missing: pip install '.[plot]' adds it"
+    print(f"\nPicture: {shown}\nTime: {time.perf_counter() - start:.0f} s")
     if accuracy <= GOAL:
-        print(f"Expected more than {GOAL:.0%} of the held-out digits to be recognised.")
+        print(f"Expected more than {GOAL:.0%} of the held-out digits to be recognized.")
         return 1
     return 0
 

@@ -49,38 +49,38 @@ def to_numbers(words: list[str]) -> np.ndarray:
 def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the words, what the decoder is told, and what it has to say."""
     backwards = to_numbers([w[::-1] for w in words])
-    told = np.insert(backwards, 0, START, axis=1)
+    fed = np.insert(backwards, 0, START, axis=1)
     said = np.append(backwards, np.zeros((len(words), 1), "int32"), axis=1)
     said[np.arange(len(words)), [len(w) for w in words]] = END
-    return to_numbers(words), told, said
+    return to_numbers(words), fed, said
 
 
 def make_model() -> keras.Model:
     word = keras.Input((LONGEST,), dtype="int32", name="word")
-    told = keras.Input((LONGEST + 1,), dtype="int32", name="told")
+    fed = keras.Input((LONGEST + 1,), dtype="int32", name="fed")
     _, h, c = layers.LSTM(UNITS, return_state=True)(layers.Embedding(COUNT, 32)(word))
     decoder = layers.LSTM(UNITS, return_sequences=True)
-    y = decoder(layers.Embedding(COUNT, 32)(told), initial_state=[h, c])
-    return keras.Model([word, told], layers.Dense(COUNT)(y))
+    y = decoder(layers.Embedding(COUNT, 32)(fed), initial_state=[h, c])
+    return keras.Model([word, fed], layers.Dense(COUNT)(y))
 
 
 def train(model: keras.Model, words: list[str], epochs: int) -> None:
-    x, told, said = make_data(words)
+    x, fed, said = make_data(words)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     steps = epochs * (len(words) // 64)
     model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.005, steps)), loss)
-    model.fit([x, told], said, batch_size=64, epochs=epochs, verbose=2)
+    model.fit([x, fed], said, batch_size=64, epochs=epochs, verbose=2)
 
 
 def spell(model: Callable[..., np.ndarray], words: list[str]) -> list[str]:
     """Return what the decoder says, each time its likeliest letter."""
     x = to_numbers(words)
-    told = np.zeros((len(words), LONGEST + 1), "int32")
-    told[:, 0] = START
+    fed = np.zeros((len(words), LONGEST + 1), "int32")
+    fed[:, 0] = START
     for i in range(LONGEST):
-        told[:, i + 1] = model([x, told])[:, i].argmax(-1)
+        fed[:, i + 1] = model([x, fed])[:, i].argmax(-1)
     found = []
-    for row in told[:, 1:]:
+    for row in fed[:, 1:]:
         ends = np.flatnonzero(row <= END)
         stop = ends[0] if ends.size else LONGEST
         found.append("".join(LETTERS[n - 3] for n in row[:stop]))

@@ -37,7 +37,7 @@ def make_series() -> np.ndarray:
 
 
 def cut_windows(series: np.ndarray, every: int) -> keras.utils.PyDataset:
-    """Return batches of (a week, the day after it), a window beginning every so many hours."""
+    """Return batches of (a week, the day after it), a window beginning every few hours."""
     days = np.lib.stride_tricks.sliding_window_view(series[WEEK:], DAY)
     return keras.utils.timeseries_dataset_from_array(
         series[:-DAY, None], days, WEEK, sequence_stride=every, batch_size=64, shuffle=False
@@ -47,7 +47,7 @@ def cut_windows(series: np.ndarray, every: int) -> keras.utils.PyDataset:
 def draw(week: np.ndarray, truth: np.ndarray, forecast: np.ndarray, picture: str) -> None:
     figure, axes = plt.subplots(3, 1, figsize=(9, 7), layout="constrained", sharex=True)
     for ax, i in zip(axes, (3, 9, 16)):
-        ax.plot(np.arange(-72, 0), week[i, -72:, 0], color="grey", label="known")
+        ax.plot(np.arange(-72, 0), week[i, -72:, 0], color="gray", label="known")
         ax.plot(np.arange(DAY), truth[i], label="what came")
         ax.plot(np.arange(DAY), forecast[i], "--", label="forecast")
         ax.set_ylabel("megawatts")

@@ -1,7 +1,7 @@
 """What a network has learned from many pictures helps it with strange ones of which it sees few.
 
 A network learns the ten digits from 1,437 clean pictures. Then there is a second scanner, whose
-pictures are pale, striped and noisy, and only three labelled pictures of each digit from it. The
+pictures are pale, striped and noisy, and only three labeled pictures of each digit from it. The
 rivals: a network that learns from these 30 alone; the old one as it is; its convolutions, frozen,
 below a new last layer; and all of it, trained on gently.
 Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
@@ -96,8 +96,8 @@ def main() -> None:
         judge("all of it, gently", model)
 
     print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
-    for name, found in table.items():
-        print(f"  {name:<25} {np.mean(found):.3f} ± {np.std(found):.3f}")
+    for name, result in table.items():
+        print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def draw(inputs: dict, targets: dict, said: np.ndarray, picture: str) -> None:
     for sign in SIGNS:
         mine = inputs["sign"][:, 0] == sign
         ax.scatter(targets["result"][mine], said[mine], s=9, alpha=0.6, label=sign)
-    ax.axline((0, 0), slope=1, color="grey", linewidth=0.8)
+    ax.axline((0, 0), slope=1, color="gray", linewidth=0.8)
     ax.set(xlabel="right result", ylabel="the network's", title="Pairs of digits never seen")
     ax.legend()
     figure.savefig(picture, dpi=110)
@@ -80,11 +80,11 @@ def main(picture: str = "two_inputs.png") -> None:
     )
     model.fit(inputs, targets, batch_size=64, epochs=epochs, verbose=2)
 
-    found = model.evaluate(inputs_test, targets_test, verbose=0, return_dict=True)
+    result = model.evaluate(inputs_test, targets_test, verbose=0, return_dict=True)
     said = model.predict(inputs_test, verbose=0)["result"]
     print("pairs of digits never seen:")
-    print(f"  mean error of the result: {found['result_mae']:.2f}")
-    print(f"  larger or not, right: {found['larger_accuracy']:.3f}")
+    print(f"  mean error of the result: {result['result_mae']:.2f}")
+    print(f"  larger or not, right: {result['larger_accuracy']:.3f}")
     draw(inputs_test, targets_test, said, picture)
     print(f"picture: {picture}")
 

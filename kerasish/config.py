@@ -200,7 +200,7 @@ def enable_interactive_logging() -> None:
 
 
 def disable_interactive_logging() -> None:
-    """Draw no progress bars: one line an epoch."""
+    """Draw no progress bars: one line per epoch."""
     _Settings.interactive_logging = False
 
 

@@ -300,23 +300,23 @@ def telling_of_room(what: Callable[[], str], wanted: Device) -> Iterator[None]:
         what: names what was to be done.
 
     Raises:
-        DeviceMemoryError: there was no room; all is as it was.
+        DeviceMemoryError: there was too little memory; nothing has changed.
     """
     try:
         yield
     except MemoryError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
-        raise DeviceMemoryError(no_room(what(), wanted, error)) from error
+        raise DeviceMemoryError(out_of_memory(what(), wanted, error)) from error
 
 
-def no_room(what: str, wanted: Device, error: Exception) -> str:
+def out_of_memory(what: str, wanted: Device, error: Exception) -> str:
     """Return what is said when a GPU's memory did not do: asked, used, free."""
     known = memory(wanted)
     numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
     return (
-        f"{what}: no room on {wanted} ({numbers}): {error} Use smaller batches, free models and "
-        "tensors, or raise kerasish.config.set_memory_limit."
+        f"{what}: out of memory on {wanted} ({numbers}): {error} Use smaller batches, free models "
+        "and tensors, or raise kerasish.config.set_memory_limit."
     )
 
 

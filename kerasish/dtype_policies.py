@@ -54,7 +54,7 @@ class DTypePolicy:
 
     @property
     def quantization_mode(self) -> None:
-        """Always None: kerasish does not quantise."""
+        """Always None: kerasish does not quantize."""
         return None
 
     def convert_input(self, x: Any, autocast: bool, dtype: str) -> Any:

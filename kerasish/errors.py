@@ -64,7 +64,7 @@ class DeviceError(RuntimeError):
 
 
 class DeviceMemoryError(MemoryError):
-    """A device has no room; the message says how much was asked for, is used and is free."""
+    """A device has too little memory; the message says how much was asked for, used and free."""
 
 
 class ResumeError(ValueError):

@@ -47,7 +47,7 @@ class SeedGenerator:
     run goes on where it stopped.
 
     Args:
-        seed: a whole number, or None for one of the process's sequence.
+        seed: an integer, or None for one of the process's sequence.
         name: the first part of the state's path.
 
     Example:
@@ -64,7 +64,7 @@ class SeedGenerator:
         if seed is None:
             seed = config.next_seed()
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-            raise ValueError(f"SeedGenerator: seed must be a whole number or None, got {seed!r}.")
+            raise ValueError(f"SeedGenerator: seed must be an integer or None, got {seed!r}.")
         self.seed = int(seed)
         self.name = name or "seed_generator"
         with name_scope(self.name):
@@ -149,7 +149,7 @@ def draw_seed(seed: SeedLike | None) -> AnyTensor:
         if getattr(seed, "shape", None) == (2,):
             return convert(seed, "uint32")
         raise ValueError(
-            f"seed must be a whole number, a SeedGenerator or None, got {type(seed).__name__}."
+            f"seed must be an integer, a SeedGenerator or None, got {type(seed).__name__}."
         )
     return _state_of(seed)
 
@@ -195,7 +195,7 @@ def truncated_normal(
 def randint(
     shape: Shape, minval: int, maxval: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
 ) -> Tensor:
-    """Return whole numbers uniform in [minval, maxval).
+    """Return integers uniform in [minval, maxval).
 
     Example:
         >>> set(randint((100,), 0, 3, seed=1).tolist()) == {0, 1, 2}

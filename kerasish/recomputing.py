@@ -91,11 +91,11 @@ class _Recomputed:
         return [result.get(name) for name in names]
 
 
-def _entering(made: Iterable[Tensor], since: int) -> list[Tensor]:
+def _entering(created: Iterable[Tensor], since: int) -> list[Tensor]:
     """Return what results depend on that was there before: arguments, closures, variables."""
     results: dict[Any, Tensor] = {}
     seen: set[Record] = set()
-    waiting = list(made)
+    waiting = list(created)
     while waiting:
         t = waiting.pop()
         if not t.tracked:

@@ -298,7 +298,7 @@ def deserialize_keras_object(
 
     Args:
         config: the serialized object.
-        custom_objects: name -> class or function, beside what was registered.
+        custom_objects: name -> class or function, besides what was registered.
         safe_mode: False lets Lambda layers name functions that can be imported; code inside
             files is run in no mode.
         module_objects: where plain names are looked up.

@@ -243,7 +243,7 @@ def assert_same_structure(a: Structure, b: Structure, check_types: Any = None) -
         >>> assert_same_structure([1, (2,)], [3, [4]])
         Traceback (most recent call last):
         ...
-        ValueError: The structures differ at 1: a tuple beside a list.
+        ValueError: The structures differ at 1: a tuple and a list.
     """
     _assert_same(a, b, ())
 
@@ -274,9 +274,9 @@ def _assert_same_node(
     both_sequences = isinstance(a, _SEQUENCES) and isinstance(b, _SEQUENCES)
     if not (both_maps or both_sequences and (type(a) is type(b) or not strict)):
         raise ValueError(
-            f"The structures differ{where}: a {type(a).__name__} beside a {type(b).__name__}."
+            f"The structures differ{where}: a {type(a).__name__} and a {type(b).__name__}."
         )
     if both_maps and set(a) != set(b):
-        raise ValueError(f"The structures differ{where}: keys {sorted(a)} beside {sorted(b)}.")
+        raise ValueError(f"The structures differ{where}: keys {sorted(a)} and {sorted(b)}.")
     if len(a) != len(b):
-        raise ValueError(f"The structures differ{where}: {len(a)} parts beside {len(b)}.")
+        raise ValueError(f"The structures differ{where}: {len(a)} parts and {len(b)}.")

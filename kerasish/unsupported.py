@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_QUANTISE = (
-    "kerasish does not quantise; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
-    "models, or quantise in Keras: save('model.keras') is read there"
+_QUANTIZE = (
+    "kerasish does not quantize; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
+    "models, or quantize in Keras: save('model.keras') is read there"
 )
 _FRAMEWORK = (
     "it holds code of another framework, which kerasish does not load; write the layer with "
@@ -21,15 +21,15 @@ _MESH = (
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 _LORA = (
-    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch beside "
+    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch next to "
     "it"
 )
 
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
-        "Quantizer": _QUANTISE,
-        "quantizers": _QUANTISE,
+        "Quantizer": _QUANTIZE,
+        "quantizers": _QUANTIZE,
         "applications": (
             "kerasish ships no trained networks; load_model() reads those that Keras saved as "
             "'.keras'"
@@ -61,7 +61,7 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "AWQDTypePolicy", "GPTQDTypePolicy", "Int4DTypePolicy", "QuantizedDTypePolicy",
             "QuantizedFloat8DTypePolicy",
         ),
-        _QUANTISE,
+        _QUANTIZE,
     ),
     "distribution": dict.fromkeys(
         (
@@ -80,7 +80,7 @@ METHODS: dict[str, str] = {
             "quantize", "quantized_build", "quantized_call", "variable_serialization_spec",
             "get_quantization_layer_structure",
         ),
-        _QUANTISE,
+        _QUANTIZE,
     ),
     **dict.fromkeys(
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
@@ -93,7 +93,7 @@ class UnsupportedError(AttributeError):
     """A name of Keras that kerasish leaves out; the message says what to use instead."""
 
 
-class LeftOutImportError(ImportError):
+class UnsupportedImportError(ImportError):
     """The same, where the name stands in `from ... import`."""
 
 
@@ -104,26 +104,26 @@ def explain(module: str) -> Callable[[str], Any]:
         >>> explain("kerasish.layers")("TFSMLayer")
         Traceback (most recent call last):
         ...
-        kerasish.unsupported.UnsupportedError: kerasish.layers.TFSMLayer is left out: ...
+        kerasish.unsupported.UnsupportedError: kerasish.layers.TFSMLayer is not supported: ...
     """
     table = UNSUPPORTED.get(module.partition(".")[2], {})
 
     def look_up(name: str) -> Any:
         if name not in table:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        text = f"{module}.{name} is left out: {table[name]}."
+        text = f"{module}.{name} is not supported: {table[name]}."
         # Python turns an AttributeError inside `from ... import` into a text of its own.
         if _stands_in_import(sys._getframe(1)):
-            raise LeftOutImportError(text)
+            raise UnsupportedImportError(text)
         raise UnsupportedError(text)
 
     return look_up
 
 
 def refuse_method(owner: object, name: str) -> None:
-    """Raise UnsupportedError where `name` is a method of Keras's that is left out."""
+    """Raise UnsupportedError where `name` is a method of Keras's without support here."""
     if name in METHODS:
-        raise UnsupportedError(f"{type(owner).__name__}.{name} is left out: {METHODS[name]}.")
+        raise UnsupportedError(f"{type(owner).__name__}.{name} is not supported: {METHODS[name]}.")
 
 
 def _stands_in_import(frame: Any) -> bool:

@@ -54,7 +54,7 @@ def _is_same(a: object, b: object) -> bool:
 
 
 class _Uses(threading.local):
-    found: dict[int, Any] | None = None
+    collected: dict[int, Any] | None = None
     calling = False  # what a layer's call assigns to its attributes is a result, not a setting
 
 
@@ -68,24 +68,24 @@ def set_calling(calling: bool) -> None:
 
 def is_collecting() -> bool:
     """Return whether a trace collects what it uses in this thread."""
-    return _uses.found is not None
+    return _uses.collected is not None
 
 
 def note_use(thing: object) -> None:
     """Let a trace under way in this thread depend on an object or a function."""
-    if _uses.found is not None:
-        _uses.found[id(thing)] = thing
+    if _uses.collected is not None:
+        _uses.collected[id(thing)] = thing
 
 
 @contextlib.contextmanager
 def collecting_uses() -> Iterator[dict[int, Any]]:
     """Return the dict in which `note_use` collects inside the block, by id; it keeps them alive."""
-    before = _uses.found
-    _uses.found = results = {}
+    before = _uses.collected
+    _uses.collected = results = {}
     try:
         yield results
     finally:
-        _uses.found = before
+        _uses.collected = before
         if before is not None:
             before.update(results)
 
@@ -195,10 +195,10 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def _is_foreign(thing: object) -> bool:
     """Return whether a function, module or object belongs to a library."""
     if isinstance(thing, types.ModuleType):
-        home = thing.__name__
+        module = thing.__name__
     else:
-        home = getattr(thing, "__module__", None) or type(thing).__module__
-    return home.partition(".")[0] in FOREIGN
+        module = getattr(thing, "__module__", None) or type(thing).__module__
+    return module.partition(".")[0] in FOREIGN
 
 
 def _frozen(value: object, depth: int = 3) -> Structure:

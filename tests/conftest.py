@@ -11,7 +11,7 @@ from collections.abc import Iterator
 if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-# No window opens, and nothing is left in the home directory of whoever runs the tests.
+# No window opens, and nothing is left in the home directory of the user.
 os.environ.setdefault("MPLBACKEND", "Agg")
 _cache = tempfile.TemporaryDirectory(prefix="kerasish-tests-", ignore_cleanup_errors=True)
 os.environ["XDG_CACHE_HOME"] = _cache.name

@@ -151,7 +151,7 @@ def test_dtypes_are_those_of_the_rule(op, example, dtype):
         for a in arrays
     ]
     if not any(dtypes.name_of(a.dtype) == dtype for a in narrow):
-        return  # an op of whole numbers only: tested as it is above
+        return  # an op of integers only: tested as it is above
     if dtype in ("bool",) and op.name in NO_BOOLS:
         with pytest.raises(TypeError):
             call(op, narrow, attrs)

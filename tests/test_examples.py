@@ -147,8 +147,8 @@ def test_goals_are_of_examples():
 
 
 @pytest.mark.slow
-def test_quickstart_is_killed_resumes_and_recognises_digits(tmp_path):
-    """The main job: its exit status says whether more than 97 % were recognised."""
+def test_quickstart_is_killed_resumes_and_recognizes_digits(tmp_path):
+    """The main job: its exit status says whether more than 97 % were recognized."""
     done = run(CHECKOUT / "examples" / "quickstart.py", "--output", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert not done.stderr

@@ -36,9 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(START, START + COUNT))
 def test_engines_agree(seed):
     program = program_of(seed)
-    left_out = known.reason(program)
-    if left_out:
-        pytest.skip(f"known, and not mended yet: {left_out}")
+    reason = known.reason(program)
+    if reason:
+        pytest.skip(f"known, and not mended yet: {reason}")
     (engine,) = engines_of(seed, 1)
     # Outputs and gradients of all, three steps of every third, a file of every sixth.
     given = {"saved": seed % 6 == 0, "gradients": seed % 3 != 0, "whole": seed % 3 == 0}

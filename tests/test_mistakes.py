@@ -328,7 +328,7 @@ def words_beyond_the_embedding(wrong):
     return train(net(*stack, shape=(5,)), SPARSE, LABELS, WORDS)
 
 
-@mistake(AdviceWarning, "Embedding", "whole numbers", "Dense")
+@mistake(AdviceWarning, "Embedding", "integers", "Dense")
 def measures_into_an_embedding(wrong):
     x = WORDS[:, :4] / (2 if wrong else 1)
     stack = [layers.Embedding(9, 2), layers.Flatten(), softmax()]

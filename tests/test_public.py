@@ -34,8 +34,8 @@ KINDS = {
 
 def public_modules() -> Iterator[types.ModuleType]:
     """Yield the modules that users import names from: Keras's, as far as we have them, and ours."""
-    rooms = "data datasets autodiff callbacks testing wrappers wrappers.sklearn"
-    ours = ["", *rooms.split()]
+    packages = "data datasets autodiff callbacks testing wrappers wrappers.sklearn"
+    ours = ["", *packages.split()]
     theirs = [module for module in KERAS if module != "keras"]
     package = Path(kerasish.__file__).parent
     for name in dict.fromkeys(ours + theirs):
@@ -162,7 +162,7 @@ def test_version_is_said_once():
 JUDGES = re.compile(r"(^|[._])(assert|check|raises|warns|fail|expect)")
 
 
-def can_fail(function: ast.AST, neighbours: dict[str, ast.AST], seen: frozenset[str]) -> bool:
+def can_fail(function: ast.AST, neighbors: dict[str, ast.AST], seen: frozenset[str]) -> bool:
     """Whether `function` asserts, or calls something that does."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
@@ -172,9 +172,9 @@ def can_fail(function: ast.AST, neighbours: dict[str, ast.AST], seen: frozenset[
             if JUDGES.search(name):
                 return True
             if (
-                name in neighbours
+                name in neighbors
                 and name not in seen
-                and can_fail(neighbours[name], neighbours, seen | {name})
+                and can_fail(neighbors[name], neighbors, seen | {name})
             ):
                 return True
     return False

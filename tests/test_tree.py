@@ -59,10 +59,10 @@ def test_none_as_a_leaf_or_not():
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ([1, 2], [1], "2 parts beside 1"),
+        ([1, 2], [1], "2 parts and 1"),
         ({"a": 1}, {"b": 1}, "keys"),
         ([1, [2, 3]], [1, [2]], "at 1"),
-        ({"a": [1]}, {"a": 1}, "at a: a list beside a int"),
+        ({"a": [1]}, {"a": 1}, "at a: a list and a int"),
     ],
 )
 def test_differences_are_named(a, b, message):
@@ -121,5 +121,5 @@ def test_dicts_meet_by_their_keys_whatever_their_order():
 
 @pytest.mark.parametrize("other", [[1, 2], collections.deque([1, 2]), Point(1, 2)])
 def test_sequences_of_other_kinds_are_other_structures(other):
-    with pytest.raises(ValueError, match="differ at 0: a tuple beside a "):
+    with pytest.raises(ValueError, match="differ at 0: a tuple and a "):
         tree.assert_same_structure([(1, 2)], [other])

@@ -131,6 +131,10 @@ reveal_type(model.fit(x, x))
 reveal_type(keras.models.load_model("file.keras"))
 reveal_type(keras.Model())
 reveal_type(ops.convert_to_tensor(x) + 1.0)
+layers.Conv2D(2, 3, kernel_initializer="ones", name="a", input_shape=(8, 8, 1))
+layers.LSTM(2, dropout=0.5, return_sequences=True)
+layers.Conv2D(2, 3, kernel_initialiser="ones")
+layers.LSTM(2, dropout="half")
 """
 EXPECTED = [
     "Tensor", "Tensor", "Dense", "Tensor", "Sequential", "Tensor", "History", "Model", "Model",
@@ -151,3 +155,5 @@ def test_what_editors_show(tmp_path):
     )  # fmt: skip
     found = re.findall(r'Revealed type is "([\w.]+)', report.stdout)
     assert [name.rpartition(".")[2] for name in found] == EXPECTED, report.stdout + report.stderr
+    errors = re.findall(r"error: (.*)", report.stdout)
+    assert len(errors) == 2 and "kernel_initialiser" in errors[0] and "dropout" in errors[1], errors

@@ -51,18 +51,18 @@ def _zeros_like(value: Any) -> Tensor:
     return ops.zeros(value.shape, wrap(value).dtype)
 
 
-def _apply_rule(maker: Record, found: dict[Any, Tensor]) -> Sequence[Any]:
+def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
     results = _results(maker)
     op = maker.op
     if op.outputs == 1:
-        g, rule = found.pop((maker, 0)), op.grad
+        g, rule = gradients.pop((maker, 0)), op.grad
         if type(rule) is tuple:
             return [
                 each(g, results[0], *maker.inputs, **maker.attrs) if t.tracked else None
                 for each, t in zip(rule, maker.inputs)
             ]
         return rule(g, results[0], *maker.inputs, **maker.attrs)
-    arriving = [found.pop((maker, i), None) for i in range(len(results))]
+    arriving = [gradients.pop((maker, i), None) for i in range(len(results))]
     if op.sparse_gradients:
         return op.grad(tuple(arriving), tuple(results), *maker.inputs, **maker.attrs)
     gs = [_zeros_like(r.value) if g is None else g for g, r in zip(arriving, results)]

@@ -102,10 +102,10 @@ def value_and_grad(
     return with_derivatives
 
 
-def _of_variables(found: dict[Any, Tensor], variables: Any) -> Any:
+def _of_variables(gradients: dict[Any, Tensor], variables: Any) -> Any:
     if variables is not None:
-        return tree.map_structure(lambda v: found.get(v.key), variables)
-    owners = ((key.owner(), g) for key, g in found.items())
+        return tree.map_structure(lambda v: gradients.get(v.key), variables)
+    owners = ((key.owner(), g) for key, g in gradients.items())
     return {owner: g for owner, g in owners if isinstance(owner, Variable)}
 
 
@@ -210,7 +210,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         (9.0, 6.0)
     """
     if len(primals) != len(tangents):
-        raise ValueError(f"jvp: {len(primals)} primals beside {len(tangents)} tangents.")
+        raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents.")
     recording.depth += 1
     before, recording.on = recording.on, True
     try:

@@ -27,7 +27,7 @@ _factories: dict[str, Callable[[], Backend] | str] = {
     "eager": make_eager,
     "static": "kerasish.backends.static:Static",
 }
-_made: dict[str, Backend] = {}
+_instances: dict[str, Backend] = {}
 _guard = threading.RLock()
 
 
@@ -40,7 +40,7 @@ def register(name: str, factory: Callable[[], Backend]) -> None:
     """
     with _guard:
         _factories[name] = factory
-        _made.pop(name, None)
+        _instances.pop(name, None)
 
 
 def unregister(name: str) -> None:
@@ -53,7 +53,7 @@ def unregister(name: str) -> None:
         if name not in _factories:
             raise UnknownNameError.of("backend", name, sorted(_factories))
         del _factories[name]
-        _made.pop(name, None)
+        _instances.pop(name, None)
 
 
 def names() -> list[str]:
@@ -69,9 +69,9 @@ def get(name: str) -> Backend:
         UnknownNameError: no such backend.
     """
     with _guard:
-        if name not in _made:
-            _made[name] = _find_factory(name)()
-        return _made[name]
+        if name not in _instances:
+            _instances[name] = _find_factory(name)()
+        return _instances[name]
 
 
 def _find_factory(name: str) -> Callable[[], Any]:

@@ -1,8 +1,8 @@
 """Files that keep what was costly to make: where they lie, how they are sealed and written.
 
 `KERASISH_CACHE_DIR`, else `$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish` holds a folder for
-each kind of them; `KERASISH_CACHE_DIR=""` (empty) turns the disk off. Files are written beside and
-renamed, so that any number of processes may share a folder, and carry a checksum.
+each kind of them; `KERASISH_CACHE_DIR=""` (empty) turns the disk off. Files are written under
+another name and then renamed, so any number of processes may share a folder. They carry a checksum.
 """
 
 from __future__ import annotations

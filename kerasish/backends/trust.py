@@ -141,22 +141,22 @@ def _open_below(parent: int, name: str, path: Path, above: bool = False) -> int:
     return descriptor
 
 
-def _check(found: os.stat_result, path: Path, kind: int, above: bool = False) -> None:
+def _check(status: os.stat_result, path: Path, kind: int, above: bool = False) -> None:
     """Raise UntrustedError where somebody else can change what was opened."""
-    if stat.S_IFMT(found.st_mode) != kind:
+    if stat.S_IFMT(status.st_mode) != kind:
         what = "file" if kind == stat.S_IFREG else "folder"
         raise UntrustedError(f"{path} is no plain {what}. Remove it")
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise UntrustedError(
-            f"{path} belongs to user {found.st_uid}, not to user {os.geteuid()} or root. Remove it"
+            f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()} or root. Remove it"
         )
-    if above and found.st_mode & stat.S_ISVTX:
+    if above and status.st_mode & stat.S_ISVTX:
         return
-    others = found.st_mode & stat.S_IWOTH
-    group = found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid)
+    others = status.st_mode & stat.S_IWOTH
+    group = status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid)
     if others or group:
-        mode = stat.S_IMODE(found.st_mode)
-        who = "all users" if others else f"group {found.st_gid}"
+        mode = stat.S_IMODE(status.st_mode)
+        who = "all users" if others else f"group {status.st_gid}"
         raise UntrustedError(f"{path} can be written by {who} (mode {mode:04o}). chmod go-w it")
 
 

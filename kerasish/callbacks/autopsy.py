@@ -53,10 +53,10 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         where = f"epoch {self.epoch + 1}, batch {self.batch} (update {self.step})"
-        return f"{where}: {_told(self.origin, self.data_rows)}"
+        return f"{where}: {_describe(self.origin, self.data_rows)}"
 
 
-def _told(origin: Origin | None, data_rows: tuple[int, ...]) -> str:
+def _describe(origin: Origin | None, data_rows: tuple[int, ...]) -> str:
     if origin is None:
         return "loss or weights turned NaN or Inf, but op by op the step did not repeat it"
     at = f" in {origin.layer!r}" if origin.layer else ""
@@ -425,13 +425,13 @@ def _variables(model: Model) -> list[Any]:
 def _take_state(model: Model, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return copies of all variables, in the memory of an old state if there is one."""
     result = len(model.optimizer.variables)  # more of them may come with the first step
-    if old is not None and old["made"] == result:
+    if old is not None and old["drawn"] == result:
         kept = old["values"]
         for v, value in kept:
             np.copyto(value, v.numpy())
     else:
         kept = [(v, np.array(v.numpy())) for v in _variables(model)]
-    return {"values": kept, "made": result, "shared": random.shared_state()}
+    return {"values": kept, "drawn": result, "shared": random.shared_state()}
 
 
 def _give_state(model: Model, state: dict[str, Any]) -> None:

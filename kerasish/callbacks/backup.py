@@ -70,7 +70,7 @@ class BackupAndRestore(Resume):
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"BackupAndRestore: {path!r} is not a record of a backup ({error!r}); "
-                "delete the folder to start anew"
+                "delete the folder to start over"
             ) from error
         self.model.load_weights(self._path(WEIGHTS))
         warnings.warn(

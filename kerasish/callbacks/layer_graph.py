@@ -49,16 +49,16 @@ def list_nodes(model: Model) -> list[LayerNode]:
 
 
 def _add(
-    found: dict[str, LayerNode],
+    result: dict[str, LayerNode],
     name: str,
     layer: Layer,
     inputs: Iterable[str],
     shapes: Sequence[Any],
 ) -> str:
     free, number = name, 1
-    while free in found:
+    while free in result:
         free, number = f"{name}_{number}", number + 1
-    found[free] = LayerNode(free, type(layer).__name__, tuple(inputs), tuple(shapes))
+    result[free] = LayerNode(free, type(layer).__name__, tuple(inputs), tuple(shapes))
     return free
 
 
@@ -66,16 +66,16 @@ def _is_layer(operation: Any) -> bool:
     return hasattr(operation, "flatten_layers")  # not the plain operations of a graph
 
 
-def _add_parts(found: dict[str, LayerNode], layer: Layer, name: str) -> None:
+def _add_parts(result: dict[str, LayerNode], layer: Layer, name: str) -> None:
     parts = layer.flatten_layers(include_self=False, recursive=False) if _is_layer(layer) else []
     if not parts:
-        _add(found, name, layer, (), ())
+        _add(result, name, layer, (), ())
     for part in parts:
-        _add_parts(found, part, f"{name}/{part.name}")
+        _add_parts(result, part, f"{name}/{part.name}")
 
 
 def _add_graph(
-    found: dict[str, LayerNode], graph: Any, prefix: str, feeds: Sequence[str] | None
+    result: dict[str, LayerNode], graph: Any, prefix: str, feeds: Sequence[str] | None
 ) -> list[str]:
     """Add a functional model's calls; return the names of the nodes that compute its outputs.
 
@@ -86,7 +86,7 @@ def _add_graph(
     for i, t in enumerate(graph.inputs):
         layer = t.history.operation
         maker[id(t)] = (
-            _add(found, f"{prefix}/{layer.name}", layer, (), [t.shape])
+            _add(result, f"{prefix}/{layer.name}", layer, (), [t.shape])
             if feeds is None
             else feeds[i]
         )
@@ -98,9 +98,9 @@ def _add_graph(
         name = f"{prefix}/{node.operation.name}"
         inner = getattr(node.operation, "layer_graph", None)
         if inner is not None and len(inner.inputs) == len(inputs):
-            names = _add_graph(found, inner, name, inputs)
+            names = _add_graph(result, inner, name, inputs)
         else:
             shapes = [t.shape for t in outputs]
-            names = [_add(found, name, node.operation, inputs, shapes)] * len(outputs)
+            names = [_add(result, name, node.operation, inputs, shapes)] * len(outputs)
         maker.update((id(t), n) for t, n in zip(outputs, names))
     return [maker[id(t)] for t in graph.outputs]

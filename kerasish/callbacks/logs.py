@@ -49,14 +49,14 @@ class CSVLogger(Callback):
         self.keys: list[str] | None = None
         self._file: TextIO | None = None
         self._start: int | None = None  # byte at which the next row goes; None is the end
-        self._told = False
+        self._warned = False
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._release()
         # Opened now, so that a wrong path shows before hours of work; emptied with the first row,
         # so that a run that dies before it leaves the old file.
         self._file = open(self.filename, "a+", newline="", encoding="utf-8")  # noqa: SIM115
-        self._told = False
+        self._warned = False
         self.keys = self._read_header() if self.append else None
         self._start = None if self.append else 0
 
@@ -80,14 +80,14 @@ class CSVLogger(Callback):
                 writer.writerow(["epoch", *self.keys])
         writer.writerow([epoch, *(cell(logs[k]) if k in logs else "NA" for k in self.keys)])
         self._file.flush()
-        self._tell_left_out(logs)
+        self._warn_of_missing(logs)
 
-    def _tell_left_out(self, logs: Logs) -> None:
-        left_out = sorted(set(logs) - set(self.keys or ()))
-        if left_out and not self._told:
-            self._told = True
+    def _warn_of_missing(self, logs: Logs) -> None:
+        missing = sorted(set(logs) - set(self.keys or ()))
+        if missing and not self._warned:
+            self._warned = True
             warnings.warn(
-                f"CSVLogger: {self.filename!r} has no columns for {', '.join(left_out)}, "
+                f"CSVLogger: {self.filename!r} has no columns for {', '.join(missing)}, "
                 f"which came after its header was written",
                 stacklevel=2,
             )

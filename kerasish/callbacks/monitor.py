@@ -74,10 +74,10 @@ class Monitor(Callback):
         self.min_delta = abs(min_delta)
         self.best: float | None = None
         self.monitor_op = {"min": operator.lt, "max": operator.gt}.get(mode)
-        self._told = False
+        self._warned = False
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        self._told = False
+        self._warned = False
 
     def get_monitor_value(self, logs: Logs | None) -> float | None:
         """Return the watched value; None, with one warning per run, if the logs lack it.
@@ -121,8 +121,8 @@ class Monitor(Callback):
         return result
 
     def _tell_missing(self, logs: Logs) -> None:
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             warnings.warn(
                 f"{type(self).__name__}: the logs have no {self.monitor!r}, so that this does not "
                 f"count. {self._available(logs)}",

@@ -164,7 +164,7 @@ class Resume(Callback):
         if past is None and damages:
             raise ResumeError(
                 f"{who}: no state in {self.directory!r} is whole: {'; '.join(damages)} "
-                "Delete the folder to start anew."
+                "Delete the folder to start over."
             )
         for damage in damages:
             warnings.warn(f"{who}: {damage} Took the one before.", stacklevel=4)

@@ -1,4 +1,4 @@
-"""Breast cancer: 569 tumours, 30 measures of cells, benign or not (Wolberg et al. 1995)."""
+"""Breast cancer: 569 tumors, 30 measures of cells, benign or not (Wolberg et al. 1995)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CIFAR-10: 60,000 colour pictures, 32 x 32, of 10 classes (Krizhevsky 2009)."""
+"""CIFAR-10: 60,000 color pictures, 32 x 32, of 10 classes (Krizhevsky 2009)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CIFAR-100: 60,000 colour pictures, 32 x 32, of 100 classes in 20 groups (Krizhevsky 2009)."""
+"""CIFAR-100: 60,000 color pictures, 32 x 32, of 100 classes in 20 groups (Krizhevsky 2009)."""
 
 from __future__ import annotations
 

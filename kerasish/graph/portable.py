@@ -241,10 +241,10 @@ class Player:
                 raise ValueError(f"{factor!r} times {len(product)} sizes is no size")
         return _evaluate(terms, self._sizes)
 
-    def _constant(self, found: Any) -> Tensor:
-        if isinstance(found, str):
-            return wrap(self._arrays[found])
-        dtype, shape, value = found
+    def _constant(self, entry: Any) -> Tensor:
+        if isinstance(entry, str):
+            return wrap(self._arrays[entry])
+        dtype, shape, value = entry
         spec = self._spec(dtype, shape)
         if math.prod(spec.shape) > _MOST_MADE:
             raise ValueError(f"a constant of {math.prod(spec.shape)} elements would be made")

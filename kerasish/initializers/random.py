@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RandomInitializer(Initializer):
-    """An initializer with a seed: a whole number, a SeedGenerator, or None (drawn once)."""
+    """An initializer with a seed: an integer, a SeedGenerator, or None (drawn once)."""
 
     def __init__(self, seed: SeedGenerator | str | int | None = None) -> None:
         self._config_seed = seed
@@ -32,7 +32,7 @@ class RandomInitializer(Initializer):
             seed = config.next_seed()
         elif not hasattr(seed, "next") and not isinstance(seed, (int, np.integer)):
             raise ValueError(
-                f"{type(self).__name__}: the seed must be None, a whole number or a "
+                f"{type(self).__name__}: the seed must be None, an integer or a "
                 f"SeedGenerator, got {seed!r}."
             )
         self.seed = seed
@@ -53,7 +53,7 @@ class RandomNormal(RandomInitializer):
     Args:
         mean: their mean.
         stddev: their standard deviation, >= 0.
-        seed: a whole number, a SeedGenerator, or None.
+        seed: an integer, a SeedGenerator, or None.
 
     Example:
         >>> RandomNormal(seed=1)((2, 3)).shape

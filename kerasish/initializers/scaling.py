@@ -28,7 +28,7 @@ class VarianceScaling(RandomInitializer):
         scale: the factor of the variance, > 0.
         mode: "fan_in" (inputs of a unit), "fan_out" or "fan_avg".
         distribution: "truncated_normal", "untruncated_normal" ("normal" is the first) or "uniform".
-        seed: a whole number, a SeedGenerator, or None.
+        seed: an integer, a SeedGenerator, or None.
         input_axes, output_axes: the axes whose sizes multiply to the fans; None: the last axis is
             the output, the last but one the input, and the axes before are a window.
 

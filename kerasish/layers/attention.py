@@ -6,20 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import constraints, initializers, ops, regularizers
-from kerasish.engine.layer.layer import Layer
+from kerasish import ops
 from kerasish.engine.layer.masks import without_masks
 from kerasish.errors import ShapeError
 from kerasish.layers.activation import Softmax
 from kerasish.layers.einsum_dense import EinsumDense
+from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.regularization import Dropout
+from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.networks.attention import attend
+from kerasish.signatures import Unpack, with_options
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
-    ConstraintLike,
-    InitializerLike,
-    RegularizerLike,
     Shape,
     Structure,
 )
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class MultiHeadAttention(Layer):
+class MultiHeadAttention(KernelLayer):
     """Each target's weighted mean of the values, for several heads, projected to the result.
 
     weights = softmax(query · key / sqrt(key_dim)) over the sources.
@@ -37,7 +36,7 @@ class MultiHeadAttention(Layer):
     Args:
         num_heads: number of heads.
         key_dim: size of query and key a head.
-        value_dim: size of value a head; None: key_dim.
+        value_dim: size of value per head; None: key_dim.
         dropout: share of weights dropped in training.
         output_shape: sizes of the result's last axes; None: the query's last one.
         attention_axes: the axes attended over; None: all but the first and the last.
@@ -53,6 +52,7 @@ class MultiHeadAttention(Layer):
 
     reads_mask = True
 
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
         num_heads: int,
@@ -64,18 +64,12 @@ class MultiHeadAttention(Layer):
         attention_axes: int | None = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
+        *,
         use_gate: bool = False,
         seed: int | None = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        super().__init__(**options)
         self.supports_masking = True
         _check_flash(self.display_name(), flash_attention, dropout)
         sizes = {"num_heads": num_heads, "key_dim": key_dim, "value_dim": value_dim}
@@ -93,12 +87,6 @@ class MultiHeadAttention(Layer):
         )  # fmt: skip
         self.sliding_window, self.flash_attention = sliding_window, flash_attention
         self.use_gate = use_gate
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
         """Make the projections."""
@@ -136,11 +124,8 @@ class MultiHeadAttention(Layer):
     def _common(self) -> dict[str, Any]:
         names = ("kernel_initializer", "bias_initializer")
         fresh = {n: _renewed(getattr(self, n)) for n in names}
-        return {
-            **fresh, "kernel_regularizer": self.kernel_regularizer,
-            "bias_regularizer": self.bias_regularizer,
-            "kernel_constraint": self.kernel_constraint, "bias_constraint": self.bias_constraint,
-        }  # fmt: skip
+        kept = ("kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint")
+        return {**fresh, **{name: getattr(self, name) for name in kept}}
 
     @property
     def _key_heads(self) -> int:
@@ -284,7 +269,7 @@ class GroupQueryAttention(MultiHeadAttention):
     i // (num_query_heads / num_key_value_heads).
 
     Args:
-        head_dim: size of query, key and value a head.
+        head_dim: size of query, key and value per head.
         num_query_heads: number of query heads.
         num_key_value_heads: number of key and value heads, a divisor of num_query_heads.
         dropout: share of weights dropped in training.
@@ -301,6 +286,7 @@ class GroupQueryAttention(MultiHeadAttention):
         "shape": [(2, 4, 6), (2, 5, 6)], "spread": True,
     }  # fmt: skip
 
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
         head_dim: int,
@@ -310,24 +296,15 @@ class GroupQueryAttention(MultiHeadAttention):
         use_bias: bool = True,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
+        *,
         use_gate: bool = False,
         seed: int | None = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(
             num_query_heads, head_dim, dropout=dropout, use_bias=use_bias,
             sliding_window=sliding_window, flash_attention=flash_attention,
-            kernel_initializer=kernel_initializer, bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer, bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer, kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint, use_gate=use_gate, seed=seed, **kwargs,
+            use_gate=use_gate, seed=seed, **options,
         )  # fmt: skip
         if num_query_heads % num_key_value_heads:
             raise ValueError(
@@ -367,10 +344,10 @@ def _check_sizes(
         whole = hasattr(size, "__index__") and not isinstance(size, bool)
         if size is None and name in ("value_dim", "sliding_window") or whole and size > 0:
             continue
-        raise ValueError(f"{who}: the argument `{name}` must be a whole number > 0, got {size!r}.")
+        raise ValueError(f"{who}: the argument `{name}` must be an integer > 0, got {size!r}.")
     several = output_shape if isinstance(output_shape, (list, tuple)) else [output_shape]
     if output_shape is not None and not all(hasattr(n, "__index__") for n in several):
-        raise ValueError(f"{who}: output_shape must be whole numbers, got {output_shape!r}.")
+        raise ValueError(f"{who}: output_shape must be integers, got {output_shape!r}.")
 
 
 def _check_flash(who: str, flash_attention: bool | None, dropout: float) -> None:

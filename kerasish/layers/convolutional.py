@@ -4,55 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish import activations, config, constraints, initializers, ops, regularizers
+from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
-from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import KERNEL, KernelOptions
+from kerasish.layers.spatial import WindowLayer, as_sizes
+from kerasish.layers.weighted import KernelLayer, WeightedLayer
 from kerasish.ops.basic.conv import biased_conv
-from kerasish.ops.basic.window import (
-    channels_back,
-    channels_to_last,
-    resolve_padding,
-    window_counts,
-)
-from kerasish.typing import (
-    ActivationLike,
-    AnyTensor,
-    ConstraintLike,
-    InitializerLike,
-    IntOrTuple,
-    RegularizerLike,
-    Shape,
-)
+from kerasish.ops.basic.window import channels_back, channels_to_last
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike, IntOrTuple, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-def as_sizes(value: Any, rank: int, name: str, who: str, least: int = 1) -> tuple[int, ...]:
-    """Return `value`, a number or one for each of `rank` axes, as a tuple of numbers >= least."""
-    many = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
-    if len(many) != rank or any(not hasattr(v, "__index__") or v < least for v in many):
-        raise ValueError(
-            f"{who}: {name} is a whole number >= {least}, or {rank} of them, got {value!r}."
-        )
-    return tuple(int(v) for v in many)
-
-
-class ConvolutionLayer(Layer):
+class ConvolutionLayer(WindowLayer, WeightedLayer):
     """What all convolution layers share: windows, layout, bias, activation.
 
     Args:
-        rank: the number of spatial axes, 1 to 3.
         kernel_size, strides, dilation_rate: a number >= 1, or one for each spatial axis.
         padding: "valid", "same", or, along one axis, "causal".
+        options: what `WeightedLayer` takes.
     """
 
-    _paddings: tuple[str, ...] = ("valid", "same")
+    layer_role = "convolution"
 
     def __init__(
         self,
-        rank: int,
         kernel_size: IntOrTuple,
         strides: IntOrTuple,
         padding: str,
@@ -60,66 +39,30 @@ class ConvolutionLayer(Layer):
         dilation_rate: IntOrTuple,
         activation: ActivationLike | None,
         use_bias: bool,
-        bias_initializer: InitializerLike,
-        bias_regularizer: RegularizerLike | None,
-        bias_constraint: ConstraintLike | None,
-        activity_regularizer: RegularizerLike | None,
-        **kwargs: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        super().__init__(padding, data_format, **options)
         who = self.display_name()
-        self.rank = rank
-        self.kernel_size = as_sizes(kernel_size, rank, "kernel_size", who)
-        self.strides = as_sizes(strides, rank, "strides", who)
-        self.dilation_rate = as_sizes(dilation_rate, rank, "dilation_rate", who)
-        self.padding = padding.lower() if isinstance(padding, str) else padding
-        known = (*self._paddings, "causal") if rank == 1 and self._causal else self._paddings
-        if self.padding not in known:
-            raise ValueError(f"{who}: padding is one of {list(known)}, got {padding!r}.")
-        self.data_format = config.standardize_data_format(data_format)
+        self.kernel_size = as_sizes(kernel_size, self.rank, "kernel_size", who)
+        self.strides = as_sizes(strides, self.rank, "strides", who)
+        self.dilation_rate = as_sizes(dilation_rate, self.rank, "dilation_rate", who)
         self.activation = activations.get(activation)
         self.use_bias = use_bias
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.bias_constraint = constraints.get(bias_constraint)
-        self.input_spec = InputSpec(ndim=rank + 2)
-
-    _causal = False
-
-    @property
-    def _channel_axis(self) -> int:
-        return -1 if self.data_format == "channels_last" else 1
 
     def _channels(self, input_shape: Shape) -> int:
         """Return the channels of inputs of this shape; from now on they must stay."""
-        rank = self.rank + 2
-        if len(input_shape) != rank:
-            raise ShapeError(
-                f"{self.display_name()}: expected an input with {rank} axes, got shape "
-                f"{input_shape}. For data without an axis of channels use x[..., None]."
-            )
-        channels = input_shape[self._channel_axis]
+        channels = self._split_shape(input_shape)[2]
+        axis = -1 if self.data_format == "channels_last" else 1
         if channels is None:
             raise ShapeError(
-                f"{self.display_name()}: the number of channels (axis {self._channel_axis}, "
+                f"{self.display_name()}: the number of channels (axis {axis}, "
                 f"{self.data_format}) must be known, got shape {input_shape}."
             )
-        self.input_spec = InputSpec(ndim=rank, axes={self._channel_axis: channels})
+        self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: channels})
         return int(channels)
 
-    def _add(self, name: str, shape: tuple[int, ...], kind: str | None = None) -> AnyTensor:
-        """Return a new weight with the initializer, regularizer and constraint of its kind."""
-        kind = kind or name
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=getattr(self, f"{kind}_initializer"),
-            regularizer=getattr(self, f"{kind}_regularizer"),
-            constraint=getattr(self, f"{kind}_constraint"),
-        )
-
     def _add_bias(self, results: int) -> None:
-        self.bias = self._add("bias", (results,)) if self.use_bias else None
+        self.bias = self.add_weight_of("bias", (results,)) if self.use_bias else None
 
     def _convolve(self, x: Tensor) -> Any:
         """Return the convolution of x, whose channels are last."""
@@ -146,36 +89,22 @@ class ConvolutionLayer(Layer):
 
     def _spatial(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the spatial sizes of the result."""
-        settings = (self.kernel_size, self.strides)
-        padding = resolve_padding(
-            self.padding, sizes, *settings, self.dilation_rate, self.display_name()
-        )
-        return window_counts(sizes, *settings, padding, self.dilation_rate, self.display_name())
+        return self._count_windows(sizes, self.kernel_size, self.dilation_rate)
 
     def compute_output_shape(self, input_shape: Shape) -> tuple[Any, ...]:
         """Return the result's shape."""
-        shape = tuple(input_shape)
-        if len(shape) != self.rank + 2:
-            raise ShapeError(
-                f"{self.display_name()}: expected an input with {self.rank + 2} axes, got shape "
-                f"{shape}. For data without an axis of channels use x[..., None]."
-            )
-        first = self.data_format == "channels_first"
-        channels, sizes = (shape[1], shape[2:]) if first else (shape[-1], shape[1:-1])
-        result, results = self._spatial(sizes), self._results(channels)
-        return (shape[0], results, *result) if first else (shape[0], *result, results)
+        n, sizes, channels = self._split_shape(input_shape)
+        return self._join_shape(n, self._spatial(sizes), self._results(channels))
 
 
-class BaseConv(ConvolutionLayer):
+class BaseConv(ConvolutionLayer, KernelLayer):
     """A convolution with one kernel (*kernel_size, channels / groups, filters)."""
 
-    layer_role = "convolution"
+    paddings = ("valid", "same", "causal")
 
-    _causal = True
-
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
-        rank: int,
         filters: int,
         kernel_size: IntOrTuple,
         strides: IntOrTuple = 1,
@@ -185,18 +114,11 @@ class BaseConv(ConvolutionLayer):
         groups: int = 1,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(
-            rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
-            bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
+            **options,
         )  # fmt: skip
         self.filters = as_sizes(filters, 1, "filters", self.display_name())[0]
         self.groups = as_sizes(groups, 1, "groups", self.display_name())[0]
@@ -205,9 +127,6 @@ class BaseConv(ConvolutionLayer):
                 f"{self.display_name()}: filters ({filters}) must be a multiple of groups "
                 f"({groups})."
             )
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels / groups, filters) and bias (filters,)."""
@@ -218,9 +137,8 @@ class BaseConv(ConvolutionLayer):
                 f"{self.groups}, got shape {input_shape}."
             )
         self.compute_output_shape(input_shape)  # raises where no window fits
-        self.kernel = self._add(
-            "kernel", (*self.kernel_size, channels // self.groups, self.filters)
-        )
+        shape = (*self.kernel_size, channels // self.groups, self.filters)
+        self.kernel = self.add_weight_of("kernel", shape)
         self._add_bias(self.filters)
 
     def _biased(self, x: Tensor, rectified: bool) -> Tensor:
@@ -240,7 +158,7 @@ class Conv1D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid", "same", or "causal": the result at t sees nothing after t.
         groups: channels and filters are cut into this many groups that do not see each other.
 
@@ -253,32 +171,7 @@ class Conv1D(BaseConv):
     """
 
     example = {"args": {"filters": 3, "kernel_size": 2, "padding": "causal"}, "shape": (2, 5, 2)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = 1,
-        groups: int = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1, filters, kernel_size, strides, padding, data_format, dilation_rate, groups,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 class Conv2D(BaseConv):
@@ -286,7 +179,7 @@ class Conv2D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         groups: see `Conv1D`.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters); with
@@ -299,32 +192,7 @@ class Conv2D(BaseConv):
 
     example = {"args": {"filters": 4, "kernel_size": 3, "activation": "relu"},
                "shape": (2, 6, 5, 3)}  # fmt: skip
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = (1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = (1, 1),
-        groups: int = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2, filters, kernel_size, strides, padding, data_format, dilation_rate, groups,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 class Conv3D(BaseConv):
@@ -332,7 +200,7 @@ class Conv3D(BaseConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of three axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
         groups: see `Conv1D`.
 
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, filters); with
@@ -340,29 +208,4 @@ class Conv3D(BaseConv):
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 3, 4, 3, 2)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = (1, 1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = (1, 1, 1),
-        groups: int = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            3, filters, kernel_size, strides, padding, data_format, dilation_rate, groups,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+    rank = 3

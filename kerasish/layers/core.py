@@ -13,7 +13,10 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
+from kerasish.layers.options import KERNEL, KernelOptions
+from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
+from kerasish.signatures import Unpack, with_options
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class Dense(Layer):
+class Dense(KernelLayer):
     """activation(x @ kernel + bias), over the last axis.
 
     Args:
@@ -47,36 +50,25 @@ class Dense(Layer):
 
     example = {"args": {"units": 4, "activation": "relu"}, "shape": (2, 3)}
 
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
         units: int,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
+        *,
         lora_rank: Any = None,
         lora_alpha: Any = None,
         quantization_config: Any = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
-        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        super().__init__(**options)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
@@ -87,24 +79,8 @@ class Dense(Layer):
             raise ShapeError(
                 f"{self.display_name()}: the input's last size must be known, got {input_shape}."
             )
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(size, self.units),
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
-        self.bias = (
-            self.add_weight(
-                name="bias",
-                shape=(self.units,),
-                initializer=self.bias_initializer,
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-            if self.use_bias
-            else None
-        )
+        self.kernel = self.add_weight_of("kernel", (size, self.units))
+        self.bias = self.add_weight_of("bias", (self.units,)) if self.use_bias else None
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -124,7 +100,7 @@ class Dense(Layer):
 
 
 class Embedding(Layer):
-    """Row x of a table, for whole numbers x.
+    """Row x of a table, for integers x.
 
     Args:
         input_dim: rows of the table: one more than the largest number.
@@ -162,12 +138,10 @@ class Embedding(Layer):
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-                raise ValueError(
-                    f"{self.display_name()}: {what} is a whole number >= 1, got {size!r}."
-                )
+                raise ValueError(f"{self.display_name()}: {what} is an integer >= 1, got {size!r}.")
         self.input_dim, self.output_dim = int(input_dim), int(output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
@@ -268,7 +242,7 @@ class Lambda(Layer):
         """Return the layer that `get_config` describes.
 
         Args:
-            custom_objects: name -> function, beside what was registered.
+            custom_objects: name -> function, besides what was registered.
             safe_mode: kept for Keras's sake: code inside files is run in no mode.
 
         Raises:

@@ -127,7 +127,7 @@ class CRF(Layer):
     def log_likelihood(
         self, potentials: AnyTensor, tags: Tensor, mask: AnyTensor | None = None
     ) -> Tensor:
-        """Return log p(tags), (n,), of whole numbers (n, steps)."""
+        """Return log p(tags), (n,), of integers (n, steps)."""
         options = self._options(potentials, mask)
         return ops.crf_log_likelihood(potentials, tags, self.transitions, **options)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish import constraints, initializers, ops, regularizers
-from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
-from kerasish.typing import (
-    ActivationLike,
-    ConstraintLike,
-    InitializerLike,
-    IntOrTuple,
-    RegularizerLike,
-    Shape,
-)
+from kerasish import ops
+from kerasish.layers.convolutional import ConvolutionLayer
+from kerasish.layers.options import DepthwiseOptions, SeparableOptions, of_weights
+from kerasish.layers.spatial import as_sizes
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike, IntOrTuple, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -22,48 +18,38 @@ if TYPE_CHECKING:
 class BaseDepthwiseConv(ConvolutionLayer):
     """A convolution of every channel with its own filters (*kernel_size, channels, multiplier)."""
 
-    layer_role = "convolution"
+    paddings = ("valid", "same", "causal")
+    weight_kinds = ("depthwise", "bias")
+    depthwise_initializer: Any
+    depthwise_regularizer: Any
+    depthwise_constraint: Any
 
-    _causal = True
-
+    @with_options(DepthwiseOptions, of_weights("depthwise", "bias"))
     def __init__(
         self,
-        rank: int,
-        depth_multiplier: int,
         kernel_size: IntOrTuple,
         strides: IntOrTuple = 1,
         padding: str = "valid",
+        depth_multiplier: int = 1,
         data_format: str | None = None,
         dilation_rate: IntOrTuple = 1,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[DepthwiseOptions],
     ) -> None:
         super().__init__(
-            rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
-            bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
+            **options,
         )  # fmt: skip
-        self.depth_multiplier = as_sizes(
-            depth_multiplier, 1, "depth_multiplier", self.display_name()
-        )[0]
-        self.depthwise_initializer = initializers.get(depthwise_initializer)
-        self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
-        self.depthwise_constraint = constraints.get(depthwise_constraint)
+        who = self.display_name()
+        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", who)[0]
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels, depth_multiplier) and bias."""
         channels = self._channels(input_shape)
         self.compute_output_shape(input_shape)  # raises where no window fits
-        self.kernel = self._add(
-            "kernel", (*self.kernel_size, channels, self.depth_multiplier), "depthwise"
-        )
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.kernel = self.add_weight_of("depthwise", shape, "kernel")
         self._add_bias(channels * self.depth_multiplier)
 
     def _results(self, channels: int) -> int:
@@ -79,46 +65,21 @@ class DepthwiseConv1D(BaseDepthwiseConv):
     """activation(depthwise convolution + bias) over one axis: channels do not see each other.
 
     Args:
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         depth_multiplier: results of each channel.
 
     Shape: (n, steps, channels) -> (n, windows, channels * depth_multiplier).
     """
 
     example = {"args": {"kernel_size": 2, "depth_multiplier": 2}, "shape": (2, 5, 3)}
-
-    def __init__(
-        self,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = 1,
-        padding: str = "valid",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1, depth_multiplier, kernel_size, strides, padding, data_format, dilation_rate,
-            activation, use_bias, depthwise_initializer, bias_initializer, depthwise_regularizer,
-            bias_regularizer, activity_regularizer, depthwise_constraint, bias_constraint,
-            **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 class DepthwiseConv2D(BaseDepthwiseConv):
     """activation(depthwise convolution + bias) over two axes: channels do not see each other.
 
     Args:
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         depth_multiplier: results of each channel.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, channels * depth_multiplier).
@@ -129,92 +90,51 @@ class DepthwiseConv2D(BaseDepthwiseConv):
     """
 
     example = {"args": {"kernel_size": 3, "padding": "same"}, "shape": (2, 4, 5, 3)}
-
-    def __init__(
-        self,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = (1, 1),
-        padding: str = "valid",
-        depth_multiplier: int = 1,
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = (1, 1),
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2, depth_multiplier, kernel_size, strides, padding, data_format, dilation_rate,
-            activation, use_bias, depthwise_initializer, bias_initializer, depthwise_regularizer,
-            bias_regularizer, activity_regularizer, depthwise_constraint, bias_constraint,
-            **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 class BaseSeparableConv(ConvolutionLayer):
     """A depthwise convolution, then one of 1 place over all channels."""
 
-    layer_role = "convolution"
+    paddings = ("valid", "same", "causal")
+    weight_kinds = ("depthwise", "pointwise", "bias")
+    depthwise_initializer: Any
+    depthwise_regularizer: Any
+    depthwise_constraint: Any
+    pointwise_initializer: Any
+    pointwise_regularizer: Any
+    pointwise_constraint: Any
 
-    _causal = True
-
+    @with_options(SeparableOptions, of_weights("depthwise", "pointwise", "bias"))
     def __init__(
         self,
-        rank: int,
-        depth_multiplier: int,
         filters: int,
         kernel_size: IntOrTuple,
         strides: IntOrTuple = 1,
         padding: str = "valid",
         data_format: str | None = None,
         dilation_rate: IntOrTuple = 1,
+        depth_multiplier: int = 1,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        pointwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        pointwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        pointwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[SeparableOptions],
     ) -> None:
         super().__init__(
-            rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
-            bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
+            **options,
         )  # fmt: skip
-        self.depth_multiplier = as_sizes(
-            depth_multiplier, 1, "depth_multiplier", self.display_name()
-        )[0]
-        self.filters = as_sizes(filters, 1, "filters", self.display_name())[0]
-        self.depthwise_initializer = initializers.get(depthwise_initializer)
-        self.pointwise_initializer = initializers.get(pointwise_initializer)
-        self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
-        self.pointwise_regularizer = regularizers.get(pointwise_regularizer)
-        self.depthwise_constraint = constraints.get(depthwise_constraint)
-        self.pointwise_constraint = constraints.get(pointwise_constraint)
+        who = self.display_name()
+        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", who)[0]
+        self.filters = as_sizes(filters, 1, "filters", who)[0]
 
     def build(self, input_shape: Shape) -> None:
         """Make the kernels (*kernel_size, channels, multiplier), (1.., products, filters), bias."""
         channels = self._channels(input_shape)
         self.compute_output_shape(input_shape)  # raises where no window fits
-        self.depthwise_kernel = self._add(
-            "depthwise_kernel", (*self.kernel_size, channels, self.depth_multiplier), "depthwise"
-        )
-        self.pointwise_kernel = self._add(
-            "pointwise_kernel",
-            (*(1,) * self.rank, channels * self.depth_multiplier, self.filters),
-            "pointwise",
-        )
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        self.depthwise_kernel = self.add_weight_of("depthwise", shape, "depthwise_kernel")
+        shape = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
+        self.pointwise_kernel = self.add_weight_of("pointwise", shape, "pointwise_kernel")
         self._add_bias(self.filters)
 
     def _convolve(self, x: Tensor) -> Tensor:
@@ -229,44 +149,14 @@ class SeparableConv1D(BaseSeparableConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         depth_multiplier: results of each channel in between.
 
     Shape: (n, steps, channels) -> (n, windows, filters).
     """
 
     example = {"args": {"filters": 4, "kernel_size": 2}, "shape": (2, 5, 3)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = 1,
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = 1,
-        depth_multiplier: int = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        pointwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        pointwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        pointwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1, depth_multiplier, filters, kernel_size, strides, padding, data_format,
-            dilation_rate, activation, use_bias, depthwise_initializer, pointwise_initializer,
-            bias_initializer, depthwise_regularizer, pointwise_regularizer, bias_regularizer,
-            activity_regularizer, depthwise_constraint, pointwise_constraint, bias_constraint,
-            **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 class SeparableConv2D(BaseSeparableConv):
@@ -274,7 +164,7 @@ class SeparableConv2D(BaseSeparableConv):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         depth_multiplier: results of each channel in between.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters).
@@ -282,34 +172,4 @@ class SeparableConv2D(BaseSeparableConv):
     """
 
     example = {"args": {"filters": 4, "kernel_size": 2}, "shape": (2, 4, 5, 3)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = (1, 1),
-        padding: str = "valid",
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = (1, 1),
-        depth_multiplier: int = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: InitializerLike = "glorot_uniform",
-        pointwise_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        depthwise_regularizer: RegularizerLike | None = None,
-        pointwise_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        depthwise_constraint: ConstraintLike | None = None,
-        pointwise_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2, depth_multiplier, filters, kernel_size, strides, padding, data_format,
-            dilation_rate, activation, use_bias, depthwise_initializer, pointwise_initializer,
-            bias_initializer, depthwise_regularizer, pointwise_regularizer, bias_regularizer,
-            activity_regularizer, depthwise_constraint, pointwise_constraint, bias_constraint,
-            **kwargs,
-        )  # fmt: skip
+    rank = 2

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kerasish import activations, constraints, initializers, regularizers
-from kerasish.engine.layer.layer import Layer
+from kerasish import activations, initializers
 from kerasish.errors import ShapeError
+from kerasish.layers.options import KernelOptions, of_weights
+from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
-from kerasish.typing import ActivationLike, ConstraintLike, InitializerLike, RegularizerLike, Shape
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike, Shape
 
 if TYPE_CHECKING:
     from kerasish.initializers.initializer import Initializer
     from kerasish.tensor import Tensor
 
 
-class EinsumDense(Layer):
+class EinsumDense(KernelLayer):
     """activation(einsum(equation, x, kernel) + bias).
 
     Args:
@@ -33,51 +35,33 @@ class EinsumDense(Layer):
         "shape": (2, 3, 5),
     }
 
+    @with_options(KernelOptions, of_weights("kernel", "bias", activity=False))
     def __init__(
         self,
         equation: str,
         output_shape: int | Shape,
         activation: ActivationLike | None = None,
         bias_axes: str | None = None,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
+        *,
         lora_rank: Any = None,
         lora_alpha: Any = None,
         gptq_unpacked_column_size: Any = None,
         quantization_config: Any = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**options)
         if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantisation.")
+            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
         self.equation = equation
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes
         self.activation, self.bias_axes = activations.get(activation), bias_axes
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
 
     def build(self, input_shape: Shape) -> None:
         """Make the kernel, and the bias."""
         kernel, bias = self._shapes(input_shape)
-        self.kernel = self.add_weight(
-            name="kernel", shape=kernel, initializer=self._initializer(),
-            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
-        )  # fmt: skip
-        self.bias = None
-        if bias is not None:
-            self.bias = self.add_weight(
-                name="bias", shape=bias, initializer=self.bias_initializer,
-                regularizer=self.bias_regularizer, constraint=self.bias_constraint,
-            )  # fmt: skip
+        self.kernel = self.add_weight_of("kernel", kernel, initializer=self._initializer())
+        self.bias = None if bias is None else self.add_weight_of("bias", bias)
 
     def _initializer(self) -> Initializer:
         """Return the kernel's initializer: those that scale learn which axes are inputs."""

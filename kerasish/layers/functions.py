@@ -12,32 +12,32 @@ from kerasish import registry
 from kerasish.errors import UnknownNameError
 
 
-def find_function(found: Any, module: Any, who: Any) -> Any:
+def find_function(described: Any, module: Any, who: Any) -> Any:
     """Return the function that a Lambda's config names.
 
     Args:
-        found: what the config says: a function, None, a name, or Keras's description of one.
+        described: what the config says: a function, None, a name, or Keras's description of one.
         module: the module's name, in configs of the older format.
         who: the layer's name.
 
     Raises:
         ValueError: it is not known, or is code.
     """
-    if found is None or callable(found):
-        return found
-    if isinstance(found, (list, tuple)):
+    if described is None or callable(described):
+        return described
+    if isinstance(described, (list, tuple)):
         refuse_code(who)
-    if isinstance(found, dict):
-        if found.get("class_name") == "__lambda__":
+    if isinstance(described, dict):
+        if described.get("class_name") == "__lambda__":
             refuse_code(who)
-        if found.get("class_name") != "function":
-            return registry.deserialize_keras_object(found)
-        found, module = found.get("config"), found.get("module")
-    if not isinstance(found, str):
-        raise ValueError(f'Lambda "{who}": expected a function\'s name, got {found!r}.')
-    if registry.in_safe_mode() or registry.get_registered_object(found) is not None:
-        return _known(found, module, who)
-    return _imported(found, module, who)
+        if described.get("class_name") != "function":
+            return registry.deserialize_keras_object(described)
+        described, module = described.get("config"), described.get("module")
+    if not isinstance(described, str):
+        raise ValueError(f'Lambda "{who}": expected a function\'s name, got {described!r}.')
+    if registry.in_safe_mode() or registry.get_registered_object(described) is not None:
+        return _known(described, module, who)
+    return _imported(described, module, who)
 
 
 def _known(name: str, module: Any, who: str | None) -> Callable[..., Any]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import config, ops
-from kerasish.engine.layer.input_spec import InputSpec
-from kerasish.engine.layer.layer import Layer
-from kerasish.layers.convolutional import as_sizes
+from kerasish import ops
+from kerasish.layers.spatial import SpatialLayer, as_sizes
 from kerasish.typing import AnyTensor
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class BaseGlobalPooling(Layer):
+class BaseGlobalPooling(SpatialLayer):
     """What global pooling shares.
 
     Args:
@@ -23,7 +21,6 @@ class BaseGlobalPooling(Layer):
         keepdims: whether the spatial axes stay, with size 1.
     """
 
-    rank: int
     _mixes_steps = True
 
     weightless = True
@@ -31,15 +28,12 @@ class BaseGlobalPooling(Layer):
     def __init__(
         self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
-        self.data_format = config.standardize_data_format(data_format)
+        super().__init__(data_format, **kwargs)
         self.keepdims = keepdims
-        self.input_spec = InputSpec(ndim=self.rank + 2)
 
     @property
     def _axes(self) -> tuple[int, ...]:
-        start = 1 if self.data_format == "channels_last" else 2
-        return tuple(range(start, start + self.rank))
+        return tuple(range(self._first, self._first + self.rank))
 
 
 class _GlobalAverage(BaseGlobalPooling):
@@ -138,23 +132,20 @@ class GlobalMaxPooling3D(_GlobalMax):
     rank = 3
 
 
-class BaseAdaptivePooling(Layer):
+class BaseAdaptivePooling(SpatialLayer):
     """What pooling over a fixed number of bins shares.
 
     Args:
         output_size: the number of bins: a number >= 1, or one for each spatial axis.
     """
 
-    rank: int
     _pool: Any = None
 
     def __init__(
         self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(data_format, **kwargs)
         self.output_size = as_sizes(output_size, self.rank, "output_size", self.display_name())
-        self.data_format = config.standardize_data_format(data_format)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
 
     def call(self, inputs: Tensor) -> Tensor:
         """Pool."""

@@ -1,24 +1,25 @@
-"""Layers that normalise: over the batch, an example, groups of features, or by length."""
+"""Layers that normalize: over the batch, an example, groups of features, or by length."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import constraints, initializers, ops, regularizers
+from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import NORMALIZATION, NormalizationOptions
 from kerasish.layers.renormalization import check_clipping, corrections
+from kerasish.layers.weighted import WeightedLayer
 from kerasish.ops.networks.normalization import group_normalization, standardize
 from kerasish.ops.shapes import normalize_axes
+from kerasish.signatures import Unpack, with_options
 from kerasish.typing import (
     AnyTensor,
     Axis,
-    ConstraintLike,
     DTypeLike,
     InitializerLike,
-    RegularizerLike,
     Shape,
 )
 
@@ -26,7 +27,33 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class BatchNormalization(Layer):
+class NormalizationLayer(WeightedLayer):
+    """What layers with a factor gamma and a term beta share.
+
+    Args:
+        epsilon: added to the variance.
+        center, scale: whether there are beta and gamma.
+        options: what `WeightedLayer` takes.
+    """
+
+    weight_kinds = ("beta", "gamma")
+
+    def __init__(self, epsilon: float, center: bool, scale: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self.epsilon, self.center, self.scale = float(epsilon), center, scale
+        self.supports_masking = True
+        self.gamma: Any = None
+        self.beta: Any = None
+
+    def _add_factors(self, shape: tuple[Any, ...], center: bool) -> None:
+        """Make gamma if there is one, and beta if `center`."""
+        if self.scale:
+            self.gamma = self.add_weight_of("gamma", shape, autocast=False)
+        if center:
+            self.beta = self.add_weight_of("beta", shape, autocast=False)
+
+
+class BatchNormalization(NormalizationLayer):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over the batch.
 
     In training they are the batch's own, and running means of them are kept:
@@ -45,6 +72,10 @@ class BatchNormalization(Layer):
 
     example = {"args": {}, "shape": (4, 3)}
 
+    @with_options(
+        NormalizationOptions, NORMALIZATION, moving_mean_initializer="gamma_initializer",
+        moving_variance_initializer="moving_mean_initializer",
+    )  # fmt: skip
     def __init__(
         self,
         axis: int = -1,
@@ -52,57 +83,31 @@ class BatchNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: InitializerLike = "zeros",
-        gamma_initializer: InitializerLike = "ones",
+        *,
         moving_mean_initializer: InitializerLike = "zeros",
         moving_variance_initializer: InitializerLike = "ones",
-        beta_regularizer: RegularizerLike | None = None,
-        gamma_regularizer: RegularizerLike | None = None,
-        beta_constraint: ConstraintLike | None = None,
-        gamma_constraint: ConstraintLike | None = None,
         renorm: bool = False,
         renorm_clipping: dict[str, Any] | None = None,
         renorm_momentum: float = 0.99,
         synchronized: bool = False,
-        **kwargs: Any,
+        **options: Unpack[NormalizationOptions],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(epsilon, center, scale, **options)
         axis = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
         if not isinstance(axis, int):
             raise ValueError(f"{self.display_name()}: axis is one number, got {axis!r}.")
-        self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
-        self.center, self.scale, self.synchronized = center, scale, synchronized
+        self.axis, self.momentum, self.synchronized = axis, float(momentum), synchronized
         self.renorm, self.renorm_momentum = renorm, float(renorm_momentum)
         self.renorm_clipping = (
             check_clipping(renorm_clipping, self.display_name()) if renorm else None
         )
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
-        self.beta_regularizer = regularizers.get(beta_regularizer)
-        self.gamma_regularizer = regularizers.get(gamma_regularizer)
-        self.beta_constraint = constraints.get(beta_constraint)
-        self.gamma_constraint = constraints.get(gamma_constraint)
-        self.supports_masking = True
-        self.gamma: Any = None
-        self.beta: Any = None
 
     def build(self, input_shape: Shape) -> None:
         """Make gamma, beta and the running moments."""
         size = (input_shape[self.axis],)
-        if self.scale:
-            self.gamma = self.add_weight(
-                shape=size, name="gamma", initializer=self.gamma_initializer,
-                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
-                autocast=False,
-            )  # fmt: skip
-        if self.center:
-            self.beta = self.add_weight(
-                shape=size, name="beta", initializer=self.beta_initializer,
-                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
-                autocast=False,
-            )  # fmt: skip
+        self._add_factors(size, self.center)
         self.moving_mean = self.add_weight(
             shape=size, name="moving_mean", initializer=self.moving_mean_initializer,
             trainable=False, autocast=False,
@@ -132,7 +137,7 @@ class BatchNormalization(Layer):
         )  # fmt: skip
 
     def call(self, inputs: Tensor, training: bool = False, mask: AnyTensor | None = None) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         rank = len(x.shape)
         axis = self.axis % rank
@@ -187,7 +192,7 @@ class BatchNormalization(Layer):
         return moved
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(NormalizationLayer):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of each example.
 
     Args:
@@ -204,57 +209,31 @@ class LayerNormalization(Layer):
 
     example = {"args": {}, "shape": (2, 3, 4)}
 
+    @with_options(NormalizationOptions, NORMALIZATION)
     def __init__(
         self,
         axis: dict[str, Any] | int | Sequence[int] = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: InitializerLike = "zeros",
-        gamma_initializer: InitializerLike = "ones",
-        beta_regularizer: RegularizerLike | None = None,
-        gamma_regularizer: RegularizerLike | None = None,
-        beta_constraint: ConstraintLike | None = None,
-        gamma_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[NormalizationOptions],
     ) -> None:
-        self.rms_scaling = bool(kwargs.pop("rms_scaling", False))
-        super().__init__(**kwargs)
+        self.rms_scaling = bool(options.pop("rms_scaling", False))
+        super().__init__(epsilon, center, scale, **options)
         if not isinstance(axis, (int, list, tuple)):
             raise TypeError(
                 f"{self.display_name()}: axis is a number or a list of them, got {axis!r}."
             )
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
-        self.epsilon, self.center, self.scale = float(epsilon), center, scale
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
-        self.beta_regularizer = regularizers.get(beta_regularizer)
-        self.gamma_regularizer = regularizers.get(gamma_regularizer)
-        self.beta_constraint = constraints.get(beta_constraint)
-        self.gamma_constraint = constraints.get(gamma_constraint)
-        self.supports_masking = True
-        self.gamma: Any = None
-        self.beta: Any = None
 
     def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, of the sizes of the axes."""
         axes = normalize_axes(self.axis, len(input_shape), self.display_name())
         shape = tuple(input_shape[a] for a in axes)
-        if self.scale:
-            self.gamma = self.add_weight(
-                shape=shape, name="gamma", initializer=self.gamma_initializer,
-                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
-                autocast=False,
-            )  # fmt: skip
-        if self.center and not self.rms_scaling:
-            self.beta = self.add_weight(
-                shape=shape, name="beta", initializer=self.beta_initializer,
-                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
-                autocast=False,
-            )  # fmt: skip
+        self._add_factors(shape, self.center and not self.rms_scaling)
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         if self.rms_scaling:
@@ -264,7 +243,7 @@ class LayerNormalization(Layer):
         return ops.cast(y, inputs.dtype)
 
 
-class GroupNormalization(Layer):
+class GroupNormalization(NormalizationLayer):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments of groups of features.
 
     Args:
@@ -278,6 +257,7 @@ class GroupNormalization(Layer):
 
     example = {"args": {"groups": 2}, "shape": (2, 3, 4)}
 
+    @with_options(NormalizationOptions, NORMALIZATION)
     def __init__(
         self,
         groups: int = 32,
@@ -285,32 +265,16 @@ class GroupNormalization(Layer):
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
-        beta_initializer: InitializerLike = "zeros",
-        gamma_initializer: InitializerLike = "ones",
-        beta_regularizer: RegularizerLike | None = None,
-        gamma_regularizer: RegularizerLike | None = None,
-        beta_constraint: ConstraintLike | None = None,
-        gamma_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[NormalizationOptions],
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(epsilon, center, scale, **options)
         if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1 and groups != -1:
             raise ValueError(
-                f"{self.display_name()}: groups is a whole number >= 1, or -1 for a group of each "
+                f"{self.display_name()}: groups is an integer >= 1, or -1 for a group of each "
                 f"feature; got {groups!r}."
             )
-        self.groups, self.axis, self.epsilon = groups, axis, float(epsilon)
-        self.center, self.scale = center, scale
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
-        self.beta_regularizer = regularizers.get(beta_regularizer)
-        self.gamma_regularizer = regularizers.get(gamma_regularizer)
-        self.beta_constraint = constraints.get(beta_constraint)
-        self.gamma_constraint = constraints.get(gamma_constraint)
-        self.supports_masking = True
-        self.autocast = False  # what overflows float16 may still be normalised
-        self.gamma: Any = None
-        self.beta: Any = None
+        self.groups, self.axis = groups, axis
+        self.autocast = False  # what overflows float16 may still be normalized
 
     def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, one number for each feature."""
@@ -326,22 +290,11 @@ class GroupNormalization(Layer):
                 f"{self.display_name()}: {self.groups} groups do not divide {size} features, axis "
                 f"{self.axis} of {tuple(input_shape)}."
             )
-        if self.scale:
-            self.gamma = self.add_weight(
-                shape=(size,), name="gamma", initializer=self.gamma_initializer,
-                regularizer=self.gamma_regularizer, constraint=self.gamma_constraint,
-                autocast=False,
-            )  # fmt: skip
-        if self.center:
-            self.beta = self.add_weight(
-                shape=(size,), name="beta", initializer=self.beta_initializer,
-                regularizer=self.beta_regularizer, constraint=self.beta_constraint,
-                autocast=False,
-            )  # fmt: skip
+        self._add_factors((size,), self.center)
         self.input_spec = InputSpec(ndim=len(input_shape), axes={self.axis: size})
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
         return ops.cast(y, self.compute_dtype)
@@ -367,7 +320,7 @@ class UnitNormalization(Layer):
         self.supports_masking = True
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         axes = normalize_axes(self.axis, len(inputs.shape), self.display_name())
         square = ops.sum(ops.square(inputs), axes, keepdims=True)
         # float16 knows no number as small as 1e-12.
@@ -402,7 +355,7 @@ class RMSNormalization(Layer):
         )  # fmt: skip
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         y = ops.rms_normalization(x, self.scale, axes, self.epsilon)

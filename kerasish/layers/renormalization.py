@@ -1,4 +1,4 @@
-"""Batch renormalisation: what training sees of a batch is tied to the running moments."""
+"""Batch renormalization: what training sees of a batch is tied to the running moments."""
 
 from __future__ import annotations
 

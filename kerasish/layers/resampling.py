@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import config, ops
+from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.convolutional import as_sizes
+from kerasish.layers.spatial import SpatialLayer, as_sizes
 from kerasish.typing import IntOrTuple
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pairs(value: object, count: int, who: str) -> tuple[tuple[int, int], ...]:
-    """Return (before, after) for each of `count` axes from a number, one or two numbers an axis."""
+    """Return (before, after) for each of `count` axes from one number, or 1 or 2 per axis."""
     wrong = ValueError(f"{who}: expected {count} sizes or (before, after) pairs, got {value!r}.")
     if isinstance(value, int):
         value = (value,) * count
@@ -39,20 +39,7 @@ def _is_pair(value: Sequence[int]) -> bool:
     )
 
 
-class _Spatial(Layer):
-    rank = 0
-
-    def __init__(self, data_format: str | None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.data_format = config.standardize_data_format(data_format)
-        self.input_spec = InputSpec(ndim=self.rank + 2)
-
-    @property
-    def _first(self) -> int:
-        return 2 if self.data_format == "channels_first" else 1
-
-
-class _Pad(_Spatial):
+class _Pad(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
@@ -109,7 +96,7 @@ class ZeroPadding3D(_Pad):
         super().__init__(padding, data_format, **kwargs)
 
 
-class _Crop(_Spatial):
+class _Crop(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
@@ -183,9 +170,9 @@ class UpSampling1D(Layer):
     def __init__(self, size: int = 2, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(size, int) or isinstance(size, bool):
-            raise TypeError(f"{self.display_name()}: size is a whole number, got {size!r}.")
+            raise TypeError(f"{self.display_name()}: size is an integer, got {size!r}.")
         if size < 1:
-            raise ValueError(f"{self.display_name()}: size is a whole number >= 1, got {size}.")
+            raise ValueError(f"{self.display_name()}: size is an integer >= 1, got {size}.")
         self.size = size
         self.input_spec = InputSpec(ndim=3)
 
@@ -194,7 +181,7 @@ class UpSampling1D(Layer):
         return ops.repeat(inputs, self.size, axis=1)
 
 
-class UpSampling2D(_Spatial):
+class UpSampling2D(SpatialLayer):
     """Pictures enlarged.
 
     Args:
@@ -232,7 +219,7 @@ class UpSampling2D(_Spatial):
         )
 
 
-class UpSampling3D(_Spatial):
+class UpSampling3D(SpatialLayer):
     """Volumes with each element repeated along depth, height and width."""
 
     layer_role = "pass"

@@ -150,7 +150,7 @@ class Normalization(Layer):
             self._finish()
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Normalise."""
+        """Normalize."""
         x = ops.cast(inputs, self.compute_dtype)
         mean, variance = self._moments()
         spread = ops.maximum(ops.sqrt(variance), 1e-7)

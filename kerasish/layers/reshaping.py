@@ -128,9 +128,9 @@ class RepeatVector(Layer):
     def __init__(self, n: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not isinstance(n, int):
-            raise TypeError(f"{self.display_name()}: n is a whole number, got {n!r}.")
+            raise TypeError(f"{self.display_name()}: n is an integer, got {n!r}.")
         if n < 1:
-            raise ValueError(f"{self.display_name()}: n is a whole number >= 1, got {n}.")
+            raise ValueError(f"{self.display_name()}: n is an integer >= 1, got {n}.")
         self.n = n
         self.input_spec = InputSpec(ndim=2)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ReversibleEmbedding(Embedding):
-    """Row x of a table for whole numbers x; with `reverse`, the scores x @ table^T of all rows.
+    """Row x of a table for integers x; with `reverse`, the scores x @ table^T of all rows.
 
     Args:
         input_dim: rows of the table: one more than the largest number.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SpectralNormalization(Wrapper):
     """A layer whose kernel W is divided by its largest singular value in every training step.
 
-    v = normalised u W^T, u = normalised v W, sigma = v W u^T; u is kept from step to step.
+    v = normalized u W^T, u = normalized v W, sigma = v W u^T; u is kept from step to step.
 
     Args:
         layer: one with a `kernel` or `embeddings`.
@@ -51,7 +51,7 @@ class SpectralNormalization(Wrapper):
         )  # fmt: skip
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        """Normalise the kernel in training, then apply the layer."""
+        """Normalize the kernel in training, then apply the layer."""
         if training:
             vector, kernel = self.normalized_weights()
             empty = ops.all(ops.equal(self.kernel.value, 0))

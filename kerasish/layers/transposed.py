@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish import constraints, initializers, ops, regularizers
-from kerasish.layers.convolutional import ConvolutionLayer, as_sizes
+from kerasish import ops
+from kerasish.layers.convolutional import ConvolutionLayer
+from kerasish.layers.options import KERNEL, KernelOptions
+from kerasish.layers.spatial import as_sizes
+from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.basic.conv import transpose_geometry
-from kerasish.typing import (
-    ActivationLike,
-    ConstraintLike,
-    InitializerLike,
-    IntOrTuple,
-    RegularizerLike,
-    Shape,
-)
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike, IntOrTuple, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class BaseConvTranspose(ConvolutionLayer):
+class BaseConvTranspose(ConvolutionLayer, KernelLayer):
     """A transposed convolution with one kernel (*kernel_size, filters, channels).
 
     Args:
@@ -28,11 +25,9 @@ class BaseConvTranspose(ConvolutionLayer):
             stride; None: as many as make the result size * stride for "same".
     """
 
-    layer_role = "convolution"
-
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
-        rank: int,
         filters: int,
         kernel_size: IntOrTuple,
         strides: IntOrTuple = 1,
@@ -42,37 +37,27 @@ class BaseConvTranspose(ConvolutionLayer):
         dilation_rate: IntOrTuple = 1,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(
-            rank, kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
-            bias_initializer, bias_regularizer, bias_constraint, activity_regularizer, **kwargs,
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
+            **options,
         )  # fmt: skip
         who = self.display_name()
         self.filters = as_sizes(filters, 1, "filters", who)[0]
         self.output_padding: tuple[int, ...] | None = None
         if output_padding is not None:
-            self.output_padding = as_sizes(output_padding, rank, "output_padding", who, 0)
+            self.output_padding = as_sizes(output_padding, self.rank, "output_padding", who, 0)
             if any(p >= s for p, s in zip(self.output_padding, self.strides)):
                 raise ValueError(
                     f"{who}: output_padding must be less than strides={self.strides}, got "
                     f"{self.output_padding}."
                 )
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, filters, channels) and bias (filters,)."""
         channels = self._channels(input_shape)
-        self.kernel = self._add("kernel", (*self.kernel_size, self.filters, channels))
+        self.kernel = self.add_weight_of("kernel", (*self.kernel_size, self.filters, channels))
         self._add_bias(self.filters)
 
     def _convolve(self, x: Tensor) -> Tensor:
@@ -96,7 +81,7 @@ class Conv1DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: whole numbers >= 1.
+        kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 
@@ -108,32 +93,7 @@ class Conv1DTranspose(BaseConvTranspose):
     """
 
     example = {"args": {"filters": 3, "kernel_size": 3, "strides": 2}, "shape": (2, 4, 2)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = 1,
-        padding: str = "valid",
-        output_padding: IntOrTuple | None = None,
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = 1,
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            1, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+    rank = 1
 
 
 class Conv2DTranspose(BaseConvTranspose):
@@ -141,7 +101,7 @@ class Conv2DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of two axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 
@@ -153,32 +113,7 @@ class Conv2DTranspose(BaseConvTranspose):
     """
 
     example = {"args": {"filters": 3, "kernel_size": 2, "strides": 2}, "shape": (2, 3, 4, 2)}
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: IntOrTuple,
-        strides: IntOrTuple = (1, 1),
-        padding: str = "valid",
-        output_padding: IntOrTuple | None = None,
-        data_format: str | None = None,
-        dilation_rate: IntOrTuple = (1, 1),
-        activation: ActivationLike | None = None,
-        use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            2, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
-        )  # fmt: skip
+    rank = 2
 
 
 class Conv3DTranspose(BaseConvTranspose):
@@ -186,7 +121,7 @@ class Conv3DTranspose(BaseConvTranspose):
 
     Args:
         filters: channels of the result, >= 1.
-        kernel_size, strides, dilation_rate: a whole number >= 1, or one for each of three axes.
+        kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
 
@@ -194,7 +129,9 @@ class Conv3DTranspose(BaseConvTranspose):
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 2, 3, 2, 2)}
+    rank = 3
 
+    @with_options(KernelOptions, KERNEL)
     def __init__(
         self,
         filters: int,
@@ -202,21 +139,13 @@ class Conv3DTranspose(BaseConvTranspose):
         strides: IntOrTuple = (1, 1, 1),
         padding: str = "valid",
         data_format: str | None = None,
-        output_padding: IntOrTuple | None = None,
+        output_padding: IntOrTuple | None = None,  # after data_format, as in Keras
         dilation_rate: IntOrTuple = (1, 1, 1),
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(
-            3, filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
-            activation, use_bias, kernel_initializer, bias_initializer, kernel_regularizer,
-            bias_regularizer, activity_regularizer, kernel_constraint, bias_constraint, **kwargs,
+            filters, kernel_size, strides, padding, output_padding, data_format, dilation_rate,
+            activation, use_bias, **options,
         )  # fmt: skip

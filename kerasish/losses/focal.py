@@ -72,7 +72,7 @@ def categorical_focal_crossentropy(
     Args:
         y_true: t, one-hot or a distribution.
         y_pred: p (scaled to sum to 1), or logits.
-        alpha: one weight, or one a class.
+        alpha: one weight, or one per class.
         gamma: how fast well predicted samples lose weight, >= 0.
         from_logits: whether `y_pred` is logits.
         label_smoothing: share s in [0, 1]: targets become t * (1 - s) + s / k, k being the size

@@ -145,7 +145,7 @@ class LossFunction(Loss):
 
     def _target(self, y_true: TensorLike) -> Structure:
         if getattr(self.fn, "takes_classes", False):
-            # Numbers of classes stay whole: a float32 holds no whole number above 2**24.
+            # Numbers of classes stay whole: a float32 holds no integer above 2**24.
             return ops.convert_to_tensor(y_true)
         return _as_dtype(y_true, self._dtype)
 

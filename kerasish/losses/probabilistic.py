@@ -93,7 +93,7 @@ def sparse_categorical_crossentropy(
     """Return -log(p[t]), t being the number of the class.
 
     Args:
-        y_true: t, whole numbers in [0, classes).
+        y_true: t, integers in [0, classes).
         y_pred: p (scaled to sum to 1), or logits.
         from_logits: whether `y_pred` is logits.
         ignore_class: a number that marks targets that do not count (their loss is 0, and means

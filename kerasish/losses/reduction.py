@@ -51,7 +51,7 @@ def broadcasts(left: Sequence[int], right: Sequence[int]) -> bool:
 
 
 def spread(weights: AnyTensor, values: AnyTensor) -> Any:
-    """Return `weights` with axes of size 1 added behind, so that one weight a row fits `values`.
+    """Return `weights` with axes of size 1 added behind, so that one weight per row fits `values`.
 
     Raises:
         ShapeError: the weights do not broadcast to the values.
@@ -64,7 +64,7 @@ def spread(weights: AnyTensor, values: AnyTensor) -> Any:
     if not broadcasts(weights.shape, other):
         raise ShapeError(
             f"Sample weights (or a mask) of shape {own} do not fit values of shape {other}: "
-            "expected one weight a sample, or one a value."
+            "expected one weight per sample, or one per value."
         )
     return weights
 
@@ -102,7 +102,7 @@ def reduce_losses(
 
     Args:
         values: one loss a sample (or a step, a pixel).
-        sample_weight: factors: one a value, or one a row; None: all 1.
+        sample_weight: factors: one per value, or one per row; None: all 1.
         mask: where False, a value does not count.
         reduction: "sum"; "sum_over_batch_size" or "mean": the sum over the number of values;
             "mean_with_sample_weight": over the sum of the weights; "none" or None: the values.

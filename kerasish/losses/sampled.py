@@ -25,7 +25,7 @@ def candidates(
     """Return classes drawn for a batch, and how often the true and the drawn are to be expected.
 
     Args:
-        true_classes: whole numbers of any shape.
+        true_classes: integers of any shape.
         num_sampled: how many classes are drawn.
         num_classes: numbers of classes are below it.
         sampler: "log_uniform" (class 0 the most frequent), "uniform", or a number for each class,
@@ -62,7 +62,7 @@ def sampled_softmax(
     Args:
         weights: one row for each class, (classes, features).
         biases: (classes,), or None.
-        labels: true classes, whole numbers (n,) or (n, 1).
+        labels: true classes, integers (n,) or (n, 1).
         inputs: (n, features).
         num_sampled: how many classes are drawn, for the whole batch.
         sampler: as for `candidates`.

@@ -68,7 +68,7 @@ def sparse_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tenso
 
     Args:
         y_true: numbers of classes.
-        y_pred: one number a class.
+        y_pred: one number per class.
 
     Shape: (...) or (..., 1), (..., classes) -> (...)
 
@@ -107,7 +107,7 @@ def sparse_top_k_categorical_accuracy(
 
     Args:
         y_true: numbers of classes.
-        y_pred: one number a class; or the classes themselves, best first.
+        y_pred: one number per class; or the classes themselves, best first.
         k: how many predictions count, >= 1.
         from_sorted_ids: whether `y_pred` is the latter.
 

@@ -20,7 +20,7 @@ def pearson_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) 
         >>> round(pearson_correlation([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]).tolist()[0], 4)
         1.0
     """
-    t, p = _centred(y_true, y_pred, axis, "pearson_correlation")[:2]
+    t, p = _centered(y_true, y_pred, axis, "pearson_correlation")[:2]
     lengths = ops.multiply(ops.sum(ops.square(t), axis), ops.sum(ops.square(p), axis))
     return ops.divide(ops.sum(ops.multiply(t, p), axis), ops.sqrt(lengths))
 
@@ -34,13 +34,13 @@ def concordance_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = 
         >>> round(concordance_correlation([[1.0, 2.0, 3.0]], [[2.0, 3.0, 4.0]]).tolist()[0], 4)
         0.5714
     """
-    t, p, apart = _centred(y_true, y_pred, axis, "concordance_correlation")
+    t, p, apart = _centered(y_true, y_pred, axis, "concordance_correlation")
     common = ops.multiply(ops.mean(ops.multiply(t, p), axis), 2.0)
     spread = ops.add(ops.mean(ops.square(t), axis), ops.mean(ops.square(p), axis))
     return ops.divide(common, ops.add(ops.add(spread, ops.square(apart)), config.epsilon()))
 
 
-def _centred(y_true: TensorLike, y_pred: TensorLike, axis: int, what: str) -> tuple[Any, Any, Any]:
+def _centered(y_true: TensorLike, y_pred: TensorLike, axis: int, what: str) -> tuple[Any, Any, Any]:
     """Return both less their means, and the difference of the means."""
     y_true, y_pred = pair(y_true, y_pred, what)
     true, pred = ops.mean(y_true, axis, True), ops.mean(y_pred, axis, True)

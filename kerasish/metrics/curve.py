@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.confusion import Counts, check_thresholds, count, prepare
 from kerasish.metrics.metric import Metric
+from kerasish.signatures import Unpack, with_options
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -206,18 +207,35 @@ def _precision_recall_area(counts: Counts) -> Tensor:
     return ops.sum(ops.divide_no_nan(step, ops.add(tp[1:], fn[1:])), 0)
 
 
+class PointOptions(TypedDict, total=False):
+    """What the metrics of one point of a curve take, besides the rate that is given."""
+
+    num_thresholds: int
+    class_id: int | None
+    name: str | None
+    dtype: DTypeLike | None
+
+
+_OPTIONS = {"num_thresholds": 200, "class_id": None, "name": None, "dtype": None}
+_with_options = with_options(PointOptions, _OPTIONS, rest=False)
+
+
 class _BestPoint(_Curve):
     """The largest of one rate among the thresholds at which another is large enough."""
 
-    def _start(self, value: float, what: str, num_thresholds: int, class_id: int | None) -> None:
+    def __init__(
+        self, given: str, value: float, num_thresholds: int, class_id: int | None, **options: Any
+    ) -> None:
+        super().__init__(**options)
         if not 0 <= value <= 1:
-            raise ValueError(f"{type(self).__name__}: {what} lies in [0, 1], got {value}.")
+            raise ValueError(f"{type(self).__name__}: {given} lies in [0, 1], got {value}.")
         if num_thresholds < 1:
             raise ValueError(
                 f"{type(self).__name__}: num_thresholds is at least 1, got {num_thresholds}."
             )
-        self._value, self.num_thresholds, self.class_id = value, num_thresholds, class_id
-        setattr(self, what, value)
+        self._given, self._value = given, value
+        self.num_thresholds, self.class_id = num_thresholds, class_id
+        setattr(self, given, value)
         last = num_thresholds - 1
         self.thresholds = [0.5] if not last else [i / last for i in range(num_thresholds)]
         self._keep((num_thresholds,))
@@ -241,12 +259,13 @@ class _BestPoint(_Curve):
         allowed = ops.greater_equal(constrained, self._value)
         return ops.max(ops.where(allowed, wanted, ops.zeros_like(wanted)))
 
-    def _config(self, what: str) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
         return {
             **super().get_config(),
             "class_id": self.class_id,
             "num_thresholds": self.num_thresholds,
-            what: self._value,
+            self._given: self._value,
         }
 
 
@@ -267,24 +286,13 @@ class SensitivityAtSpecificity(_BestPoint):
         1.0
     """
 
-    def __init__(
-        self,
-        specificity: float,
-        num_thresholds: int = 200,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self._start(specificity, "specificity", num_thresholds, class_id)
+    @_with_options
+    def __init__(self, specificity: float, **options: Unpack[PointOptions]) -> None:
+        super().__init__("specificity", specificity, **options)
 
     def _rates(self, counts: Counts) -> tuple[Any, Any]:
         tp, fp, tn, fn = counts
         return _rate(tn, fp), _rate(tp, fn)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return self._config("specificity")
 
 
 class SpecificityAtSensitivity(_BestPoint):
@@ -300,24 +308,13 @@ class SpecificityAtSensitivity(_BestPoint):
         1.0
     """
 
-    def __init__(
-        self,
-        sensitivity: float,
-        num_thresholds: int = 200,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self._start(sensitivity, "sensitivity", num_thresholds, class_id)
+    @_with_options
+    def __init__(self, sensitivity: float, **options: Unpack[PointOptions]) -> None:
+        super().__init__("sensitivity", sensitivity, **options)
 
     def _rates(self, counts: Counts) -> tuple[Any, Any]:
         tp, fp, tn, fn = counts
         return _rate(tp, fn), _rate(tn, fp)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return self._config("sensitivity")
 
 
 class PrecisionAtRecall(_BestPoint):
@@ -333,24 +330,13 @@ class PrecisionAtRecall(_BestPoint):
         1.0
     """
 
-    def __init__(
-        self,
-        recall: float,
-        num_thresholds: int = 200,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self._start(recall, "recall", num_thresholds, class_id)
+    @_with_options
+    def __init__(self, recall: float, **options: Unpack[PointOptions]) -> None:
+        super().__init__("recall", recall, **options)
 
     def _rates(self, counts: Counts) -> tuple[Any, Any]:
         tp, fp, _, fn = counts
         return _rate(tp, fn), _rate(tp, fp)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return self._config("recall")
 
 
 class RecallAtPrecision(_BestPoint):
@@ -366,21 +352,10 @@ class RecallAtPrecision(_BestPoint):
         0.5
     """
 
-    def __init__(
-        self,
-        precision: float,
-        num_thresholds: int = 200,
-        class_id: int | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self._start(precision, "precision", num_thresholds, class_id)
+    @_with_options
+    def __init__(self, precision: float, **options: Unpack[PointOptions]) -> None:
+        super().__init__("precision", precision, **options)
 
     def _rates(self, counts: Counts) -> tuple[Any, Any]:
         tp, fp, _, fn = counts
         return _rate(tp, fp), _rate(tp, fn)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return self._config("precision")

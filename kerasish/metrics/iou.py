@@ -43,8 +43,8 @@ class _Overlap(Metric):
 
         Args:
             y_true, y_pred: numbers of classes in [0, num_classes); where they are not sparse, one
-                number a class, of which the largest counts.
-            sample_weight: one weight a class number (whole ones, unless dtype is a float).
+                number per class, of which the largest counts.
+            sample_weight: one weight per class number (whole ones, unless dtype is a float).
         """
         true = self._classes(y_true, self.sparse_y_true)
         pred = self._classes(y_pred, self.sparse_y_pred)
@@ -124,7 +124,7 @@ class IoU(_Overlap):
         num_classes: how many classes there are.
         target_class_ids: the classes of the mean.
         ignore_class: true classes of this number do not count.
-        sparse_y_true, sparse_y_pred: whether they are numbers of classes (else one number a class).
+        sparse_y_true, sparse_y_pred: whether they are class numbers (else one number per class).
         axis: the axis of the classes where they are not.
 
     Example:

@@ -24,7 +24,7 @@ class R2Score(Metric):
 
     Args:
         class_aggregation: over several outputs: "uniform_average", "variance_weighted_average", or
-            None for one number an output.
+            None for one number per output.
         num_regressors: how many inputs the model has, for the adjusted R²; 0: not adjusted.
 
     Shape: (n, outputs), (n, outputs) -> () or (outputs,)

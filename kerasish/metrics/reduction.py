@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def by_sample(
     values: TensorLike, sample_weight: TensorLike | None, dtype: str, reduce: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """Return (values, weights), one entry a sample, values multiplied by weights already.
+    """Return (values, weights), one entry per sample, values multiplied by weights already.
 
     What a sample holds beyond its first axis is reduced by `reduce` (mean or sum), so that a long
     sequence counts as much as a short one. Weights are None where none are given. A mask that the
@@ -104,7 +104,7 @@ class MeanMetricWrapper(Mean):
     """The mean of a function's values over all samples.
 
     Args:
-        fn: a function (y_true, y_pred, **kwargs) -> one value a sample (or a step, a pixel).
+        fn: a function (y_true, y_pred, **kwargs) -> one value per sample (or a step, a pixel).
         name: the name under which it is reported.
         dtype: the dtype of its sums.
         kwargs: further arguments of `fn`.

@@ -26,7 +26,7 @@ def is_scorer(x: object) -> bool:
 class SklearnScorer(Metric):
     """A scorer of scikit-learn over all rows of a validation or an `evaluate`.
 
-    No step computes it: `evaluate`, and `fit` for its validation data, predict each batch beside
+    No step computes it: `evaluate`, and `fit` for its validation data, predict each batch besides
     the step and score all rows at the end, so that it is exact for any batch size and the same on
     every engine; a second forward pass is its price. Training rows are not scored: as many models
     as there are steps would have predicted them.
@@ -150,8 +150,8 @@ def _own_function(function: Callable[..., Any]) -> Callable[..., float]:
 
 
 def _sklearn_scorer(scorer: Any) -> Callable[..., float]:
-    home = getattr(vars(scorer).get("_score_func"), "__module__", "") or ""
-    measures = home.endswith("_regression")
+    module = getattr(vars(scorer).get("_score_func"), "__module__", "") or ""
+    measures = module.endswith("_regression")
 
     def score(y: Array, predictions: Array, weights: Array, from_logits: bool) -> float:
         rows = np.arange(len(y)).reshape(-1, 1)
@@ -170,7 +170,7 @@ def _flat(x: Array) -> Array:
 
 
 def _classes(y: Array, shares: Array) -> Array:
-    """Return the class number of each row (several labels a row stay as they are)."""
+    """Return the class number of each row (several labels per row stay as they are)."""
     if y.ndim == 2 and y.shape[1] == shares.shape[1] and (y.sum(1) == 1).all():
         return y.argmax(1)
     return _flat(y).astype(int)

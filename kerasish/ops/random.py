@@ -237,13 +237,13 @@ def truncated_normal(
     return add(multiply(z, cast(stddev, dtype)), cast(mean, dtype))
 
 
-# --- whole numbers --------------------------------------------------------------------------------
+# --- integers --------------------------------------------------------------------------------
 
 
 def randint(
     state: TensorLike, shape: ShapeLike, minval: int, maxval: int, dtype: DTypeLike = "int32"
 ) -> Tensor:
-    """Return whole numbers uniform in [minval, maxval): minval + (bits * (maxval - minval) >> 32).
+    """Return integers uniform in [minval, maxval): minval + (bits * (maxval - minval) >> 32).
 
     Ranges beyond 2**32 take 64 bits modulo the range.
     """

@@ -60,7 +60,7 @@ class Adafactor(Optimizer):
         for variable, slots in zip(variables, self._slots):
             shape, name = variable.shape, variable.path.replace("/", "_")
             if len(shape) < 2:
-                # Files of Keras hold two whole numbers here.
+                # Files of Keras hold two integers here.
                 results = [self.add_variable((), dtype="int32", name=f"{name}_{x}") for x in "rc"]
             else:
                 rows, columns = shape[:-1], (*shape[:-2], shape[-1])

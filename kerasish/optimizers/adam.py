@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import MomentsOptimizer
+from kerasish.optimizers.optimizer import Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 
 
-class Adam(Optimizer):
+class Adam(MomentsOptimizer):
     """w - rate * m^ / (sqrt(v^) + epsilon), with running means m of g and v of g^2.
 
     m^ = m / (1 - beta_1^t) and v^ = v / (1 - beta_2^t) undo the start from zero.
@@ -46,17 +47,13 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(learning_rate, **options)
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
         self.amsgrad = amsgrad
 
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
         super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
         if self.amsgrad:
             self._velocity_hats = self.add_optimizer_variables(variables, "velocity_hat")
 
@@ -80,8 +77,5 @@ class Adam(Optimizer):
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
             "amsgrad": self.amsgrad,
         }

@@ -12,7 +12,7 @@ from kerasish.tensor import Tensor, Variable
 
 
 class Ftrl(Optimizer):
-    """The minimum of all past linearised losses plus L1 and L2 penalties, in closed form.
+    """The minimum of all past linearized losses plus L1 and L2 penalties, in closed form.
 
     With n the sum of g^2 and s = n^-power / rate, the linear part z gains
     g' - (s_new - s_old) * w, g' = g + 2 * shrinkage * w, and

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
-from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
-from kerasish.tensor import Tensor, Variable
+from kerasish.optimizers.moments import MomentsOptimizer
+from kerasish.optimizers.optimizer import Updates
+from kerasish.tensor import Tensor
 
 
-class Lamb(Optimizer):
+class Lamb(MomentsOptimizer):
     """Adam's direction d, scaled in each variable to the variable's own norm: w - rate * d |w|/|d|.
 
     Args:
@@ -25,31 +24,12 @@ class Lamb(Optimizer):
         ICLR 2020.
 
     Example:
+        >>> from kerasish import Variable
         >>> w = Variable([3.0, 4.0])
         >>> Lamb(0.1).apply([[1.0, 0.0]], [w])
         >>> [round(float(x), 3) for x in w]
         [2.5, 4.0]
     """
-
-    @with_options
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(learning_rate, **options)
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
 
     def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
         t = self._step(dtype)
@@ -68,14 +48,6 @@ class Lamb(Optimizer):
         d = ops.divide(ops.divide(m, first), scale)
         step = ops.multiply(d, ops.multiply(rate, _trust(value, d)))
         return ops.subtract(value, step), m, v
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
 
 
 def _trust(value: Tensor, direction: Tensor) -> Tensor:

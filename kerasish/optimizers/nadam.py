@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
-from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
+from kerasish.optimizers.moments import MomentsOptimizer
+from kerasish.optimizers.optimizer import Updates
 from kerasish.tensor import Tensor, Variable
 
 _WARMUP = 0.96  # how fast the momentum reaches beta_1: section 2 of the paper
 
 
-class Nadam(Optimizer):
+class Nadam(MomentsOptimizer):
     """Adam with Nesterov's momentum.
 
     With u(t) = beta_1 * (1 - 0.96^t / 2) and p the product of all u so far, m^ is
@@ -35,25 +35,10 @@ class Nadam(Optimizer):
 
     elementwise = True
 
-    @with_options
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(learning_rate, **options)
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
-
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
         super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
         self._u_product = self.add_variable((), "ones", name="u_product")
 
     def _u(self, t: Tensor) -> Tensor:
@@ -85,11 +70,3 @@ class Nadam(Optimizer):
         step = ops.add(ops.multiply(m, of_m), ops.multiply(gradient, of_g))
         scale = ops.add(ops.sqrt(ops.divide(v, start)), self.epsilon)
         return ops.subtract(value, ops.divide(step, scale)), m, v
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }

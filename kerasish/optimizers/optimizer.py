@@ -135,7 +135,7 @@ class Optimizer(OptimizerState):
         raise NotImplementedError(f"{type(self).__name__} must write update or update_step.")
 
     def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
-        """Return the numbers that `update` needs for all variables of a dtype, made once a step.
+        """Return the numbers that `update` needs for all variables of a dtype, made once per step.
 
         Args:
             learning_rate: a tensor of this dtype without axes.

@@ -1,30 +1,19 @@
-"""The arguments that every optimizer takes, written once.
-
-A constructor names its own arguments and ends with `**options: Unpack[Options]`, which type
-checkers and editors read. `with_options` lets it take them by position too, as Keras's do, and
-shows all of them to `inspect.signature` and `help`.
-"""
+"""The arguments that every optimizer takes, written once: see `kerasish.signatures`."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
+from kerasish import signatures
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
+from kerasish.signatures import Unpack as Unpack
 from kerasish.tensor import Tensor, Variable
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack as Unpack
-else:
-    Unpack = Any  # annotations are texts, which nothing evaluates
 
 # A number >= 0, a schedule, its config, or a function without arguments.
 LearningRate = (
     float | Tensor | Variable | LearningRateSchedule | Callable[[], Any] | Mapping[str, Any]
 )
-Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
 class OptionsWithoutDecay(TypedDict, total=False):
@@ -60,53 +49,8 @@ DEFAULTS: dict[str, Any] = {
     "gradient_accumulation_steps": None,
     "name": None,
 }
-_TYPES: dict[str, Any] = {**Options.__annotations__, **OptionsWithoutDecay.__annotations__}
-
-
-def with_options(init: Constructor) -> Constructor:
-    """Let a constructor that ends with `**options` take and show each of them.
-
-    Args:
-        init: `__init__`. Its keyword-only arguments come after the options, as in Keras.
-
-    Example:
-        >>> class Plain:
-        ...     @with_options
-        ...     def __init__(self, learning_rate=0.1, **options):
-        ...         print(learning_rate, options)
-        >>> _ = Plain(0.2, 0.01, clipnorm=1.0)
-        0.2 {'clipnorm': 1.0, 'weight_decay': 0.01}
-    """
-    given = list(inspect.signature(init).parameters.values())
-    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    first = [p for p in given if p.kind is plain]
-    own = {p.name for p in given}
-    options = [
-        inspect.Parameter(n, plain, default=default, annotation=_TYPES[n].__forward_arg__)
-        for n, default in DEFAULTS.items()
-        if n not in own
-    ]
-    last = [p.replace(kind=plain) for p in given if p.kind is p.KEYWORD_ONLY]
-    rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Any")
-    names = [p.name for p in (*first, *options, *last)]
-
-    @functools.wraps(init)
-    def construct(*args: Any, **kwargs: Any) -> None:
-        if len(args) > len(names):
-            raise TypeError(
-                f"{type(args[0]).__name__} takes {len(names) - 1} arguments by position at most, "
-                f"got {len(args) - 1}."
-            )
-        for name, value in zip(names[len(first) :], args[len(first) :]):
-            if name in kwargs:
-                raise TypeError(f"{type(args[0]).__name__}: {name} is given twice.")
-            kwargs[name] = value
-        init(*args[: len(first)], **kwargs)
-
-    shown = inspect.Signature([*first, *options, *last, rest], return_annotation="None")
-    construct.__signature__ = shown  # type: ignore[attr-defined]
-    construct.__annotations__ = {p.name: p.annotation for p in (*first[1:], *options, *last)}
-    return construct  # type: ignore[return-value]
+# For constructors that end with `**options: Unpack[Options]`.
+with_options = signatures.with_options(Options, DEFAULTS)
 
 
 def check_options(who: str, options: Options) -> None:
@@ -128,9 +72,9 @@ def check_options(who: str, options: Options) -> None:
     momentum, frequency = options["ema_momentum"], options["ema_overwrite_frequency"]
     if options["use_ema"] and not 0 <= momentum <= 1:
         raise ValueError(f"{who}: 0 <= ema_momentum <= 1 expected, got {momentum!r}.")
-    wholes = {"gradient_accumulation_steps": (options["gradient_accumulation_steps"], 2)}
+    integers = {"gradient_accumulation_steps": (options["gradient_accumulation_steps"], 2)}
     if options["use_ema"]:
-        wholes["ema_overwrite_frequency"] = (frequency, 1)
-    for name, (steps, least) in wholes.items():
+        integers["ema_overwrite_frequency"] = (frequency, 1)
+    for name, (steps, least) in integers.items():
         if steps is not None and (not isinstance(steps, int) or steps < least):
-            raise ValueError(f"{who}: {name} must be a whole number >= {least}, got {steps!r}.")
+            raise ValueError(f"{who}: {name} must be an integer >= {least}, got {steps!r}.")

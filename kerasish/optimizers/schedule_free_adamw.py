@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import MomentsOptimizer
+from kerasish.optimizers.optimizer import Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 
 
-class ScheduleFreeAdamW(Optimizer):
+class ScheduleFreeAdamW(MomentsOptimizer):
     """Adam without a schedule: z takes the steps, x is the mean of all z, gradients are at y.
 
     y = (1 - beta_1) * z + beta_1 * x is what the variables hold, as in Keras after training, too;
@@ -44,19 +45,15 @@ class ScheduleFreeAdamW(Optimizer):
         warmup_steps: int = 0,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(learning_rate, **options)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **options)
         if not 0 < beta_1 <= 1:
             raise ValueError(f"ScheduleFreeAdamW: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.warmup_steps = warmup_steps
 
     def build(self, variables: Sequence[Variable]) -> None:
         if self.built:
             return
         super().build(variables)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            variables, ["momentum", "velocity"]
-        )
         for z, variable in zip(self._momentums, variables):
             z.assign(variable.value)
 
@@ -89,15 +86,12 @@ class ScheduleFreeAdamW(Optimizer):
         return ops.divide(ops.subtract(y, ops.multiply(z, 1 - self.beta_1)), self.beta_1)
 
     def averages(self) -> list[Any]:
-        """Return the means x, one tensor a variable: the best place to evaluate the model at."""
+        """Return the means x, one tensor per variable: the best place to evaluate the model at."""
         pairs = zip(self._trainable_variables, self._momentums)
         return [self._mean(v.value, z.value) for v, z in pairs]
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
             "warmup_steps": self.warmup_steps,
         }

@@ -209,7 +209,7 @@ class OptimizerState(Watched):
         name: str | Sequence[str],
         initializer: Any = "zeros",
     ) -> Any:
-        """Return slots, one a variable: a list, or for several names a tuple of lists.
+        """Return slots, one per variable: a list, or for several names a tuple of lists.
 
         They become the `slots` that `update` gets, in the order of their making.
         """

@@ -1,4 +1,4 @@
-"""The newest file of a folder that is whole."""
+"""The latest file of a folder that is whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENDINGS = (".keras", ".h5", ".hdf5")
 
 
 def latest(folder: PathLike) -> str | None:
-    """Return the path of the newest model or weight file in a folder that is whole, or None.
+    """Return the path of the latest model or weight file in a folder that is whole, or None.
 
     Every array is read and compared with its checksum; a damaged file is passed over with a
     warning that says what is wrong with it.

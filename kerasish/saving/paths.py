@@ -46,17 +46,17 @@ class Place(NamedTuple):
         return f"{self.path}/vars" if self.path else "vars"
 
 
-def seed_places(found: list[Place]) -> list[tuple[str, list[Any]]]:
+def seed_places(collected: list[Place]) -> list[tuple[str, list[Any]]]:
     """Return (group, states of the seed generators) of each layer that has any.
 
     Keras keeps no such states, and reads past these groups.
 
     Args:
-        found: what `places` returned.
+        collected: what `places` returned.
     """
     seen = _Seen()
     results = []
-    for path, owner in found:
+    for path, owner in collected:
         parts = owner._parts() if isinstance(owner, Layer) else []
         states = [p.state for p in parts if isinstance(p, SeedGenerator) and seen.add(p)]
         if states:
@@ -89,20 +89,20 @@ class _Seen:
         return True
 
 
-def _visit(path: str, owner: Layer | Optimizer, found: list[Place], seen: _Seen) -> None:
+def _visit(path: str, owner: Layer | Optimizer, collected: list[Place], seen: _Seen) -> None:
     if not seen.add(owner):
         return
-    found.append(Place(path, owner))
+    collected.append(Place(path, owner))
     for name, value in _attributes(owner):
         inner = f"{path}/{name}" if path else name
         if _is_part(value):
-            _visit(inner, value, found, seen)
+            _visit(inner, value, collected, seen)
         else:
-            _visit_many(inner, value, found, seen)
+            _visit_many(inner, value, collected, seen)
 
 
 def _visit_many(
-    path: str, many: dict[str, Any] | set[Any] | Sequence[Any], found: list[Place], seen: _Seen
+    path: str, many: dict[str, Any] | set[Any] | Sequence[Any], collected: list[Place], seen: _Seen
 ) -> None:
     if not seen.add(many):
         return
@@ -115,9 +115,9 @@ def _visit_many(
         counts[name] = number + 1
         inner = f"{path}/{name}_{number}" if number else f"{path}/{name}"
         if _is_part(value):
-            _visit(inner, value, found, seen)
+            _visit(inner, value, collected, seen)
         else:
-            _visit_many(inner, value, found, seen)
+            _visit_many(inner, value, collected, seen)
 
 
 def _attributes(owner: Layer | Optimizer) -> Iterator[tuple[str, Any]]:

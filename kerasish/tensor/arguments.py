@@ -34,7 +34,7 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
 
     Returns:
         (tensors, attributes): what the op's kernel and its shape rule take. Dtypes meet as
-        `op.promote` says; a Python number takes the dtype of the tensors beside it.
+        `op.promote` says; a Python number takes the dtype of the other tensors.
 
     Raises:
         DTypeError: an input holds no numbers, or the dtypes cannot meet.
@@ -120,7 +120,7 @@ def _is_ready(args: Sequence[Any]) -> bool:
 def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     first = op.promoted
     for a in args:
-        if isinstance(a, Holder):  # variables, most often beside tensors that fit
+        if isinstance(a, Holder):  # variables, most often with tensors that fit
             args = [a.value if isinstance(a, Holder) else a for a in args]
             if not first and _is_ready(args):
                 return args

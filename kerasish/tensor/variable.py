@@ -1,4 +1,4 @@
-"""Variables: named tensors that can be assigned, with a home for compiled steps."""
+"""Variables: named tensors that can be assigned, with a buffer for compiled steps."""
 
 from __future__ import annotations
 

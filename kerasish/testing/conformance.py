@@ -94,7 +94,7 @@ class _Case:
 
     def arrays(self) -> list[Any]:
         rng = np.random.default_rng(11)
-        return [_made(part, rng) for part in self.parts]
+        return [_example(part, rng) for part in self.parts]
 
     def call(self, arrays: Sequence[Any]) -> Structure:
         return (
@@ -117,7 +117,7 @@ class _Case:
             return self.op.kernel(np, *[to_numpy(t) for t in tensors], **attrs)
 
 
-def _made(part: Callable[..., Any] | tuple[int, ...], rng: Any) -> Array:
+def _example(part: Callable[..., Any] | tuple[int, ...], rng: Any) -> Array:
     if callable(part):
         part = part(rng)
     array = np.asarray(rng.normal(size=part) if isinstance(part, tuple) else part)

@@ -76,18 +76,18 @@ def _ending(path: PathLike) -> str:
     return os.path.splitext(os.fspath(path))[1].lstrip(".") or "png"
 
 
-def _with_pydot(made: Dot) -> Any:
+def _with_pydot(diagram: Dot) -> Any:
     """Return the graph as one of pydot's, or as it is where pydot is not installed."""
     try:
         pydot = importlib.import_module("pydot")
     except ImportError:
-        return made
-    if made.settings is None:
-        graph = _cluster(pydot, made.name)
+        return diagram
+    if diagram.settings is None:
+        graph = _cluster(pydot, diagram.name)
     else:
-        graph = pydot.Dot(quoted(made.name), graph_type="digraph", **made.settings)
+        graph = pydot.Dot(quoted(diagram.name), graph_type="digraph", **diagram.settings)
         graph.set_node_defaults(**BOXES)
-    _add(graph, made.parts, pydot)
+    _add(graph, diagram.parts, pydot)
     return graph
 
 
@@ -130,7 +130,7 @@ def model_to_dot(
     Args:
         model: a built model.
         show_shapes, show_dtype: whether to write the shapes and dtypes of inputs and outputs.
-        show_layer_names: whether to write the layers' names beside their classes.
+        show_layer_names: whether to write the layers' names next to their classes.
         rankdir: "TB" draws from top to bottom, "LR" from left to right.
         expand_nested: whether to draw what is inside models inside the model.
         dpi: dots an inch of the picture.

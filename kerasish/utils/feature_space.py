@@ -104,7 +104,7 @@ class FeatureSpace(HostLayer):
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
         """Return a feature of unchanged numbers."""
-        return _made("float32", layers.Identity, "float", name or unique_name("float"))
+        return _feature_of("float32", layers.Identity, "float", name or unique_name("float"))
 
     @classmethod
     def float_rescaled(
@@ -112,13 +112,13 @@ class FeatureSpace(HostLayer):
     ) -> Feature:
         """Return a feature of numbers, each x * scale + offset."""
         name = name or unique_name("float_rescaled")
-        return _made("float32", layers.Rescaling, "float", name, scale=scale, offset=offset)
+        return _feature_of("float32", layers.Rescaling, "float", name, scale=scale, offset=offset)
 
     @classmethod
     def float_normalized(cls, name: str | None = None) -> Feature:
         """Return a feature of numbers normalized to mean 0 and variance 1; `adapt` learns them."""
         name = name or unique_name("float_normalized")
-        return _made("float32", layers.Normalization, "float", name, axis=-1)
+        return _feature_of("float32", layers.Normalization, "float", name, axis=-1)
 
     @classmethod
     def float_discretized(
@@ -127,7 +127,7 @@ class FeatureSpace(HostLayer):
     ) -> Feature:  # fmt: skip
         """Return a feature of numbers in bins; see `layers.Discretization`."""
         name = name or unique_name("float_discretized")
-        return _made(
+        return _feature_of(
             "float32", layers.Discretization, output_mode, name, num_bins=num_bins,
             bin_boundaries=bin_boundaries,
         )  # fmt: skip
@@ -139,7 +139,7 @@ class FeatureSpace(HostLayer):
     ) -> Feature:  # fmt: skip
         """Return a feature of integers that are categories; see `layers.IntegerLookup`."""
         name = name or unique_name("integer_categorical")
-        return _made(
+        return _feature_of(
             "int32", layers.IntegerLookup, output_mode, name, max_tokens=max_tokens,
             num_oov_indices=num_oov_indices,
         )  # fmt: skip
@@ -151,7 +151,7 @@ class FeatureSpace(HostLayer):
     ) -> Feature:  # fmt: skip
         """Return a feature of strings that are categories; see `layers.StringLookup`."""
         name = name or unique_name("string_categorical")
-        return _made(
+        return _feature_of(
             "string", layers.StringLookup, output_mode, name, max_tokens=max_tokens,
             num_oov_indices=num_oov_indices,
         )  # fmt: skip
@@ -162,7 +162,7 @@ class FeatureSpace(HostLayer):
     ) -> Feature:
         """Return a feature of integers hashed into bins; see `layers.Hashing`."""
         name = name or unique_name("integer_hashed")
-        return _made("int32", layers.Hashing, output_mode, name, num_bins=num_bins)
+        return _feature_of("int32", layers.Hashing, output_mode, name, num_bins=num_bins)
 
     @classmethod
     def string_hashed(
@@ -170,7 +170,7 @@ class FeatureSpace(HostLayer):
     ) -> Feature:
         """Return a feature of strings hashed into bins; see `layers.Hashing`."""
         name = name or unique_name("string_hashed")
-        return _made("string", layers.Hashing, output_mode, name, num_bins=num_bins)
+        return _feature_of("string", layers.Hashing, output_mode, name, num_bins=num_bins)
 
     def _feature(self, name: str, spec: Feature | dict[str, Any] | str) -> Feature:
         if isinstance(spec, Feature):
@@ -367,7 +367,7 @@ class FeatureSpace(HostLayer):
         return cls(**config)
 
 
-def _made(dtype: str, layer: type, output_mode: str, name: str, **args: Any) -> Feature:
+def _feature_of(dtype: str, layer: type, output_mode: str, name: str, **args: Any) -> Feature:
     return Feature(dtype, layer(name=f"{name}_preprocessor", **args), output_mode)
 
 

@@ -130,16 +130,16 @@ def draw_segmentation_masks(
     ignore_index: int = -1,
     data_format: str | None = None,
 ) -> Array:
-    """Return pictures with each class of a mask painted in a colour of its own.
+    """Return pictures with each class of a mask painted in a color of its own.
 
     Args:
         images: (n, height, width, channels), numbers from 0 to 255.
         segmentation_masks: class numbers, (n, height, width) or (n, height, width, 1); 0 is the
             background.
         num_classes: None: the largest number of the masks.
-        color_mapping: class number -> (red, green, blue); None: colours of our own.
-        alpha: the share of the colour in the mixture, 0 to 1.
-        blend: whether to mix at all; False paints the colour itself.
+        color_mapping: class number -> (red, green, blue); None: colors of our own.
+        alpha: the share of the color in the mixture, 0 to 1.
+        blend: whether to mix at all; False paints the color itself.
         ignore_index: a number that is not painted.
         data_format: where the channels stand; None: the process's.
 
@@ -147,31 +147,29 @@ def draw_segmentation_masks(
 
     Raises:
         ShapeError: `images` has not 4 axes.
-        TypeError: the masks are no whole numbers.
+        TypeError: the masks are no integers.
     """
     pictures = as_pictures(images, data_format, "draw_segmentation_masks").astype("uint8")
     masks = np.asarray(segmentation_masks)
     if masks.dtype.kind not in "iub":
-        raise TypeError(
-            f"draw_segmentation_masks: masks are whole numbers, got dtype {masks.dtype}."
-        )
+        raise TypeError(f"draw_segmentation_masks: masks are integers, got dtype {masks.dtype}.")
     if masks.ndim == 4:
         masks = masks[:, 0] if masks.shape[1] == 1 and masks.shape[-1] != 1 else masks[..., 0]
     count = int(masks.max(initial=0)) if num_classes is None else int(num_classes)
-    colours = color_mapping or {k + 1: colour for k, colour in enumerate(palette(count))}
+    colors = color_mapping or {k + 1: color for k, color in enumerate(palette(count))}
     painted = pictures.astype("float32")
     share = float(alpha) if blend else 1.0
-    for number, colour in colours.items():
+    for number, color in colors.items():
         if number == ignore_index:
             continue
         where = masks == number
-        ink = np.asarray(colour, "float32")[: pictures.shape[-1]]
+        ink = np.asarray(color, "float32")[: pictures.shape[-1]]
         painted[where] = (1 - share) * painted[where] + share * ink
     return np.clip(painted, 0, 255).astype("uint8")
 
 
 def palette(count: int) -> list[tuple[int, int, int]]:
-    """Return `count` colours around the colour circle, neighbours far from each other.
+    """Return `count` colors around the color circle, neighbors far from each other.
 
     Example:
         >>> palette(2)

@@ -140,7 +140,7 @@ def plot_bounding_box_gallery(
         true_color, pred_color: red, green, blue, 0 to 255.
         class_mapping: class number -> name, for both; or one for each:
         ground_truth_mapping, prediction_mapping: class number -> name.
-        legend: whether to say which colour is which.
+        legend: whether to say which color is which.
         kwargs: for `plot_image_gallery`.
     """
     if legend and legend_handles is not None:
@@ -164,11 +164,11 @@ def plot_bounding_box_gallery(
     )  # fmt: skip
 
 
-def _patches(colours: dict[str, Any]) -> list[Any]:
+def _patches(colors: dict[str, Any]) -> list[Any]:
     _pyplot()
     from matplotlib.patches import Patch
 
-    return [Patch(color=np.asarray(c) / 255.0, label=name) for name, c in colours.items()]
+    return [Patch(color=np.asarray(c) / 255.0, label=name) for name, c in colors.items()]
 
 
 def plot_segmentation_mask_gallery(
@@ -184,7 +184,7 @@ def plot_segmentation_mask_gallery(
     data_format: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Show pictures, beside each its true and its predicted mask; see `draw_segmentation_masks`.
+    """Show pictures, next to each its true and its predicted mask; see `draw_segmentation_masks`.
 
     Args:
         images: (n, height, width, channels).

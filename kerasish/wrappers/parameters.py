@@ -107,12 +107,12 @@ ACCEPTED = {
     "run_eagerly": (_is_flag, "True or False"),
     "batch_size": (
         lambda v: v is None or v in (-1, "auto") or is_whole(v, 1),
-        'a whole number of 1 or more, -1 (all rows), "auto" or None',
+        'an integer of 1 or more, -1 (all rows), "auto" or None',
     ),
     "validation_batch_size": (
-        lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"
+        lambda v: v is None or is_whole(v, 1), "an integer of 1 or more, or None"
     ),
-    "epochs": (lambda v: v is None or is_whole(v, 1), "a whole number of 1 or more, or None"),
+    "epochs": (lambda v: v is None or is_whole(v, 1), "an integer of 1 or more, or None"),
     "validation_split": (
         lambda v: is_number(v, 0) and v < 1, "a share of the rows, from 0 to less than 1"
     ),
@@ -120,7 +120,7 @@ ACCEPTED = {
     "shuffle": (lambda v: _is_flag(v) or v == "batch", 'True, False or "batch"'),
     "class_weight": (
         lambda v: v is None or v == "balanced" or isinstance(v, (dict, list)),
-        '{label: weight}, "balanced", a list of dicts (one an output), or None',
+        '{label: weight}, "balanced", a list of dicts (one per output), or None',
     ),
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ def build_perceptron(
     sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
     if not all(is_whole(size, 1) for size in sizes):
         raise ValueError(
-            f"hidden_layer_sizes: expected whole numbers of 1 or more, got {hidden_layer_sizes!r}."
+            f"hidden_layer_sizes: expected integers of 1 or more, got {hidden_layer_sizes!r}."
         )
     strength = ALPHA if alpha is None else alpha
     if not is_number(strength, 0):

@@ -51,7 +51,7 @@ def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
         >>> from sklearn.model_selection import GridSearchCV
         >>> search = GridSearchCV(LogisticRegression(max_iter=500), {"C": [0.1, 1.0]}, cv=3)
         >>> with search_progress(search, file=io.StringIO()) as bar:
-        ...     found = search.fit(*load_iris(return_X_y=True))
+        ...     fitted = search.fit(*load_iris(return_X_y=True))
         >>> bar.n, bar.total
         (6, 6)
     """

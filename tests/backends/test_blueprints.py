@@ -19,9 +19,9 @@ def step(function):
 
 
 def made(run):
-    before = COMPILED_PLANS.made
+    before = COMPILED_PLANS.count
     run()
-    return COMPILED_PLANS.made - before
+    return COMPILED_PLANS.count - before
 
 
 X = np.random.default_rng(0).normal(size=(70, 6)).astype("float32")
@@ -181,13 +181,13 @@ def test_few_are_kept():
     kept = compiled_plans.CompiledPlans(most=2)
     for key in (1, 2, 3, 3):
         assert kept.find(key, lambda key=key: key * 10) == key * 10
-    assert kept.made == 3
+    assert kept.count == 3
     kept.find(2, lambda: 0)
     kept.find(1, lambda: 0)
-    assert kept.made == 4
+    assert kept.count == 4
     kept.find(None, lambda: 0)
     kept.find(None, lambda: 0)
-    assert kept.made == 6
+    assert kept.count == 6
 
 
 def test_large_constants_are_not_compared():

@@ -177,9 +177,9 @@ def test_layer_norm_forward_and_backward(run_kernel, target, threads):
     x = k.input("float32")
     gamma, beta = k.input("float32", level="column"), k.input("float32", level="column")
     n = k.op("columns")
-    centred = x - k.op("row_sum", x) / n
-    scale = k.op("rsqrt", k.op("row_sum", centred * centred) / n + 1e-3)
-    k.output(centred * scale * gamma + beta)
+    centered = x - k.op("row_sum", x) / n
+    scale = k.op("rsqrt", k.op("row_sum", centered * centered) / n + 1e-3)
+    k.output(centered * scale * gamma + beta)
     k.output(scale)
     k.output(k.op("row_sum", x) / n)
     x, gamma, beta = numbers(rows, columns), numbers(columns, seed=1), numbers(columns, seed=2)

@@ -71,7 +71,7 @@ def assert_near(got, expected, dtype, ulps):
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
     with np.errstate(all="ignore"):
         fine, exact = got.astype(np.float64), expected.astype(np.float64)
-        # The distance between neighbours, also of halves.
+        # The distance between neighbors, also of halves.
         digits = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}[dtype]
         smallest = {"bfloat16": -133, "float16": -24, "float32": -149, "float64": -1074}[dtype]
         unit = np.ldexp(1.0, np.maximum(np.frexp(exact)[1] - 1 - digits, smallest))
@@ -175,7 +175,7 @@ def test_bessel_functions_are_exact_and_have_no_gaps():
     assert reference(i1, np.array([np.inf, -np.inf])).tolist() == [np.inf, -np.inf]
 
 
-def test_halves_are_rounded_before_their_neighbour_is_taken():
+def test_halves_are_rounded_before_their_neighbor_is_taken():
     """In one loop with other ops, too, a bfloat16 is one of bfloat16's numbers."""
     x = np.linspace(1, 2, 33).astype(bfloat16)
 

@@ -161,7 +161,7 @@ def test_products_and_windows_of_limits(dtype, library, monkeypatch):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("library", [True, False])
 def test_windows_keep_nan(dtype, library, monkeypatch):
-    """In the largest and in the mean; what lies beside NaN and infinities keeps its number."""
+    """In the largest and in the mean; what lies next to NaN and infinities keeps its number."""
     if not library:
         monkeypatch.setattr(native, "available", lambda: "switched off by this test")
     x = np.array([1, np.nan, np.nan, 2, 3, 4, np.inf, 1, -np.inf, 5, np.inf, -np.inf], "float32")

@@ -1,4 +1,4 @@
-"""The static engine: what is compiled anew, and what is said of it."""
+"""The static engine: what is compiled again, and what is said of it."""
 
 import itertools
 

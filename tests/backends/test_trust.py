@@ -110,7 +110,7 @@ def test_links_above_the_folder_lead_to_what_is_checked(cache, tmp_path, monkeyp
 
 
 def test_the_opened_file_is_asked_not_the_path(cache, monkeypatch):
-    """Whoever exchanges a file between a look at its path and its opening gains nothing."""
+    """Who exchanges a file between a look at its path and its opening gains nothing."""
     pack = files(cache)["pack"]
     pack.chmod(0o666)
     honest = pack.lstat()

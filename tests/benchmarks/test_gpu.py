@@ -92,7 +92,7 @@ def test_larger_transformers_are_counted_as_they_are_built(load):
 def test_work_of_resnet50(load):
     work = load("counts").count_step("resnet50", 1, (224, 224, 3))
     assert work.parameters == 25_557_032  # as published
-    # 4.09 G multiply-adds forward, three times that with both gradients, Adam beside it.
+    # 4.09 G multiply-adds forward, three times that with both gradients, and Adam.
     assert 6 * 4.0e9 < work.flops < 6 * 4.2e9 + 13 * work.parameters
 
 
@@ -159,9 +159,9 @@ def test_the_roof_is_measured(load, cupy):
     roof = load("gpu_roof")
     assert roof.measure_copy(cupy, 1 << 12, 0.0) > 0
     assert set(roof.measure_products(cupy, 8, 0.0)) == {"float32", "bfloat16"}
-    waits = stand_in.counts["synchronisations"]
+    waits = stand_in.counts["synchronizations"]
     roof.time_calls(cupy, lambda: None, 0.0, rounds=2)
-    assert stand_in.counts["synchronisations"] == waits + 8  # before and after each of 4 rounds
+    assert stand_in.counts["synchronizations"] == waits + 8  # before and after each of 4 rounds
 
 
 GPU = {

@@ -147,7 +147,7 @@ def test_the_background_saves_what_was_there(attach, tmp_path, make_model):
     assert checkpoint._is_working()
     assert not (tmp_path / "1.keras").exists()
     model.gate.event.set()
-    checkpoint.on_epoch_end(1, {})  # waits: at most one is on its way
+    checkpoint.on_epoch_end(1, {})  # waits: at most one is being written
     checkpoint.on_train_end()
     assert not checkpoint._is_working()
     assert (tmp_path / "1.keras").read_text() == "model 1.0"

@@ -104,7 +104,7 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert len(order(2**70, 0)) == 64
 
 
-def test_orders_of_neighbouring_epochs_are_unrelated():
+def test_orders_of_neighboring_epochs_are_unrelated():
     orders = np.stack([make_data(np.zeros(1000), shuffle=True, seed=0).order(e) for e in range(6)])
     correlations = np.corrcoef(orders) - np.eye(6)
     assert np.abs(correlations).max() < 0.15
@@ -847,9 +847,9 @@ def test_bad_class_weights(options, message):
         ({"x": np.zeros(4), "steps_per_epoch": 0}, "steps_per_epoch"),
         ({"x": np.zeros(4), "steps_per_epoch": 0, "training": False}, "^steps: "),
         ({"x": np.zeros(4), "shuffle": "rows"}, "shuffle: .*'rows'"),
-        ({"x": iter([1]), "y": np.zeros(3)}, "y: expected None beside x as a list_iterator"),
+        ({"x": iter([1]), "y": np.zeros(3)}, "y: expected None with x as a list_iterator"),
         ({"x": Loader(2), "sample_weight": np.zeros(3)}, "sample_weight: expected None"),
-        ({"x": Numbers(2), "y": np.zeros(3)}, "y: expected None beside x as a Numbers.*ndarray"),
+        ({"x": Numbers(2), "y": np.zeros(3)}, "y: expected None with x as a Numbers.*ndarray"),
         ({"x": Numbers(2), "batch_size": 4}, "batch_size: .*Numbers.*got 4"),
     ],
 )

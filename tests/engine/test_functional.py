@@ -9,7 +9,7 @@ import kerasish as keras
 
 
 def test_the_training_flag_of_a_call_overrides_that_of_a_node() -> None:
-    # As in Keras, which writes "training": true beside its random layers.
+    # As in Keras, which writes "training": true for its random layers.
     source = keras.Input((50,))
     model = keras.Model(source, keras.layers.Dropout(0.5)(source, training=True))
     x = np.ones((2, 50), "float32")

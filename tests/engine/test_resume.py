@@ -314,9 +314,9 @@ def test_a_damaged_state_is_passed_over(tmp_path, eager):
     resume = Resume(tmp_path / "s", every=1, background=False)
     with pytest.raises(Cut):
         train(tmp_path, CutAt("on_epoch_end", 2), resume)
-    newest = max((tmp_path / "s").iterdir())
-    newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match=rf"{newest.name}.*damaged.* Took the one before"):
+    latest = max((tmp_path / "s").iterdir())
+    latest.write_bytes(latest.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=rf"{latest.name}.*damaged.* Took the one before"):
         found = train(tmp_path, resume=tmp_path / "s")
     assert_same(found, wanted)
 
@@ -432,7 +432,7 @@ def test_across_engines_as_close_as_the_engines_are(tmp_path, first):
 
 @contextlib.contextmanager
 def threads(count):
-    """Let both engines use so many: ours, and NumPy's BLAS."""
+    """Let both engines use this many threads: ours, and NumPy's BLAS."""
     with config.using_threads(count), threadpoolctl.threadpool_limits(count, "blas"):
         yield
 

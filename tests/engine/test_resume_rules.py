@@ -31,7 +31,7 @@ class Cut(BaseException):
 
 
 class CutAfter(keras.callbacks.Callback):
-    """Ends the run after so many batches."""
+    """Ends the run after this many batches."""
 
     def __init__(self, batches):
         super().__init__()
@@ -121,9 +121,9 @@ def test_fewer_epochs_give_what_was_saved_and_keep_it(tmp_path, engine):
     config.set_backend(engine)
     wanted, whole = run(None)
     cut_off(tmp_path / "s")
-    newest = max((tmp_path / "s").glob("state-*"))
-    state = newest.read_bytes()
-    kept = list(read_state(str(newest))["variables"].values())
+    latest = max((tmp_path / "s").glob("state-*"))
+    state = latest.read_bytes()
+    kept = list(read_state(str(latest))["variables"].values())
     text = r"has 1 epochs and 3 batches done, more than epochs=1\. Nothing is trained"
     with pytest.warns(UserWarning, match=text):
         model, history = run(tmp_path / "s", epochs=1)
@@ -375,10 +375,10 @@ def fuzz(folder, numbers):
 @pytest.mark.parametrize("name", ["learning_rate", "contents", "loss"])
 def test_a_fact_that_is_missing_is_another_one(tmp_path, name):
     cut_off(tmp_path / "s")
-    newest = max((tmp_path / "s").glob("state-*"))
-    state = read_state(str(newest))
+    latest = max((tmp_path / "s").glob("state-*"))
+    state = read_state(str(latest))
     del state["facts"][name]
-    write_state(str(newest), state)
+    write_state(str(latest), state)
     if name == "loss":
         with pytest.raises(ResumeError, match="loss: None in the state"):
             run(tmp_path / "s")

@@ -95,7 +95,7 @@ def test_a_second_thread_is_told(other):
     assert isinstance(second, BusyModelError)
     assert str(second).startswith(f"{other}: another thread runs fit of this model")
     assert int(model.optimizer.iterations) == before + 8
-    model.fit(X, Y, verbose=0)  # whoever comes later has the turn
+    model.fit(X, Y, verbose=0)  # the one that comes later has the turn
 
 
 def test_predictions_need_no_turn():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+
 import numpy as np
 import pytest
 
@@ -126,3 +129,86 @@ def test_attention_takes_masks_of_query_and_value(name, mask):
     x = np.ones((1, 2, 3))
     with pytest.raises(ValueError, match="takes the masks"):
         getattr(layers, name)()([x, x], mask=mask)
+
+
+SHARED = [  # layers whose arguments are declared per family, with those that have no default
+    ("Dense", {"units": 2}), ("EinsumDense", {"equation": "ab,bc->ac", "output_shape": 2}),
+    ("Conv1D", {"filters": 2, "kernel_size": 3}), ("Conv2D", {"filters": 2, "kernel_size": 3}),
+    ("Conv3D", {"filters": 2, "kernel_size": 3}), ("DepthwiseConv1D", {"kernel_size": 3}),
+    ("DepthwiseConv2D", {"kernel_size": 3}), ("SeparableConv1D", {"filters": 2, "kernel_size": 3}),
+    ("SeparableConv2D", {"filters": 2, "kernel_size": 3}),
+    ("Conv1DTranspose", {"filters": 2, "kernel_size": 3}),
+    ("Conv2DTranspose", {"filters": 2, "kernel_size": 3}),
+    ("Conv3DTranspose", {"filters": 2, "kernel_size": 3}),
+    ("MaxPooling2D", {}), ("AveragePooling3D", {"pool_size": 2}),
+    ("BatchNormalization", {}), ("LayerNormalization", {}), ("GroupNormalization", {}),
+    ("MultiHeadAttention", {"num_heads": 2, "key_dim": 3}),
+    ("GroupQueryAttention", {"head_dim": 2, "num_query_heads": 4, "num_key_value_heads": 2}),
+    ("SimpleRNN", {"units": 2}), ("SimpleRNNCell", {"units": 2}), ("GRU", {"units": 2}),
+    ("GRUCell", {"units": 2}), ("LSTM", {"units": 2}), ("LSTMCell", {"units": 2}),
+    ("ConvLSTM1D", {"filters": 2, "kernel_size": 3}),
+    ("ConvLSTM2D", {"filters": 2, "kernel_size": 3}), ("RandomRotation", {"factor": 0.5}),
+    ("RandomShear", {}),
+]  # fmt: skip
+OTHERS = {
+    "_initializer": "ones", "_regularizer": "l2", "_constraint": "non_neg", "dropout": 0.25,
+    "use_bias": False, "padding": "same", "seed": 3, "return_sequences": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "required"), SHARED, ids=[name for name, _ in SHARED])
+def test_arguments_by_position_are_those_by_name(name, required):
+    kind = getattr(layers, name)
+    parameters = [p for n, p in inspect.signature(kind).parameters.items() if n != "kwargs"]
+    given = {p.name: required.get(p.name, p.default) for p in parameters}
+    for argument in given:
+        _, _, what = argument.rpartition("_")
+        given[argument] = OTHERS.get(argument, OTHERS.get(f"_{what}", given[argument]))
+    by_place = kind(*given.values()).get_config()
+    by_name = kind(**given).get_config()
+    assert {**by_place, "name": ""} == {**by_name, "name": ""}
+    for argument, value in given.items():
+        if value == "l2" and argument != "activity_regularizer":
+            assert by_place[argument]["class_name"] == "L2", argument
+
+
+@pytest.mark.parametrize(("name", "required"), SHARED, ids=[name for name, _ in SHARED])
+def test_signature_and_help_show_every_argument(name, required):
+    kind = getattr(layers, name)
+    parameters = inspect.signature(kind).parameters
+    shown = pydoc.render_doc(kind, renderer=pydoc.plaintext)
+    assert "options" not in parameters and "kwargs" in parameters
+    for argument, parameter in parameters.items():
+        assert parameter.annotation is not parameter.empty, argument
+        assert f"{argument}: " in shown, argument
+        required_too = parameter.default is parameter.empty and argument != "kwargs"
+        assert required_too == (argument in required), argument
+
+
+def test_the_defaults_per_axis_are_those_of_the_rank():
+    def default(name, argument):
+        return inspect.signature(getattr(layers, name)).parameters[argument].default
+
+    assert [default(f"Conv{n}D", "strides") for n in (1, 2, 3)] == [1, (1, 1), (1, 1, 1)]
+    assert [default(f"MaxPooling{n}D", "pool_size") for n in (1, 2, 3)] == [2, (2, 2), (2, 2, 2)]
+    assert default("Conv3DTranspose", "dilation_rate") == (1, 1, 1)
+
+    class Mine(layers.Conv2D):
+        def __init__(self, width=2, **kwargs):
+            super().__init__(width, 3, **kwargs)
+
+    assert list(inspect.signature(Mine).parameters) == ["width", "kwargs"]
+    assert Mine(4, strides=2).strides == (2, 2)
+
+
+def test_wrong_arguments_of_a_family_are_named():
+    with pytest.raises(TypeError, match="activation is given twice|multiple values"):
+        layers.LSTM(2, "tanh", activation="relu")
+    with pytest.raises(TypeError, match="kernel_initializer is given twice"):
+        layers.Dense(2, None, True, "ones", kernel_initializer="zeros")
+    with pytest.raises(TypeError, match="Dense takes 13 arguments by position at most, got 14"):
+        layers.Dense(*[None] * 14)
+    with pytest.raises(TypeError, match=r"Conv2D: unexpected argument.*kernel_initialiser"):
+        layers.Conv2D(2, 3, kernel_initialiser="ones")
+    with pytest.raises(ValueError, match="time_major=True"):
+        layers.GRU(2, time_major=True)

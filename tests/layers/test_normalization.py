@@ -1,4 +1,4 @@
-"""What the normalisations do beyond their everyday numbers."""
+"""What the normalizations do beyond their everyday numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def wide(shape, start=0.0):
     return (3 * np.sin(start + 0.9 * np.arange(np.prod(shape))) + 1).reshape(shape).astype("f4")
 
 
-def renormalised(x, gamma, beta, at, width, limits, epsilon):
+def renormalized(x, gamma, beta, at, width, limits, epsilon):
     """Return (y, mean, stddev) of Ioffe's algorithm 1 in NumPy."""
     mean, stddev = x.mean(0), np.sqrt(x.var(0) + epsilon)
     r = np.clip(stddev / width, limits.get("rmin", 0), limits.get("rmax", np.inf))
@@ -38,7 +38,7 @@ def test_renorm_ties_batches_to_the_running_moments(limits, scaled):
         layer.gamma.assign([1.0, 2.0, -0.5])
         layer.beta.assign([0.0, 1.0, 3.0])
         gamma, beta = gamma.numpy(), beta.numpy()
-    expected, mean, stddev = renormalised(x, gamma, beta, 1.0, 2.0, limits, 1e-3)
+    expected, mean, stddev = renormalized(x, gamma, beta, 1.0, 2.0, limits, 1e-3)
     np.testing.assert_allclose(layer(x, training=True).numpy(), expected, atol=1e-5)
     moved = {v.name: v.numpy() for v in layer.non_trainable_weights}
     assert list(moved) == [
@@ -91,7 +91,7 @@ def test_rms_scaling_leaves_the_mean_on():
     assert [v.name for v in layer.weights] == ["gamma"]
 
 
-def test_groups_normalise_what_overflows_half_numbers():
+def test_groups_normalize_what_overflows_half_numbers():
     layer = layers.GroupNormalization(groups=2, dtype="mixed_float16")
     y = layer(np.array([[9e4, -9e4, 2e5, 4e5]], "float32"))
     assert y.dtype == "float16"

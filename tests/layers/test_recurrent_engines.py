@@ -22,7 +22,7 @@ OPTIONS = {
     "zero output for mask": {"zero_output_for_mask": True, "return_sequences": True},
     "dropout": {"dropout": 0.3, "seed": 3},
     "recurrent dropout": {"recurrent_dropout": 0.3, "seed": 3, "return_sequences": True},
-    "regularised": {"kernel_regularizer": "l2", "activity_regularizer": "l2"},
+    "regularized": {"kernel_regularizer": "l2", "activity_regularizer": "l2"},
     "stateful": {"stateful": True},
     "stateful backwards": {"stateful": True, "go_backwards": True, "return_sequences": True},
 }

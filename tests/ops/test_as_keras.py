@@ -1,7 +1,7 @@
 """What the ops give, beside what Keras gives: recorded by tests/data/record/ops.py.
 
 Where Keras's own backends differ, or one of them is wrong, the case is not here but in a test of
-its own beside the op.
+its own next to the op.
 """
 
 from __future__ import annotations

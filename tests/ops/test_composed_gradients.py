@@ -1,4 +1,4 @@
-"""Gradients of functions composed of ops, to the second order, beside central differences."""
+"""Gradients of functions composed of ops, to the second order, against central differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ X = rng.permutation(np.linspace(-2.0, 2.0, 12)).reshape(3, 4)  # no two elements
 P = np.abs(X) + 0.3
 V, W = rng.normal(size=5), rng.normal(size=5)
 PICTURE = rng.permutation(np.linspace(0.05, 0.95, 40)).reshape(1, 5, 4, 2)
-COLOURS = rng.permutation(np.linspace(0.05, 0.95, 18)).reshape(1, 2, 3, 3)
+COLORS = rng.permutation(np.linspace(0.05, 0.95, 18)).reshape(1, 2, 3, 3)
 MAP = np.array([[1, 0.13, 0.52, -0.21, 1, 1.17, 0, 0]])
 IDS = np.array([0, 1, 0])
 GAPS = np.where(X > 1.2, np.nan, X)
@@ -79,8 +79,8 @@ CASES = {
         lambda x, c: ops.image.map_coordinates(x, c, 1),
         [X, np.array([[0.3, 1.6], [2.2, 0.7]])],
     ),
-    "rgb_to_hsv": (lambda x: ops.image.rgb_to_hsv(x), [COLOURS]),
-    "hsv_to_rgb": (lambda x: ops.image.hsv_to_rgb(x), [COLOURS]),
+    "rgb_to_hsv": (lambda x: ops.image.rgb_to_hsv(x), [COLORS]),
+    "hsv_to_rgb": (lambda x: ops.image.hsv_to_rgb(x), [COLORS]),
     "sobel": (lambda x: ops.image.sobel_edges(x) ** 2, [PICTURE]),
     "extract_patches": (lambda x: ops.image.extract_patches(x, 2, padding="same") ** 2, [PICTURE]),
 }

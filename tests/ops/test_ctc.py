@@ -1,4 +1,4 @@
-"""CTC: the loss beside a sum over all paths, its gradient, and the decoders."""
+"""CTC: the loss against a sum over all paths, its gradient, and the decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations, losses and normalisations: gradients, corners, and errors."""
+"""Activations, losses and normalizations: gradients, corners, and errors."""
 
 from __future__ import annotations
 
@@ -136,10 +136,10 @@ def test_crossentropy_errors():
         ops.one_hot([1], 3, sparse=True)
 
 
-# --- normalisations and attention -------------------------------------------------------------
+# --- normalizations and attention -------------------------------------------------------------
 
 
-def test_gradients_of_normalisations():
+def test_gradients_of_normalizations():
     gamma, beta, variance = rng.normal(size=4), rng.normal(size=4), rng.uniform(0.5, 2, 4)
     gradient_check(ops.layer_normalization, [X, gamma, beta])
     gradient_check(ops.rms_normalization, [X, gamma])
@@ -159,7 +159,7 @@ def test_half_precision_moments_do_not_overflow():
     assert np.isfinite(ops.layer_normalization(x)).all()
 
 
-def test_normalisation_errors():
+def test_normalization_errors():
     with pytest.raises(ShapeError, match=r"mean must have the shape \(4,\)"):
         ops.batch_normalization(X, np.zeros(3), np.ones(4), -1)
     with pytest.raises(ValueError, match="order"):

@@ -114,7 +114,7 @@ def test_continuous_laws(name, seed):
 
 
 def chi_squared(found, law):
-    """Return the p-value of whole numbers under a discrete law, rare ones put together."""
+    """Return the p-value of integers under a discrete law, rare ones put together."""
     values = np.arange(found.min(), found.max() + 1)
     expected = law.pmf(values) * found.size
     often = expected >= 5
@@ -261,7 +261,7 @@ def test_seed_generators():
 
 
 def test_steps_without_a_seed_draw_new_numbers_each_time():
-    """Each run of a step moves the common generator on, and a new seed starts it anew."""
+    """Each run of a step moves the common generator on, and a new seed starts it again."""
     step = kerasish.backends.eager.Eager().compile(lambda: keras_random.uniform((4,)))
     runs = []
     for _ in range(2):

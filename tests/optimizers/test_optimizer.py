@@ -256,7 +256,7 @@ def test_a_part_of_the_variables():
 
 @every
 def test_each_variable_has_slots_of_its_own(cls):
-    """A variable goes the same way beside another one, with or without a gradient for that."""
+    """A variable goes the same way next to another one, with or without a gradient for that."""
     both = [Variable([1.0, -2.0], name="a"), Variable([0.5, 3.0], name="b")]
     alone = [Variable([0.5, 3.0], name="b")]
     made, other = cls(learning_rate=0.1), cls(learning_rate=0.1)

@@ -20,7 +20,7 @@ import pytest
 import kerasish as keras
 from kerasish import layers
 
-CODE = "4wEAAAAAAAAAAAAAAAEAAAADAAAA"  # begins like marshalled byte code
+CODE = "4wEAAAAAAAAAAAAAAAEAAAADAAAA"  # begins like marshaled byte code
 RAN: list[str] = []  # what an attack that succeeds would fill
 
 

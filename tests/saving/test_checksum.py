@@ -1,4 +1,4 @@
-"""Checksums computed beside reading and writing, and files that never fail halfway."""
+"""Checksums computed while reading and writing, and files that never fail halfway."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_nothing_is_imported_by_name(
 
 @pytest.mark.parametrize("safe_mode", [True, False])
 def test_byte_code_is_refused(archive: Path, safe_mode: bool) -> None:
-    # CVE-2024-3660, CVE-2025-9905: marshalled lambdas.
+    # CVE-2024-3660, CVE-2025-9905: marshaled lambdas.
     code = {"class_name": "__lambda__", "config": {"code": "4wEAAAA=", "defaults": None}}
 
     def change(config: Any) -> None:
@@ -349,7 +349,7 @@ def test_attributes_of_other_types_are_refused_unread(tmp_path: Path) -> None:
     refused(path, "layer_names")
 
 
-# --- cheap to write, dear to read ----------------------------------------------------------------
+# --- cheap to write, expensive to read ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["__tensor__", "__numpy__"])

@@ -1,4 +1,4 @@
-"""`latest`: the newest file that is whole."""
+"""`latest`: the latest file that is whole."""
 
 from __future__ import annotations
 

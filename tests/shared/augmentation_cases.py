@@ -176,7 +176,7 @@ def pictures(options: Any) -> np.ndarray:
 
 
 def data_of(case: Any) -> dict[str, Any]:
-    """Return what the layer is given: pictures, and what the case has beside them."""
+    """Return what the layer is given: pictures, and what the case has besides them."""
     _, _, _, options = case
     found: dict[str, Any] = {"images": pictures(options)}
     if options.get("masks"):

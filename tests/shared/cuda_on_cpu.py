@@ -127,7 +127,7 @@ class Function:
     """A kernel, called as CuPy's are: function(grid, block, args)."""
 
     seed = 0  # another order of threads
-    most = 0  # so many blocks are run, the first and the last ones; 0: all
+    most = 0  # this many blocks are run, the first and the last ones; 0: all
 
     def __init__(self, library: ctypes.CDLL, name: str, kinds: list[str], counted: Counter) -> None:
         self.run = getattr(library, f"run_{name}")
@@ -253,8 +253,8 @@ def poisoned(shape: Any, dtype: Any) -> Array:
 def put(numbers: Any, dtype: Any = None, offset: int = 0) -> Array:
     """Return the numbers as an array of the stand-in, `offset` elements off the alignment."""
     numbers = np.asarray(numbers, dtype)
-    room = poisoned(numbers.size + offset, numbers.dtype)
-    array = room[offset:].reshape(numbers.shape)
+    buffer = poisoned(numbers.size + offset, numbers.dtype)
+    array = buffer[offset:].reshape(numbers.shape)
     array[...] = numbers
     return array
 

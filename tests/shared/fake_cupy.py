@@ -1,7 +1,7 @@
 """A stand-in for the used part of CuPy's API, on NumPy: refuses what CuPy refuses, counts the rest.
 
 Arrays of NumPy's are refused where CuPy refuses them, implicit conversions to NumPy too; copies in
-both directions, allocations and synchronisations are counted; a limit of memory is kept.
+both directions, allocations and synchronizations are counted; a limit of memory is kept.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Stream:
         log.append(f"wait in {self.name}")
 
     def synchronize(self) -> None:
-        counts["synchronisations"] += 1
+        counts["synchronizations"] += 1
 
     def __enter__(self) -> Stream:
         _Streams.entered.append(self)
@@ -293,7 +293,7 @@ class _Device:
 
 
 def make(devices: int = 1) -> types.ModuleType:
-    """Return a module that looks like CuPy on a machine with so many GPUs."""
+    """Return a module that looks like CuPy on a machine with this many GPUs."""
     counts.clear()
     log.clear()
     launches.clear()
@@ -363,12 +363,12 @@ def installed(monkeypatch: Any, devices: int = 1) -> Any:
     """Make `import cupy` give the stand-in, with no device chosen before and after."""
     import sys
 
-    import kerasish.devices as rooms
+    import kerasish.devices as ours
 
     module = make(devices)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", module)
-        patch.setattr(rooms._State, "chosen", None)
-        patch.setattr(rooms._State, "automatic", None)
-        patch.setattr(rooms._State, "accelerated", False)
+        patch.setattr(ours._State, "chosen", None)
+        patch.setattr(ours._State, "automatic", None)
+        patch.setattr(ours._State, "accelerated", False)
         yield module

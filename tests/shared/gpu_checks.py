@@ -24,7 +24,7 @@ EITHER_SIGN = {"qr", "eigh", "eig", "svd_reduced", "svd_full"}
 
 
 def compare(found: Any, expected: Any, dtype: str = "float32", factor: float = 1.0) -> None:
-    """Compare two arrays: whole numbers exactly, others by the dtype's tolerance."""
+    """Compare two arrays: integers exactly, others by the dtype's tolerance."""
     a, b = np.asarray(found), np.asarray(expected)
     assert (a.dtype, a.shape) == (b.dtype, b.shape)
     name = dtypes.name_of(b.dtype)

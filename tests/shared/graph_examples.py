@@ -34,15 +34,15 @@ def mlp_step():
     return step, (array(5, 4), np.array([0, 1, 2, 1, 0], "int32"))
 
 
-def normalise(x):
-    """Layer normalisation."""
-    centred = ops.subtract(x, ops.mean(x, -1, keepdims=True))
-    variance = ops.mean(ops.square(centred), -1, keepdims=True)
-    return ops.multiply(centred, ops.rsqrt(ops.add(variance, 1e-3)))
+def normalize(x):
+    """Layer normalization."""
+    centered = ops.subtract(x, ops.mean(x, -1, keepdims=True))
+    variance = ops.mean(ops.square(centered), -1, keepdims=True)
+    return ops.multiply(centered, ops.rsqrt(ops.add(variance, 1e-3)))
 
 
 def batch_moments(x):
-    """Mean and variance of the columns, and the normalised columns."""
+    """Mean and variance of the columns, and the normalized columns."""
     mean = ops.mean(x, 0)
     variance = ops.mean(ops.square(ops.subtract(x, mean)), 0)
     return mean, variance, ops.divide(ops.subtract(x, mean), ops.sqrt(ops.add(variance, 1e-3)))
@@ -50,7 +50,7 @@ def batch_moments(x):
 
 EXAMPLES = {
     "softmax": (lambda x: ops.softmax(x), (array(3, 5),)),
-    "normalise": (normalise, (array(4, 6),)),
+    "normalize": (normalize, (array(4, 6),)),
     "moments": (batch_moments, (array(6, 3),)),
     "groups": (lambda x: ops.mean(x, (1, 2)), (array(2, 3, 4, 5),)),
     "chain": (lambda x: ops.tanh(ops.multiply(ops.exp(x), 2.0)) + 1.0, (array(2, 3),)),

@@ -53,7 +53,7 @@ def check_files(folder):
 
 
 def campaign(folder, engine, mode, kills, seed=0, source="arrays", longest=0.25):
-    """Return {"kills", "trainings", "files"} after so many kills.
+    """Return {"kills", "trainings", "files"} after this many kills.
 
     Raises:
         AssertionError: a training ended otherwise than without kills, or a file is damaged.

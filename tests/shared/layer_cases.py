@@ -6,7 +6,7 @@ A case is (layer, constructor's arguments, shape or shapes of inputs, options). 
   compute_mask is asked; `call`: more arguments of the call (lists are masks); `training`
 - `spread`: several inputs are several arguments; `states`: inputs after the first are a list, the
   states of a recurrent layer or cell
-- `high`: whole numbers below it; `size`: of the waves; `zeros`: two steps are zero
+- `high`: integers below it; `size`: of the waves; `zeros`: two steps are zero
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Copy:
             if path.name.startswith(".") or path.name in _LEFT_OUT:
                 continue
             if path.is_dir():
-                left_out = shutil.ignore_patterns(".*", *_LEFT_OUT)
-                shutil.copytree(path, self.root / path.name, ignore=left_out)
+                ignored = shutil.ignore_patterns(".*", *_LEFT_OUT)
+                shutil.copytree(path, self.root / path.name, ignore=ignored)
             else:
                 shutil.copy2(path, self.root / path.name)
 

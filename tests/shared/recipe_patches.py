@@ -40,7 +40,7 @@ class Recipe(NamedTuple):
         """
         names: dict[str, str] = {}
         left = set(touched)
-        # Paths without names first: `<file>.py` stands for the other files beside them.
+        # Paths without names first: `<file>.py` stands for the other files.
         for path, always in sorted(self.files, key=lambda item: "<" in item[0]):
             pattern = _pattern(path, names)
             found = sorted(p for p in left if re.fullmatch(pattern, p))

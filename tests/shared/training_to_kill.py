@@ -19,7 +19,7 @@ EPOCHS = {"static": 240, "eager": 30}
 
 
 class Begun(keras.callbacks.Callback):
-    """Tells whoever waits to kill that the training goes on: at once, or when it is compiled."""
+    """Reports that the training goes on, at once or when it is compiled, to who will kill it."""
 
     told = False
 
@@ -40,7 +40,7 @@ class Begun(keras.callbacks.Callback):
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches drawn anew each time by NumPy's shared generator, in an order that changes."""
+    """Batches drawn again each time by NumPy's shared generator, in an order that changes."""
 
     def __init__(self, x, y):
         super().__init__()

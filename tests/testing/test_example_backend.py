@@ -42,7 +42,7 @@ def installed(tmp_path):
 
 
 def run(*arguments, installed, **more):
-    """Run Python where the example is installed, beside the package that is under test."""
+    """Run Python where the example is installed, with the package that is under test."""
     paths = os.pathsep.join([str(Path(kerasish.__file__).parents[1]), str(installed)])
     return subprocess.run(
         [sys.executable, "-W", "error", *arguments], cwd=installed, text=True, timeout=300,

@@ -48,16 +48,16 @@ def test_names_are_written(channels):
 
 
 def test_masks_are_mixed_in():
-    grey = np.full((1, 2, 2, 3), 100, "uint8")
+    gray = np.full((1, 2, 2, 3), 100, "uint8")
     masks = np.array([[[0, 1], [2, 5]]])
-    colours = {1: (200, 0, 0), 2: (0, 200, 0), 5: (9, 9, 9)}
+    colors = {1: (200, 0, 0), 2: (0, 200, 0), 5: (9, 9, 9)}
     drawn = visualization.draw_segmentation_masks(
-        grey, masks, color_mapping=colours, alpha=0.5, ignore_index=5
+        gray, masks, color_mapping=colors, alpha=0.5, ignore_index=5
     )
     expected = [[[100] * 3, [150, 50, 50]], [[50, 150, 50], [100] * 3]]
     np.testing.assert_array_equal(drawn[0], expected)
     plain = visualization.draw_segmentation_masks(
-        grey, masks[..., None], color_mapping=colours, blend=False
+        gray, masks[..., None], color_mapping=colors, blend=False
     )
     np.testing.assert_array_equal(plain[0, 1, 0], [0, 200, 0])
 

@@ -18,7 +18,7 @@ class _Lane:
     Host memory is pinned so that the copy needs no staging by the driver. The array on the device
     that the NEXT batch will fill is taken one batch ahead: whatever used that memory before has
     been handed in by then, so the copy need only wait for work handed in before this batch, and
-    runs beside this batch's own.
+    runs in parallel with this batch's.
     """
 
     def __init__(self, xp: ArrayModule, array: Array) -> None:
@@ -91,5 +91,5 @@ class Feeder:
             if len(self._lanes) >= self.MOST_LANES:
                 del self._lanes[next(iter(self._lanes))]
             lane = _Lane(self.xp, x)
-        self._lanes[key] = lane  # the newest last
+        self._lanes[key] = lane  # the latest last
         return lane

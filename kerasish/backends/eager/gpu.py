@@ -127,7 +127,7 @@ class EagerOnGPU(Eager):
     ) -> None:
         if type(error).__name__ == "OutOfMemoryError":
             shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.no_room(f"{op.name}({shapes})", self.device, error)
+            said = devices.out_of_memory(f"{op.name}({shapes})", self.device, error)
             raise DeviceMemoryError(said) from error
         super()._explain(op, tensors, attrs, error)
 
@@ -182,7 +182,7 @@ class _MovingScope(VariableScope):
         return super().read(variable)
 
 
-_made: dict[tuple[Device, Any], EagerOnGPU] = {}
+_engines: dict[tuple[Device, Any], EagerOnGPU] = {}
 _guard = threading.Lock()
 
 
@@ -190,8 +190,8 @@ def engine_of(device: Device) -> EagerOnGPU:
     """Return the engine of a GPU; it is made when first asked for."""
     xp = devices.array_module(device)
     key = (device, xp)
-    result = _made.get(key)
+    result = _engines.get(key)
     if result is None:
         with _guard:
-            result = _made.setdefault(key, EagerOnGPU(device))
+            result = _engines.setdefault(key, EagerOnGPU(device))
     return result

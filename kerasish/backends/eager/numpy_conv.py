@@ -287,7 +287,7 @@ def _each_channel_kernel(
 
 
 def _in_blas_dtype(kernel: Callable[..., Any], reference: Callable[..., Any]) -> Callable[..., Any]:
-    """Run half precision in float32, and whole numbers by the reference (BLAS has neither)."""
+    """Run half precision in float32, and integers by the reference (BLAS has neither)."""
 
     def run(a: Array, b: Array, **settings: Any) -> Array:
         if a.dtype.char in "fd":

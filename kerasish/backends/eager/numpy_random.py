@@ -25,10 +25,10 @@ def _keys(seed: int) -> list[tuple[Any, Any]]:
     ]
 
 
-def _fill(out: Array, start: int, draw: int, keys: list[tuple[Any, Any]], room: Array) -> None:
-    """Write the blocks from `start` on into out (blocks, 4); `room` is scratch (6, blocks)."""
+def _fill(out: Array, start: int, draw: int, keys: list[tuple[Any, Any]], scratch: Array) -> None:
+    """Write the blocks from `start` on into out (blocks, 4); `scratch` is scratch (6, blocks)."""
     count = len(out)
-    first, second, c0, c1, c2, c3 = (row[:count] for row in room)
+    first, second, c0, c1, c2, c3 = (row[:count] for row in scratch)
     np.add(np.arange(count, dtype=np.uint64), np.uint64(start), out=c0)
     np.right_shift(c0, _HALF, out=c1)
     np.bitwise_and(c0, _MASK, out=c0)
@@ -58,10 +58,10 @@ def random_bits(state: Array, *, shape: Shape) -> Array:
     count = math.prod(shape)
     blocks = (count + 3) // 4
     out = np.empty((blocks, 4), np.uint32)
-    room = np.empty((6, min(blocks, CHUNK)), np.uint64)
+    scratch = np.empty((6, min(blocks, CHUNK)), np.uint64)
     keys = _keys(seed)
     for start in range(0, blocks, CHUNK):
-        _fill(out[start : start + CHUNK], start, draw, keys, room)
+        _fill(out[start : start + CHUNK], start, draw, keys, scratch)
     return out.reshape(-1)[:count].reshape(shape)
 
 

@@ -98,7 +98,7 @@ class TracedStep(CompiledStep):
         self.training = training  # if so, ops without native code are reported
         self.function, self.eager, self.name = function, eager, name
         self.optimize = optimize  # None: the global setting when a signature is compiled
-        self._made: dict[Any, CompiledCall | Paths] = {}
+        self._by_signature: dict[Any, CompiledCall | Paths] = {}
         self._guard = threading.RLock()
 
     def __call__(self, *args: Any) -> Structure:
@@ -113,25 +113,25 @@ class TracedStep(CompiledStep):
 
     def _find(self, args: Sequence[Any]) -> CompiledCall | Paths:
         key = tuple([signature(a) for a in args])
-        call = self._made.get(key)
+        call = self._by_signature.get(key)
         if call is None or call.threads != native.get_threads():
             return self._compile(key, args)
         stale = call.guards.stale()
         if stale is not None:
             if config.is_explaining_compiles():
                 say(f"forgetting {self.name}: {stale}")
-            self._made.pop(key, None)
+            self._by_signature.pop(key, None)
             return self._compile(key, args)
         return call
 
     def _compile(self, key: tuple[Any, ...], args: Sequence[Any]) -> CompiledCall | Paths:
         with self._guard:
-            call = self._made.get(key)
+            call = self._by_signature.get(key)
             if call is None or call.threads != native.get_threads():
                 self._check_constants(key, args)
                 if config.is_explaining_compiles():
-                    say(f"compiling {self.name}: {explain(key, list(self._made))}")
-                call = self._made[key] = self._compiled(args)
+                    say(f"compiling {self.name}: {explain(key, list(self._by_signature))}")
+                call = self._by_signature[key] = self._compiled(args)
             return call
 
     def _compiled(self, args: Sequence[Any]) -> CompiledCall | Paths:
@@ -172,7 +172,7 @@ class TracedStep(CompiledStep):
     def _check_constants(self, key: tuple[Any, ...], args: Sequence[Any]) -> None:
         """Raise if a Python value among the arguments changes with each call."""
         kind = without_constants(key)
-        alike = [k for k in self._made if without_constants(k) == kind]
+        alike = [k for k in self._calls if without_constants(k) == kind]
         if len(alike) < MOST_CONSTANTS:
             return
         raise TraceError(
@@ -203,7 +203,7 @@ class TracedStep(CompiledStep):
 
     def _calls(self) -> list[CompiledCall]:
         """Return all that is compiled."""
-        return [call for made in self._made.values() for call in made.calls]
+        return [call for found in self._by_signature.values() for call in found.calls]
 
     def memory_report(self) -> dict[str, int]:
         """Return the bytes of the largest arena, and of the same step with a buffer per value."""

@@ -37,8 +37,8 @@ class ArrayData(Data):
         y: targets likewise, or None.
         sample_weight: weights likewise, or None.
         class_weight: weight of each class in `y`; multiplies `sample_weight`.
-        batch_size: rows a batch; default 32, or such that `steps_per_epoch` batches hold them all.
-        steps_per_epoch: batches an epoch; default all.
+        batch_size: rows per batch; default 32, or what `steps_per_epoch` batches need to hold all.
+        steps_per_epoch: batches per epoch; default all.
         shuffle: True for a new order of rows each epoch, "batch" for a new order of whole batches.
         seed: the orders are a function of it and of the epoch's number.
         training: whether errors speak of `steps_per_epoch` (else of `steps`).

@@ -53,7 +53,7 @@ class Data:
 
     Attributes:
         num_samples: rows in all, None where unknown.
-        num_batches: batches an epoch, None where unknown (it becomes known after one epoch).
+        num_batches: batches per epoch, None where unknown (it becomes known after one epoch).
         batch_size: rows per batch, None where the source decides.
         in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
         exhausted: set when a generator has run dry: no later epoch has a batch, training stops.
@@ -86,9 +86,9 @@ class Data:
         """
         held, self._held = self._held, None
         if held is not None:
-            number, left_out, opened = held
-            if not self._numbered or (number, left_out) == (epoch, start):
-                for _ in range(left_out, start):
+            number, skipped, opened = held
+            if not self._numbered or (number, skipped) == (epoch, start):
+                for _ in range(skipped, start):
                     next(opened, None)
                 return opened
             opened.close()

@@ -40,7 +40,7 @@ def make_data(
         sample_weight: weight of each sample, arrays likewise.
         class_weight: {class: weight}; multiplies the weights of the samples.
         batch_size: samples a batch, for arrays only; default 32.
-        steps_per_epoch: batches an epoch; default all that there are.
+        steps_per_epoch: batches per epoch; default all that there are.
         shuffle: True, False, or "batch" (the order of whole batches, for data on disk).
         seed: the order in epoch e is a function of (seed, e).
         training: whether errors speak of `steps_per_epoch` (else of `steps`).
@@ -112,7 +112,7 @@ def _check_alone(x: object, y: Array, sample_weight: Structure, batch_size: int 
         if value is not None:
             shown = value if name == "batch_size" else type(value).__name__
             raise ValueError(
-                f"{name}: expected None beside x as a {kind}, which gives whole batches (x, y, "
+                f"{name}: expected None with x as a {kind}, which gives whole batches (x, y, "
                 f"sample_weight) by itself, got {shown}."
             )
 

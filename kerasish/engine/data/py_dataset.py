@@ -82,7 +82,7 @@ class PyDatasetData(Data):
     Args:
         dataset: the `PyDataset`, or an object with its methods.
         class_weight: weight of each class in y, or None.
-        steps_per_epoch: batches an epoch; default all.
+        steps_per_epoch: batches per epoch; default all.
         shuffle: whether each epoch takes the batches in a new order.
         seed: the orders are a function of it and of the epoch's number.
         training: whether errors speak of `steps_per_epoch` (else of `steps`).

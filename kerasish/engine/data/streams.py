@@ -25,14 +25,14 @@ def add_place(error: BaseException, place: str) -> None:
 class StreamData(Data):
     """Batches as an iterator gives them, (x,), (x, y) or (x, y, sample_weight).
 
-    A generator is read once from beginning to end, `steps_per_epoch` batches an epoch; without
+    A generator is read once from beginning to end, `steps_per_epoch` batches per epoch; without
     `steps_per_epoch` the first epoch reads all of it. Anything that can be iterated again starts
-    anew each epoch, unless `steps_per_epoch` cuts it: then the next epoch goes on from there.
+    again each epoch, unless `steps_per_epoch` cuts it: then the next epoch goes on from there.
 
     Args:
         source: the generator, iterator or iterable.
         class_weight: weight of each class in y, or None.
-        steps_per_epoch: batches an epoch, or None.
+        steps_per_epoch: batches per epoch, or None.
         training: whether errors speak of `steps_per_epoch` (else of `steps`).
     """
 

@@ -1,4 +1,4 @@
-"""Class weights: from the classes in `y` to one weight a sample."""
+"""Class weights: from the classes in `y` to one weight per sample."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def combine(sample_weight: Structure, class_weights: np.ndarray) -> np.ndarray:
         return class_weights
     if not isinstance(sample_weight, np.ndarray):
         raise ValueError(
-            "class_weight: expected one array as sample_weight beside it, got a "
+            "class_weight: expected one array as sample_weight with it, got a "
             f"{type(sample_weight).__name__}."
         )
     extra = sample_weight.ndim - class_weights.ndim
@@ -63,6 +63,6 @@ def combine(sample_weight: Structure, class_weights: np.ndarray) -> np.ndarray:
         return (sample_weight * class_weights.reshape(shape)).astype(class_weights.dtype)
     except ValueError as error:
         raise ValueError(
-            "sample_weight: expected one weight for each entry of y beside class_weight, got shape "
+            "sample_weight: expected one weight for each entry of y with class_weight, got shape "
             f"{sample_weight.shape} where y's classes have {class_weights.shape}."
         ) from error

@@ -64,9 +64,9 @@ def check_indices(model: Model, name: str, array: Array, layer: Any) -> None:
             odd = values[values != np.floor(values)][0].item()
             warn_once(
                 model,
-                f"{name}: {layer.display_name()} looks rows up by whole numbers and cuts "
+                f"{name}: {layer.display_name()} looks rows up by integers and cuts "
                 f"{number(odd)} to "
-                f"{number(np.trunc(odd))}. Give whole numbers, or use a Dense layer for measures.",
+                f"{number(np.trunc(odd))}. Give integers, or use a Dense layer for measures.",
             )
     low, high = span(array)
     if low < 0 or high >= layer.input_dim:

@@ -95,7 +95,7 @@ def _check_numbers(model: Model, match: Match, values: Array, layer: str) -> Non
             return
         raise ValueError(text)
     raise ValueError(
-        f"{got} Give the last layer {number(high + 1)} units, or number the classes anew: "
+        f"{got} Give the last layer {number(high + 1)} units, or renumber the classes: "
         "y = np.unique(y, return_inverse=True)[1]."
     )
 
@@ -108,8 +108,8 @@ def _check_one_hot(model: Model, match: Match, values: Array) -> None:
         warn_once(
             model,
             f"{match.y} has rows with {number(ones.max().item())} classes at once, and "
-            f"{match.kind} takes one a row. For several labels a row use activation='sigmoid' and "
-            "loss='binary_crossentropy'.",
+            f"{match.kind} takes one per row. For several labels per row use activation='sigmoid' "
+            "and loss='binary_crossentropy'.",
         )
 
 

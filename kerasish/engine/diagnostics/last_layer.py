@@ -72,7 +72,7 @@ def check_metrics(model: Model, match: Match, metrics: list[Any], activation: st
             warn_once(
                 model,
                 f"metrics: {metric.name!r} counts predictions equal to the target, which says "
-                f"nothing beside loss={match.kind!r}. Use 'mae' or R2Score().",
+                f"nothing next to loss={match.kind!r}. Use 'mae' or R2Score().",
             )
         elif kind == "BinaryAccuracy" and _is_logit(match, activation) and 0 < threshold < 1:
             warn_once(

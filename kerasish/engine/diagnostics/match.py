@@ -1,4 +1,4 @@
-"""A loss beside the output, the targets and the last layer that it meets."""
+"""A loss with its output, its targets and the last layer."""
 
 from __future__ import annotations
 

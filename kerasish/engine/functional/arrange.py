@@ -98,7 +98,7 @@ def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
 
 
 def _as_declared(value: Tensor, dtype: str) -> Tensor:
-    """Return numbers in the dtype of their input; whole numbers may stay whole, and exact."""
+    """Return numbers in the dtype of their input; integers may stay whole, and exact."""
     return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
 
 

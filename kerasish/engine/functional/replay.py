@@ -1,4 +1,4 @@
-"""Calls of operations as configs of functional models describe them, made again."""
+"""Calls of operations as configs of functional models describe them, created again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Job(NamedTuple):
     settings: Any
 
 
-def replay_all(jobs: list[Job], made: dict[str, Any], results: dict[Any, Any]) -> None:
+def replay_all(jobs: list[Job], created: dict[str, Any], results: dict[Any, Any]) -> None:
     """Make the calls, each as soon as what it needs is there; add their results."""
     missing: dict[int, set[tuple[str, int]]] = {}
     wanted: dict[tuple[str, int], list[int]] = {}
@@ -38,7 +38,7 @@ def replay_all(jobs: list[Job], made: dict[str, Any], results: dict[Any, Any]) -
     while ready:
         i = ready.popleft()
         del missing[i]
-        _replay(jobs[i], made, results)
+        _replay(jobs[i], created, results)
         place = (jobs[i].name, jobs[i].number)
         for other in wanted.pop(place, ()):
             missing[other].discard(place)
@@ -77,16 +77,16 @@ def place_of(place: Sequence[Any]) -> tuple[str, int, int]:
     name, number, index = place[:3]
     for n in (number, index):
         if type(n) is not int or n < 0:
-            raise ValueError(f"The config refers to a result as {place[:3]!r}; whole numbers do.")
+            raise ValueError(f"The config refers to a result as {place[:3]!r}; integers do.")
     if not isinstance(name, str):
         raise ValueError(f"The config refers to a layer as {name!r}, which is no name.")
     return name, number, index
 
 
-def _replay(job: Job, made: dict[str, Any], results: dict[Any, Any]) -> None:
+def _replay(job: Job, created: dict[str, Any], results: dict[Any, Any]) -> None:
     name, number, node, settings = job
     args, kwargs = read_node(node, results)
-    operation = made[name]
+    operation = created[name]
     if isinstance(operation, OpCall):
         if not any_symbolic(args) and not any_symbolic(kwargs):
             raise ValueError(f"The config calls {name!r} on no tensor of the model.")

@@ -37,8 +37,8 @@ def lost_mask_of(x: Structure) -> LostMask | None:
     return getattr(x, "dropped_mask", None)
 
 
-def _most_certain(found: Iterable[LostMask | None]) -> LostMask | None:
-    losses = [loss for loss in found if loss is not None]
+def _most_certain(candidates: Iterable[LostMask | None]) -> LostMask | None:
+    losses = [loss for loss in candidates if loss is not None]
     return next((loss for loss in losses if loss.certain), losses[0] if losses else None)
 
 

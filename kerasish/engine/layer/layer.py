@@ -201,7 +201,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
 
     @property
     def quantization_mode(self) -> None:
-        """Always None: kerasish does not quantise."""
+        """Always None: kerasish does not quantize."""
         return None
 
     # --- parts ------------------------------------------------------------------------------

@@ -150,10 +150,10 @@ class MasksMixin:
     _merges_masks = False  # whether one input without a mask leaves the result without one
 
     def _mark(
-        self, first: TensorLike | None, outputs: TensorLike, found: AnyTensor | Sequence[Any]
+        self, first: TensorLike | None, outputs: TensorLike, computed: AnyTensor | Sequence[Any]
     ) -> None:
         results = tree.flatten(outputs)
-        given = tree.flatten(found) if tree.is_nested(outputs) else [found]
+        given = tree.flatten(computed) if tree.is_nested(outputs) else [computed]
         for t, m in zip(results, given):
             if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
                 t._keras_mask = m

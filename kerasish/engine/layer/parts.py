@@ -21,13 +21,13 @@ _NOT_PARTS = {
 _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
 
 
-def _find_parts(value: Any, found: dict[int, Any], around: tuple[int, ...] = ()) -> None:
+def _find_parts(value: Any, parts: dict[int, Any], around: tuple[int, ...] = ()) -> None:
     if isinstance(value, (PartsMixin, Variable, Metric, SeedGenerator)):
-        found.setdefault(id(value), value)
+        parts.setdefault(id(value), value)
     elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
         around = (*around, id(value))  # a list may hold itself
         for part in value.values() if isinstance(value, dict) else value:
-            _find_parts(part, found, around)
+            _find_parts(part, parts, around)
 
 
 class PartsMixin(Operation):

@@ -195,23 +195,23 @@ class Endpoint:
         self._sizes(tensors)
         return _decode(self._record["outputs"], self._compiled(*tensors))
 
-    def _collect(self, wanted: dict[str, Any], given: Structure, found: dict[int, Any]) -> None:
+    def _collect(self, wanted: dict[str, Any], given: Structure, values: dict[int, Any]) -> None:
         ((kind, inside),) = wanted.items()
         if kind == "tensor":
-            found[inside] = given
+            values[inside] = given
         elif kind == "dict":
             if not isinstance(given, dict) or set(given) != {key for key, _ in inside}:
                 raise ValueError(
                     f"{self.name}: expected a dict of {[key for key, _ in inside]}, got {given!r}."
                 )
             for key, part in inside:
-                self._collect(part, given[key], found)
+                self._collect(part, given[key], values)
         elif kind in ("list", "tuple"):
             if not isinstance(given, (list, tuple)) or len(given) != len(inside):
                 what = "arguments" if wanted is self._record["inputs"] else "parts"
                 raise ValueError(f"{self.name}: expected {len(inside)} {what}, got {given!r}.")
             for part, value in zip(inside, given):
-                self._collect(part, value, found)
+                self._collect(part, value, values)
 
     def _fitting(self, place: int, x: TensorLike) -> Tensor:
         spec, shape = self._specs[place], self.input_shapes[place]

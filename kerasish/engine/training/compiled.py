@@ -98,7 +98,7 @@ class CompiledLoss:
         self.parts, self.shapes, self.outputs = parts, shapes, len(outputs)
 
     def _match(self, y_pred: Structure, outputs: list[Output]) -> list[tuple[Output, Any]]:
-        """Return each loss that `compile` was given, beside the output(s) that it reads."""
+        """Return each loss that `compile` was given, with the output(s) that it reads."""
         _check_names(self.loss_weights, outputs, "loss_weights")
         if is_one(self.loss):
             return [(o, self.loss) for o in outputs if self.loss is not None]
@@ -109,7 +109,7 @@ class CompiledLoss:
         return sorted(results, key=lambda pair: _first(pair[0].path, paths))
 
     def matches(self, y_true: Structure, sample_weight: Structure = None) -> list[Match]:
-        """Return each output that has a loss, beside its targets; none before the first batch."""
+        """Return each output that has a loss, with its targets; none before the first batch."""
         parts = self.parts or []
         targets = targets_of([p.output for p in parts], y_true, None, self.outputs)
         return [

@@ -48,7 +48,7 @@ class CompileSettings:
 
 
 class TrainingProgram:
-    """Owns what training needs beside the model: optimizer, objective, metrics, compiled steps.
+    """Owns what training needs besides the model: optimizer, objective, metrics, compiled steps.
 
     `Model.compile` makes one; `model.training_program` is it. A model that is not compiled has one
     without optimizer and losses, which predicts. The loop of `fit`, callbacks, resume and

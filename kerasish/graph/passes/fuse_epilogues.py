@@ -59,7 +59,7 @@ class _Follower:
         self.last_read = LastReads(graph)
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.swaps: dict[Node, list[Node]] = {}
-        self.made: set[Value] = set()  # results of products
+        self.products: set[Value] = set()  # results of products
 
     def run(self) -> Graph:
         """Return the graph."""
@@ -112,7 +112,7 @@ class _Follower:
         """Put the product at the place of the last node that it replaces."""
         if view is None:
             nodes = [make_product(what, inputs, whole)]
-            self.made.add(whole)
+            self.products.add(whole)
         else:
             flat = Value(*what.leader.out.spec)
             shape = Node(view.op, [flat], {**view.attrs, "newshape": whole.shape}, [whole])
@@ -161,7 +161,7 @@ class _Follower:
         maker = self.makers.get(v)
         if maker is None or maker.op.aliases:
             return False  # a variable, an argument, a constant, or a part of something else
-        loops = _runs_in_loops(maker) and v not in self.made
+        loops = _runs_in_loops(maker) and v not in self.products
         if loops and all(map(_runs_in_loops, self.readers[v])):
             return False  # a loop may compute it without writing it anywhere
         return self.last_read(v) <= place

@@ -141,11 +141,11 @@ def _neutral(number: float, both: bool) -> Rule:
     return rule
 
 
-def _is(found: Array, number: float) -> bool:
+def _is(array: Array, number: float) -> bool:
     """Return whether `found` equals `number`, including the sign of a floating zero."""
-    if found is None or found != number:
+    if array is None or array != number:
         return False
-    return bool(np.signbit(found)) == bool(np.signbit(number)) or found.dtype.kind in "iub"
+    return bool(np.signbit(array)) == bool(np.signbit(number)) or array.dtype.kind in "iub"
 
 
 def _power(r: Rewriter, node: Node) -> Value | list[Any] | None:

@@ -1,4 +1,4 @@
-"""Brightness, contrast and colours changed: each pixel by itself."""
+"""Brightness, contrast and colors changed: each pixel by itself."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class RandomContrast(PictureLayer):
 
 
 class RandomColorDegeneration(PictureLayer):
-    """In training: x + factor * (grey - x), held in the value range.
+    """In training: x + factor * (gray - x), held in the value range.
 
     Args:
-        factor: the interval of the factor, within [-1, 1]; 1 leaves no colour.
+        factor: the interval of the factor, within [-1, 1]; 1 leaves no color.
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of the factors; None: drawn.
@@ -115,14 +115,14 @@ class RandomColorDegeneration(PictureLayer):
         return {"factor": self._uniform((images.shape[0], 1, 1, 1), self.factor, seed)}
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
-        """Go towards grey."""
-        grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
+        """Go towards gray."""
+        gray = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
         factor = self._cast(transformation["factor"])
-        return ops.clip(images + factor * (grey - images), *self.value_range)
+        return ops.clip(images + factor * (gray - images), *self.value_range)
 
 
 class RandomGrayscale(PictureLayer):
-    """In training: a share `factor` of the pictures in grey, still in three channels.
+    """In training: a share `factor` of the pictures in gray, still in three channels.
 
     Args:
         factor: the probability, 0 <= factor <= 1.
@@ -145,13 +145,13 @@ class RandomGrayscale(PictureLayer):
         self.factor = factor
 
     def draw(self, images: Tensor, seed: SeedLike) -> Tensor:
-        """Return whether each picture loses its colours, (n, 1, 1, 1)."""
+        """Return whether each picture loses its colors, (n, 1, 1, 1)."""
         return self._uniform((images.shape[0], 1, 1, 1), (0.0, 1.0), seed) < self.factor
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
-        """Take the colours away where that was drawn."""
-        grey = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
-        return ops.where(transformation, grey, images)
+        """Take the colors away where that was drawn."""
+        gray = ops.image.rgb_to_grayscale(images, data_format=self.data_format)
+        return ops.where(transformation, gray, images)
 
 
 class RandomInvert(PictureLayer):
@@ -270,7 +270,7 @@ class RandomSaturation(PictureLayer):
     """In training: the saturation times f / (1 - f).
 
     Args:
-        factor: the interval of f: 0 takes all colour away, 0.5 leaves it, near 1 it is garish.
+        factor: the interval of f: 0 takes all color away, 0.5 leaves it, near 1 it is garish.
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of f; None: drawn.

@@ -44,7 +44,7 @@ class RandomSharpness(PictureLayer):
         self.value_range = read_range(value_range, self.display_name())
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
-        """Return one number a picture, (n,)."""
+        """Return one number per picture, (n,)."""
         return {"factor": self._uniform((images.shape[0],), self.factor, seed)}
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:

@@ -198,7 +198,7 @@ class Resizing(_Framed):
         self.fill_mode, self.fill_value, self.antialias = fill_mode, fill_value, bool(antialias)
 
     def _cast(self, x: Tensor) -> Tensor:
-        return x  # pictures keep their dtype: whole numbers are rounded
+        return x  # pictures keep their dtype: integers are rounded
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Resize."""
@@ -252,9 +252,9 @@ class MaxNumBoundingBoxes(PictureLayer):
     ) -> dict[str, Any]:
         """Return {"boxes": (n, max_number, 4), "labels": (n, max_number)}."""
         result = self._checked(bounding_boxes)
-        room = max(self.max_number - result["boxes"].shape[1], 0)
+        missing = max(self.max_number - result["boxes"].shape[1], 0)
         for key in ("boxes", "labels"):
             kept = result[key][:, : self.max_number]
-            width = ((0, 0), (0, room), *((0, 0),) * (len(kept.shape) - 2))
+            width = ((0, 0), (0, missing), *((0, 0),) * (len(kept.shape) - 2))
             result[key] = ops.pad(kept, width, constant_values=self.fill_value)
         return result

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
+from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
+from kerasish.signatures import Unpack, with_options
 from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Structure
 
 if TYPE_CHECKING:
@@ -66,6 +68,25 @@ class RandomFlip(PictureLayer):
         return ops.where(flips, ops.concatenate([x1, y1, x2, y2], axis=-1), corners), size
 
 
+class AffineOptions(LayerOptions, total=False):
+    """How pictures are read, what is outside of them, and the seed."""
+
+    fill_mode: str
+    interpolation: str
+    seed: int | None
+    fill_value: float
+    data_format: str | None
+
+
+_AFFINE: dict[str, Any] = {
+    "fill_mode": "reflect", "interpolation": "bilinear", "seed": None, "fill_value": 0.0,
+    "data_format": None,
+}  # fmt: skip
+# As in Keras, RandomShear takes them in another order by position.
+_ORDER = ("interpolation", "fill_mode", "fill_value", "data_format", "seed")
+_SHEAR = {name: _AFFINE[name] for name in _ORDER}
+
+
 class _Affine(PictureLayer):
     """Pictures read through the affine map that `matrix` makes of what was drawn."""
 
@@ -112,20 +133,13 @@ class RandomRotation(_Affine):
 
     example: Any = {"args": {"factor": (0.1, 0.1)}, "shape": (2, 3, 4, 3)}
 
+    @with_options(AffineOptions, _AFFINE)
     def __init__(
         self,
         factor: FloatOrTuple,
-        fill_mode: str = "reflect",
-        interpolation: str = "bilinear",
-        seed: int | None = None,
-        fill_value: float = 0.0,
-        data_format: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[AffineOptions],
     ) -> None:
-        super().__init__(
-            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
-            data_format=data_format, **kwargs,
-        )  # fmt: skip
+        super().__init__(**options)
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
@@ -175,21 +189,14 @@ class RandomTranslation(_Affine):
         "args": {"height_factor": (0.2, 0.2), "width_factor": (0.1, 0.1)}, "shape": (2, 3, 4, 3),
     }  # fmt: skip
 
+    @with_options(AffineOptions, _AFFINE)
     def __init__(
         self,
         height_factor: FloatOrTuple,
         width_factor: FloatOrTuple,
-        fill_mode: str = "reflect",
-        interpolation: str = "bilinear",
-        seed: int | None = None,
-        fill_value: float = 0.0,
-        data_format: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[AffineOptions],
     ) -> None:
-        super().__init__(
-            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
-            data_format=data_format, **kwargs,
-        )  # fmt: skip
+        super().__init__(**options)
         self.height_factor, self.width_factor = height_factor, width_factor
         unit, who = (-1.0, 1.0), self.display_name()
         height = read_interval(height_factor, unit, who, "height_factor")
@@ -237,21 +244,14 @@ class RandomZoom(_Affine):
         "shape": (2, 3, 4, 3),
     }
 
+    @with_options(AffineOptions, _AFFINE)
     def __init__(
         self,
         height_factor: FloatOrTuple,
         width_factor: FloatOrTuple | None = None,
-        fill_mode: str = "reflect",
-        interpolation: str = "bilinear",
-        seed: int | None = None,
-        fill_value: float = 0.0,
-        data_format: str | None = None,
-        **kwargs: Any,
+        **options: Unpack[AffineOptions],
     ) -> None:
-        super().__init__(
-            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
-            data_format=data_format, **kwargs,
-        )  # fmt: skip
+        super().__init__(**options)
         self.height_factor, self.width_factor = height_factor, width_factor
         self._height = self._interval(height_factor, "height_factor")
         self._width = None
@@ -308,21 +308,14 @@ class RandomShear(_Affine):
         seed: of all numbers; None: drawn.
     """
 
+    @with_options(AffineOptions, _SHEAR)
     def __init__(
         self,
         x_factor: FloatOrTuple = 0.0,
         y_factor: FloatOrTuple = 0.0,
-        interpolation: str = "bilinear",
-        fill_mode: str = "reflect",
-        fill_value: float = 0.0,
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Any,
+        **options: Unpack[AffineOptions],
     ) -> None:
-        super().__init__(
-            fill_mode=fill_mode, interpolation=interpolation, fill_value=fill_value, seed=seed,
-            data_format=data_format, **kwargs,
-        )  # fmt: skip
+        super().__init__(**options)
         self.x_factor = self._interval(x_factor, "x_factor")
         self.y_factor = self._interval(y_factor, "y_factor")
 

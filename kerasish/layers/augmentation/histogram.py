@@ -1,4 +1,4 @@
-"""Grey levels spread: by their range, or by how often each occurs."""
+"""Gray levels spread: by their range, or by how often each occurs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _bins(x: Tensor, bins: int) -> Tensor:
 
 
 def _count(places: Tensor, size: int) -> Tensor:
-    """Return how often each whole number below `size` occurs."""
+    """Return how often each integer below `size` occurs."""
     flat = ops.reshape(places, (-1,))
     return ops.segment_sum(ops.ones_like(flat), flat, num_segments=size)
 
@@ -141,8 +141,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         x = rescale(x, self.value_range, (0, 255))
         height, width = x.shape[1:3]
         sides = [-(-size // count) for size, count in zip((height, width), self.tile_grid_size)]
-        room = [s * c - n for s, c, n in zip(sides, self.tile_grid_size, (height, width))]
-        x = ops.pad(x, ((0, 0), (0, room[0]), (0, room[1]), (0, 0)), mode="symmetric")
+        margin = [s * c - n for s, c, n in zip(sides, self.tile_grid_size, (height, width))]
+        x = ops.pad(x, ((0, 0), (0, margin[0]), (0, margin[1]), (0, 0)), mode="symmetric")
         levels = ops.cast(ops.clip(x, 0, 255), "int32")
         tables = self._tables(levels, sides)
         y = self._looked_up(levels, tables, sides)[:, :height, :width]
@@ -169,10 +169,10 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         return ops.reshape(table, (n, down, across, channels, 256))
 
     def _looked_up(self, levels: Tensor, tables: Tensor, sides: list[int]) -> Tensor:
-        """Return the levels' new values, the tables of neighbouring tiles mixed by distance."""
+        """Return the levels' new values, the tables of neighboring tiles mixed by distance."""
         n, down, across, channels, _ = tables.shape
-        rows, row_share = _neighbours(levels.shape[1], sides[0], down)
-        columns, column_share = _neighbours(levels.shape[2], sides[1], across)
+        rows, row_share = _neighbors(levels.shape[1], sides[0], down)
+        columns, column_share = _neighbors(levels.shape[2], sides[1], across)
         number = ops.reshape(ops.arange(n), (-1, 1, 1, 1)) * down
         flat = ops.reshape(tables, (-1,))
 
@@ -187,7 +187,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         return lines[0] * (1 - share) + lines[1] * share
 
 
-def _neighbours(size: int, side: int, count: int) -> tuple[list[Any], Any]:
+def _neighbors(size: int, side: int, count: int) -> tuple[list[Any], Any]:
     """Return ([tile before, tile after], share of the one after) for each pixel of an axis."""
     at = (ops.arange(size, dtype="float32") - side / 2) / side
     before = ops.floor(at)

@@ -270,7 +270,7 @@ class PictureLayer(Layer):
         return ops.squeeze(rule(wide, transformation, training), 0)
 
     def call(self, data: dict[str, Any] | Tensor, training: bool = True) -> dict[str, Any] | Tensor:
-        """Change pictures, and what a dict has beside them."""
+        """Change pictures, and what a dict has besides them."""
         transformation = self.get_random_transformation(data, training=training)
         if not isinstance(data, dict):
             return self.transform_images(data, transformation, training)

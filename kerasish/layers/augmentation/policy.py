@@ -168,7 +168,7 @@ class AugMix(_Choosing):
         chain_depth: number of changes in a chain; each of them may be none.
         factor: the interval of their strength, within [0, 1]; one number f: [0, f].
         alpha: w is drawn from Beta(alpha, alpha), the v from a Dirichlet distribution.
-        all_ops: whether brightness, colour, contrast and sharpness may change as well.
+        all_ops: whether brightness, color, contrast and sharpness may change as well.
         interpolation: "bilinear" or "nearest".
         seed: of all numbers; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.

@@ -91,7 +91,7 @@ class Discretization(Layer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:  # fmt: skip
-        # An integer dtype is that of the results: the values are not cut to whole numbers.
+        # An integer dtype is that of the results: the values are not cut to integers.
         super().__init__(dtype=dtype, name=name, **{"autocast": False, **kwargs})
         who = self.display_name()
         check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))

@@ -42,7 +42,7 @@ def _mix_pair(u: Array, v: Array, factor: Array) -> Array:
 
 
 class _Rows:
-    """Strings of one length, one a row; `at` reads a little-endian word at a place of each."""
+    """Strings of one length, one per row; `at` reads a little-endian word at a place of each."""
 
     def __init__(self, strings: Sequence[bytes], length: int) -> None:
         self.length = length

@@ -142,8 +142,8 @@ class HashedCrossing(HostLayer):
         (batch, num_bins).
 
     Example:
-        >>> colours, sizes = np.array(["red", "blue", "red"]), np.array([1, 1, 1])
-        >>> bins = HashedCrossing(5)((colours, sizes)).numpy()
+        >>> colors, sizes = np.array(["red", "blue", "red"]), np.array([1, 1, 1])
+        >>> bins = HashedCrossing(5)((colors, sizes)).numpy()
         >>> bool(bins[0] == bins[2])
         True
     """

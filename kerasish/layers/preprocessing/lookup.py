@@ -83,7 +83,7 @@ class IndexLookup(HostLayer):
         self.pad_to_max_tokens = pad_to_max_tokens
         if max_tokens is not None and max_tokens <= self._first:
             raise ValueError(
-                f"{who}: max_tokens={max_tokens} leaves no room beside the special tokens "
+                f"{who}: max_tokens={max_tokens} leaves no index beyond the special tokens "
                 f"{self._specials}."
             )
         self.oov_method, self.salt = oov_method, read_salt(who, salt)
@@ -167,7 +167,7 @@ class IndexLookup(HostLayer):
         """Set the vocabulary, instead of learning it.
 
         Args:
-            vocabulary: the tokens, or the path of a text file with one a line; the special
+            vocabulary: the tokens, or the path of a text file with one per line; the special
                 tokens may lead.
             idf_weights: of each token, with output_mode "tf_idf".
 
@@ -265,8 +265,8 @@ class IndexLookup(HostLayer):
         """Make the vocabulary of the tokens counted."""
         if self.input_vocabulary is not None or not self._counts.size:
             return
-        room = None if self.max_tokens is None else self.max_tokens - self._first
-        tokens = self._counts.most_common([self.mask_token, self.oov_token], room)
+        limit = None if self.max_tokens is None else self.max_tokens - self._first
+        tokens = self._counts.most_common([self.mask_token, self.oov_token], limit)
         self._table = TokenTable(tokens, self._first, self.mask_token)
         self._idf = self._counts.idf(tokens) if self.output_mode == "tf_idf" else None
         self._counts = TokenCounts()

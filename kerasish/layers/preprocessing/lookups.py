@@ -22,7 +22,7 @@ class StringLookup(IndexLookup):
         mask_token: the string that stands for nothing: number 0; in other modes than "int" it
             counts nowhere. None: there is none.
         oov_token: what `invert` gives for unknown strings.
-        vocabulary: the strings, or the path of a text file with one a line; None: `adapt`.
+        vocabulary: the strings, or the path of a text file with one per line; None: `adapt`.
         idf_weights: of each string, for "tf_idf" with a vocabulary.
         invert: whether to go from numbers to strings.
         output_mode: "int"; "one_hot", "multi_hot", "count" (see `CategoryEncoding`); "tf_idf":

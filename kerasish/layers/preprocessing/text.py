@@ -48,7 +48,7 @@ _MODES = ("int", "multi_hot", "count", "tf_idf")
 class TextVectorization(HostLayer):
     """Texts as the numbers of their tokens, or as vectors over the vocabulary.
 
-    Each text is standardised, split into tokens, these joined into n-grams, and looked up. Number
+    Each text is standardized, split into tokens, these joined into n-grams, and looked up. Number
     0 pads, 1 stands for unknown tokens.
 
     Args:
@@ -171,10 +171,10 @@ class TextVectorization(HostLayer):
         """Make the vocabulary of the tokens counted."""
         self._lookup_layer.finalize_state()
 
-    # --- vectorising --------------------------------------------------------------------------
+    # --- vectorizing --------------------------------------------------------------------------
 
     def call(self, inputs: Structure) -> Tensor:
-        """Vectorise."""
+        """Vectorize."""
         texts = read_strings(inputs, self.display_name(), self.encoding)
         lookup = self._lookup_layer
         rows = self._tokens(texts)

@@ -107,7 +107,7 @@ def read_lines(path: str, encoding: str) -> list[str]:
 
 
 def save_tokens(folder: str, tokens: Sequence[Any]) -> None:
-    """Write tokens into a folder, one a line, as Keras reads them.
+    """Write tokens into a folder, one per line, as Keras reads them.
 
     Tokens that hold a line's end go into a second file, too, which only kerasish reads.
     """

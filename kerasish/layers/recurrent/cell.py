@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kerasish import activations, constraints, initializers, ops, random, regularizers
-from kerasish.engine.layer.layer import Layer
+from kerasish import activations, ops, random
 from kerasish.errors import ShapeError
-from kerasish.typing import (
-    ActivationLike,
-    AnyTensor,
-    ConstraintLike,
-    InitializerLike,
-    RegularizerLike,
-    Shape,
-)
+from kerasish.layers.weighted import KernelLayer
+from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, Shape
 
 if TYPE_CHECKING:
-    from kerasish.initializers.initializer import Initializer
     from kerasish.tensor import Tensor
 
 
@@ -27,15 +20,98 @@ def is_plain(cell: Any) -> bool:
     return cell.activation is activations.tanh and gates is activations.sigmoid
 
 
-class RecurrentCell(Layer):
-    """One step of a recurrent layer: (inputs, states) -> (output, new states).
+class BaseCell(KernelLayer):
+    """What cells share: activations, weights, dropout masks that stay for a sequence.
 
     Args:
-        units: size of the output and of each state, >= 1.
         dropout: share of the inputs dropped in training, the same ones at all steps, 0 to 1.
         recurrent_dropout: the same for the state that goes into the products; the state that is
             carried on is never dropped.
         seed: where the masks come from.
+        options: what `WeightedLayer` takes.
+    """
+
+    weight_kinds = ("kernel", "recurrent", "bias")
+    recurrent_initializer: Any
+    recurrent_regularizer: Any
+    recurrent_constraint: Any
+
+    def __init__(
+        self,
+        activation: ActivationLike | None,
+        recurrent_activation: ActivationLike | None,
+        use_bias: bool,
+        dropout: float,
+        recurrent_dropout: float,
+        seed: Any,
+        **options: Any,
+    ) -> None:
+        options.pop("implementation", None)  # Keras 2's choice between equal ways
+        super().__init__(**options)
+        self.activation = activations.get(activation)
+        if recurrent_activation is not None:
+            self.recurrent_activation = activations.get(recurrent_activation)
+        self.use_bias = use_bias
+        self.dropout = min(1.0, max(0.0, dropout))
+        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
+        self.seed = seed
+        self.seed_generator = random.SeedGenerator(seed)
+        self._masks: dict[str, Any] = {}
+
+    def _start_of_bias(self, units: int) -> Callable[..., Any]:
+        """Return the initializer of the bias."""
+        return self.bias_initializer
+
+    def _add_weights(
+        self, kernel: Shape, recurrent: Shape, bias: Shape, start: Callable[..., Any]
+    ) -> None:
+        """Make the weights of these shapes; `start` is the initializer of the bias."""
+        self.kernel = self.add_weight_of("kernel", kernel)
+        self.recurrent_kernel = self.add_weight_of("recurrent", recurrent, "recurrent_kernel")
+        self.bias = self.add_weight_of("bias", bias, initializer=start) if self.use_bias else None
+
+    def reset_dropout_masks(self) -> None:
+        """Forget the masks: the next step draws new ones."""
+        self._masks.clear()
+
+    def _mask(self, kind: str, x: AnyTensor, rate: float) -> Tensor:
+        if kind not in self._masks:
+            ones = ops.ones(x.shape, x.dtype)
+            self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
+        return self._masks[kind]
+
+
+class LSTMFormulas(BaseCell):
+    """What an LSTM's cells share: c' = f c + i g, h' = o activation(c'), the bias of f."""
+
+    unit_forget_bias: bool
+
+    def _start_of_bias(self, units: int) -> Callable[..., Any]:
+        """Return the initializer of a bias (4 units,) whose second quarter, f's, may be 1."""
+        start = self.bias_initializer
+        if not self.unit_forget_bias:
+            return start
+
+        def forget_one(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
+            parts = [start((units,), dtype), ops.ones((units,), dtype), start((2 * units,), dtype)]
+            return ops.concatenate(parts, axis=0)
+
+        return forget_one
+
+    def _step(self, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the new h and c for the products z, which lie as (i, f, g, o)."""
+        zi, zf, zc, zo = ops.split(z, 4, axis=-1)
+        i, f = self.recurrent_activation(zi), self.recurrent_activation(zf)
+        c = ops.add(ops.multiply(f, c), ops.multiply(i, self.activation(zc)))
+        return ops.multiply(self.recurrent_activation(zo), self.activation(c)), c
+
+
+class RecurrentCell(BaseCell):
+    """One step of a recurrent layer: (inputs, states) -> (output, new states).
+
+    Args:
+        units: size of the output and of each state, >= 1.
+        options: see `BaseCell`.
 
     As in Keras, all gates share one mask of the inputs; with `recurrent_dropout` each gate has
     masks of its own, of the inputs and of the state.
@@ -49,42 +125,12 @@ class RecurrentCell(Layer):
         activation: ActivationLike | None,
         recurrent_activation: ActivationLike | None,
         use_bias: bool,
-        kernel_initializer: InitializerLike,
-        recurrent_initializer: InitializerLike,
-        bias_initializer: InitializerLike,
-        kernel_regularizer: RegularizerLike | None,
-        recurrent_regularizer: RegularizerLike | None,
-        bias_regularizer: RegularizerLike | None,
-        kernel_constraint: ConstraintLike | None,
-        recurrent_constraint: ConstraintLike | None,
-        bias_constraint: ConstraintLike | None,
-        dropout: float,
-        recurrent_dropout: float,
-        seed: Any,
-        **kwargs: Any,
+        **options: Any,
     ) -> None:
-        kwargs.pop("implementation", None)  # Keras 2's choice between equal ways
-        super().__init__(**kwargs)
+        super().__init__(activation, recurrent_activation, use_bias, **options)
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
-        self.units, self.activation = units, activations.get(activation)
-        if recurrent_activation is not None:
-            self.recurrent_activation = activations.get(recurrent_activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.recurrent_initializer = initializers.get(recurrent_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.recurrent_constraint = constraints.get(recurrent_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
-        self.dropout = min(1.0, max(0.0, dropout))
-        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
-        self.seed = seed
-        self.seed_generator = random.SeedGenerator(seed)
-        self._masks: dict[str, Any] = {}
+        self.units = units
 
     @property
     def state_size(self) -> int:
@@ -99,9 +145,6 @@ class RecurrentCell(Layer):
     def _bias_shape(self) -> tuple[int, ...]:
         return (self._gates * self.units,)
 
-    def _bias_start(self) -> Initializer:
-        return self.bias_initializer
-
     def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, gates), recurrent_kernel (units, gates) and bias."""
         size = input_shape[-1]
@@ -110,31 +153,8 @@ class RecurrentCell(Layer):
                 f"{self.display_name()}: the input's last size must be known, got {input_shape}."
             )
         width = self._gates * self.units
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(size, width),
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
-        self.recurrent_kernel = self.add_weight(
-            name="recurrent_kernel",
-            shape=(self.units, width),
-            initializer=self.recurrent_initializer,
-            regularizer=self.recurrent_regularizer,
-            constraint=self.recurrent_constraint,
-        )
-        self.bias = (
-            self.add_weight(
-                name="bias",
-                shape=self._bias_shape(),
-                initializer=self._bias_start(),
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-            if self.use_bias
-            else None
-        )
+        shapes = (size, width), (self.units, width), self._bias_shape()
+        self._add_weights(*shapes, self._start_of_bias(self.units))
 
     def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
         """Return states of zeros."""
@@ -142,16 +162,6 @@ class RecurrentCell(Layer):
         return [ops.zeros((batch_size, size), self.compute_dtype) for size in sizes]
 
     # --- dropout ------------------------------------------------------------------------------
-
-    def reset_dropout_masks(self) -> None:
-        """Forget the masks: the next step draws new ones."""
-        self._masks.clear()
-
-    def _mask(self, kind: str, x: AnyTensor, rate: float) -> Tensor:
-        if kind not in self._masks:
-            ones = ops.ones(x.shape, x.dtype)
-            self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
-        return self._masks[kind]
 
     def _product(
         self,

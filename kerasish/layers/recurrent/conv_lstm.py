@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish import activations, config, constraints, initializers, ops, random, regularizers
+from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
-from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.convolutional import as_sizes
-from kerasish.layers.recurrent.loop import RNN, of_cell, split_options
-from kerasish.ops.basic.window import (
-    channels_back,
-    channels_to_last,
-    resolve_padding,
-    window_counts,
-)
-from kerasish.typing import (
-    ActivationLike,
-    AnyTensor,
-    ConstraintLike,
-    InitializerLike,
-    IntOrTuple,
-    RegularizerLike,
-    SeedLike,
-    Shape,
-)
+from kerasish.layers.options import CELL, RECURRENT, CellOptions, RecurrentOptions
+from kerasish.layers.recurrent.cell import LSTMFormulas
+from kerasish.layers.recurrent.loop import RNN, make_cell, of_cell
+from kerasish.layers.spatial import WindowLayer, as_sizes
+from kerasish.ops.basic.window import channels_back, channels_to_last
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike, AnyTensor, IntOrTuple, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class ConvLSTMCell(Layer):
+_OPTIONS = {name: default for name, default in RECURRENT.items() if name != "unroll"}
+
+
+class ConvLSTMCell(WindowLayer, LSTMFormulas):
     """One step of a convolutional LSTM; see `LSTMCell`, with convolutions for products.
 
     Args:
@@ -45,6 +36,7 @@ class ConvLSTMCell(Layer):
     Source: Shi et al., Convolutional LSTM network, NeurIPS 2015.
     """
 
+    @with_options(CellOptions, CELL, unit_forget_bias="bias_initializer")
     def __init__(
         self,
         rank: int,
@@ -57,24 +49,17 @@ class ConvLSTMCell(Layer):
         activation: ActivationLike = "tanh",
         recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
+        *,
         unit_forget_bias: bool = True,
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: Any = None,
-        **kwargs: Any,
+        **options: Unpack[CellOptions],
     ) -> None:
-        super().__init__(**kwargs)
+        self.rank = rank
+        super().__init__(
+            padding, data_format, activation=activation, use_bias=use_bias,
+            recurrent_activation=recurrent_activation, **options,
+        )  # fmt: skip
         who = self.display_name()
-        self.rank, self.filters = rank, as_sizes(filters, 1, "filters", who)[0]
+        self.filters = as_sizes(filters, 1, "filters", who)[0]
         self.kernel_size = as_sizes(kernel_size, rank, "kernel_size", who)
         self.strides = as_sizes(strides, rank, "strides", who)
         self.dilation_rate = as_sizes(dilation_rate, rank, "dilation_rate", who)
@@ -82,28 +67,7 @@ class ConvLSTMCell(Layer):
             raise ValueError(
                 f"{who}: strides {self.strides} or dilation_rate {self.dilation_rate} must be 1."
             )
-        self.padding = padding.lower()
-        if self.padding not in ("valid", "same"):
-            raise ValueError(f"{who}: padding is 'valid' or 'same', got {padding!r}.")
-        self.data_format = config.standardize_data_format(data_format)
-        self.activation = activations.get(activation)
-        self.recurrent_activation = activations.get(recurrent_activation)
-        self.use_bias, self.unit_forget_bias = use_bias, unit_forget_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.recurrent_initializer = initializers.get(recurrent_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
-        self.kernel_regularizer = regularizers.get(kernel_regularizer)
-        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
-        self.bias_regularizer = regularizers.get(bias_regularizer)
-        self.kernel_constraint = constraints.get(kernel_constraint)
-        self.recurrent_constraint = constraints.get(recurrent_constraint)
-        self.bias_constraint = constraints.get(bias_constraint)
-        self.dropout = min(1.0, max(0.0, dropout))
-        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
-        self.seed = seed
-        self.seed_generator = random.SeedGenerator(seed)
-        self._masks: dict[str, Any] = {}
-        self._state_shape: tuple[Any, ...] | None = None
+        self.unit_forget_bias = unit_forget_bias
 
     @property
     def state_size(self) -> list[int]:
@@ -111,72 +75,25 @@ class ConvLSTMCell(Layer):
         return [self.filters, self.filters]
 
     def _windows(self, shape: Shape) -> tuple[Any, ...]:
-        """Return the state's shape, without the batch, for one step's input shape."""
-        first = self.data_format == "channels_first"
-        sizes = tuple(shape[2:] if first else shape[1:-1])
-        padding = resolve_padding(
-            self.padding,
-            sizes,
-            self.kernel_size,
-            self.strides,
-            self.dilation_rate,
-            self.display_name(),
-        )
-        result = window_counts(
-            sizes, self.kernel_size, self.strides, padding, self.dilation_rate, self.display_name()
-        )
-        return (self.filters, *result) if first else (*result, self.filters)
+        """Return the state's shape for one step's input shape."""
+        n, sizes, _ = self._split_shape(shape)
+        windows = self._count_windows(sizes, self.kernel_size, self.dilation_rate)
+        return self._join_shape(n, windows, self.filters)
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*window, channels, 4 filters), recurrent_kernel and bias."""
-        channels = input_shape[1 if self.data_format == "channels_first" else -1]
+        channels = self._split_shape(input_shape)[2]
         if channels is None:
             raise ShapeError(f"{self.display_name()}: channels must be known, got {input_shape}.")
         self._windows(input_shape)  # raises where no window fits
-        width = 4 * self.filters
-        self.kernel = self.add_weight(
-            name="kernel",
-            shape=(*self.kernel_size, channels, width),
-            initializer=self.kernel_initializer,
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
-        self.recurrent_kernel = self.add_weight(
-            name="recurrent_kernel",
-            shape=(*self.kernel_size, self.filters, width),
-            initializer=self.recurrent_initializer,
-            regularizer=self.recurrent_regularizer,
-            constraint=self.recurrent_constraint,
-        )
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight(
-                name="bias",
-                shape=(width,),
-                initializer=self._forget_one if self.unit_forget_bias else self.bias_initializer,
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-
-    def _forget_one(self, shape: Shape, dtype: str | None = None) -> Tensor:
-        n, start = self.filters, self.bias_initializer
-        parts = [start((n,), dtype), ops.ones((n,), dtype), start((2 * n,), dtype)]
-        return ops.concatenate(parts, axis=0)
+        window, width = self.kernel_size, 4 * self.filters
+        shapes = (*window, channels, width), (*window, self.filters, width), (width,)
+        self._add_weights(*shapes, self._start_of_bias(self.filters))
 
     def first_states(self, step_shape: Shape) -> list[Any]:
         """Return states of zeros for inputs of one step of this shape."""
-        shape = (step_shape[0], *self._windows(step_shape))
+        shape = self._windows(step_shape)
         return [ops.zeros(shape, self.compute_dtype) for _ in range(2)]
-
-    def reset_dropout_masks(self) -> None:
-        """Forget the masks: the next step draws new ones."""
-        self._masks.clear()
-
-    def _mask(self, kind: str, x: Tensor, rate: float) -> Any:
-        if kind not in self._masks:
-            ones = ops.ones(x.shape, x.dtype)
-            self._masks[kind] = random.dropout(ones, rate, seed=self.seed_generator)
-        return self._masks[kind]
 
     def _product(
         self, kind: str, x: Tensor, kernel: AnyTensor, training: bool, rate: float, *window: Any
@@ -202,21 +119,14 @@ class ConvLSTMCell(Layer):
         s = self._product(
             "state", h, self.recurrent_kernel, training, self.recurrent_dropout, 1, "same", form
         )
-        z = ops.add(z, s)
-        zi, zf, zc, zo = ops.split(z, 4, axis=-1)
-        i, f = self.recurrent_activation(zi), self.recurrent_activation(zf)
-        c = ops.add(ops.multiply(f, c), ops.multiply(i, self.activation(zc)))
-        h = ops.multiply(self.recurrent_activation(zo), self.activation(c))
+        h, c = self._step(ops.add(z, s), c)
         h, c = (channels_back(t, self.data_format) for t in (h, c))
         return h, [h, c]
 
 
 @of_cell(
     "filters", "kernel_size", "strides", "padding", "data_format", "dilation_rate", "activation",
-    "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
-    "bias_initializer", "unit_forget_bias", "kernel_regularizer", "recurrent_regularizer",
-    "bias_regularizer", "kernel_constraint", "recurrent_constraint", "bias_constraint", "dropout",
-    "recurrent_dropout", "seed",
+    "recurrent_activation", "use_bias", "unit_forget_bias", *CELL,
 )  # fmt: skip
 class BaseConvLSTM(RNN):
     """A convolutional LSTM over the steps of a sequence of pictures; see `ConvLSTMCell`.
@@ -231,6 +141,7 @@ class BaseConvLSTM(RNN):
 
     _rank = 0
 
+    @with_options(RecurrentOptions, _OPTIONS, unit_forget_bias="bias_initializer")
     def __init__(
         self,
         filters: int,
@@ -242,37 +153,16 @@ class BaseConvLSTM(RNN):
         activation: ActivationLike = "tanh",
         recurrent_activation: ActivationLike = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
+        *,
         unit_forget_bias: bool = True,
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: SeedLike | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        **kwargs: Any,
+        **options: Unpack[RecurrentOptions],
     ) -> None:
-        cell = ConvLSTMCell(
-            self._rank, filters, kernel_size, strides, padding, data_format, dilation_rate,
-            activation, recurrent_activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, unit_forget_bias, kernel_regularizer, recurrent_regularizer,
-            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
-            recurrent_dropout, seed, name="conv_lstm_cell", **split_options(kwargs),
+        cell, rest = make_cell(
+            ConvLSTMCell, options, self._rank, filters, kernel_size, strides, padding, data_format,
+            dilation_rate, activation, recurrent_activation, use_bias,
+            unit_forget_bias=unit_forget_bias, name="conv_lstm_cell",
         )  # fmt: skip
-        super().__init__(
-            cell, return_sequences, return_state, go_backwards, stateful,
-            activity_regularizer=activity_regularizer, **kwargs,
-        )  # fmt: skip
+        super().__init__(cell, **rest)
         self.input_spec = InputSpec(ndim=self._rank + 3)
 
     def _zero_states(self, shape: Shape) -> list[Any]:

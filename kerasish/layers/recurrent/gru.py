@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.layers.options import CELL, RECURRENT, CellOptions, RecurrentOptions
 from kerasish.layers.recurrent.cell import RecurrentCell
-from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
-from kerasish.typing import (
-    ActivationLike,
-    ConstraintLike,
-    InitializerLike,
-    RegularizerLike,
-    SeedLike,
-)
+from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -37,33 +33,19 @@ class GRUCell(RecurrentCell):
 
     _gates = 3
 
+    @with_options(CellOptions, CELL, reset_after="recurrent_dropout")
     def __init__(
         self,
         units: int,
         activation: ActivationLike | None = "tanh",
         recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
+        *,
         reset_after: bool = True,
-        seed: Any = None,
-        **kwargs: Any,
+        **options: Unpack[CellOptions],
     ) -> None:
-        super().__init__(
-            units, activation, recurrent_activation or "linear", use_bias, kernel_initializer,
-            recurrent_initializer, bias_initializer, kernel_regularizer, recurrent_regularizer,
-            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
-            recurrent_dropout, seed, **kwargs,
-        )  # fmt: skip
+        gates = recurrent_activation or "linear"
+        super().__init__(units, activation, gates, use_bias, **options)
         self.reset_after = reset_after
 
     def _bias_shape(self) -> tuple[int, ...]:
@@ -129,43 +111,22 @@ class GRU(CellLayer):
 
     example = {"args": {"units": 3}, "shape": (2, 4, 3)}
 
+    cell_class = GRUCell
+
+    @with_options(RecurrentOptions, RECURRENT)
     def __init__(
         self,
         units: int,
         activation: ActivationLike | None = "tanh",
         recurrent_activation: ActivationLike | None = "sigmoid",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: SeedLike | None = None,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
+        *,
         reset_after: bool = True,
         use_cudnn: bool | str = "auto",
-        **kwargs: Any,
+        **options: Unpack[RecurrentOptions],
     ) -> None:
-        cell = GRUCell(
-            units, activation, recurrent_activation, use_bias, kernel_initializer,
-            recurrent_initializer, bias_initializer, kernel_regularizer, recurrent_regularizer,
-            bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
-            recurrent_dropout, reset_after, seed, name="gru_cell", **split_options(kwargs),
-        )  # fmt: skip
         super().__init__(
-            cell, unroll, return_sequences=return_sequences, return_state=return_state,
-            go_backwards=go_backwards, stateful=stateful,
-            activity_regularizer=activity_regularizer, **kwargs,
+            options, units=units, activation=activation, use_bias=use_bias, name="gru_cell",
+            recurrent_activation=recurrent_activation, reset_after=reset_after,
         )  # fmt: skip
         self.use_cudnn = use_cudnn

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, tree
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.recurrent.cell import RecurrentCell
+from kerasish.layers.options import CELL
+from kerasish.layers.recurrent.cell import BaseCell, RecurrentCell
 from kerasish.tensor import Variable
 from kerasish.typing import AnyTensor, Shape
 
@@ -311,12 +312,19 @@ class RNN(Layer):
 
 
 class CellLayer(RNN):
-    """A recurrent layer that makes its own cell: the cell's arguments are its own."""
+    """A recurrent layer that makes its own cell: the cell's arguments are its own.
+
+    Args:
+        options: `RecurrentOptions`, all of `RECURRENT` among them.
+        of_cell: the arguments of the cell that are not among these.
+    """
 
     layer_role = "recurrent"
+    cell_class: type[BaseCell]
 
-    def __init__(self, cell: Any, unroll: bool = False, **kwargs: Any) -> None:
-        super().__init__(cell, unroll=unroll, **kwargs)
+    def __init__(self, options: Mapping[str, Any], **of_cell: Any) -> None:
+        cell, rest = make_cell(self.cell_class, options, **of_cell)
+        super().__init__(cell, **rest)
         self.input_spec = InputSpec(ndim=3)
 
     def get_config(self) -> dict[str, Any]:
@@ -346,17 +354,22 @@ def of_cell(*names: str) -> Callable[..., Any]:
     return decorate
 
 
-CELL_ARGUMENTS = (
-    "units", "activation", "use_bias", "kernel_initializer", "recurrent_initializer",
-    "bias_initializer", "kernel_regularizer", "recurrent_regularizer", "bias_regularizer",
-    "kernel_constraint", "recurrent_constraint", "bias_constraint", "dropout",
-    "recurrent_dropout", "seed",
-)  # fmt: skip
+CELL_ARGUMENTS = ("units", "activation", "use_bias", *CELL)
 
 
-def split_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return what of a layer's further arguments its cell takes too; drop Keras 2's."""
-    kwargs.pop("implementation", None)
-    if kwargs.pop("time_major", False):
+def make_cell(
+    cell_class: Callable[..., Any], options: Mapping[str, Any], *args: Any, **of_cell: Any
+) -> tuple[Any, dict[str, Any]]:
+    """Return the cell of a recurrent layer, and those of the layer's options that it leaves.
+
+    Args:
+        options: `RecurrentOptions`; `dtype` and `trainable` go to both. Keras 2's are dropped.
+        args, of_cell: further arguments of the cell.
+    """
+    rest = dict(options)
+    rest.pop("implementation", None)
+    if rest.pop("time_major", False):
         raise ValueError("time_major=True: kerasish takes (batch, steps, inputs) only.")
-    return {name: kwargs[name] for name in ("dtype", "trainable") if name in kwargs}
+    own = {name: rest.pop(name) for name in CELL if name in rest}
+    both = {name: rest[name] for name in ("dtype", "trainable") if name in rest}
+    return cell_class(*args, **of_cell, **own, **both), rest

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.layers.options import CELL, RECURRENT, CellOptions, RecurrentOptions
 from kerasish.layers.recurrent.cell import RecurrentCell
-from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell, split_options
-from kerasish.typing import (
-    ActivationLike,
-    ConstraintLike,
-    InitializerLike,
-    RegularizerLike,
-    SeedLike,
-)
+from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell
+from kerasish.signatures import Unpack, with_options
+from kerasish.typing import ActivationLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
+
+
+# As in Keras, the seed comes last.
+_OPTIONS = {**{n: d for n, d in RECURRENT.items() if n != "seed"}, "seed": None}
 
 
 class SimpleRNNCell(RecurrentCell):
@@ -30,31 +30,15 @@ class SimpleRNNCell(RecurrentCell):
     Source: Elman, Finding structure in time, 1990.
     """
 
+    @with_options(CellOptions, CELL)
     def __init__(
         self,
         units: int,
         activation: ActivationLike | None = "tanh",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        seed: SeedLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[CellOptions],
     ) -> None:
-        super().__init__(
-            units, activation, None, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, kernel_regularizer, recurrent_regularizer, bias_regularizer,
-            kernel_constraint, recurrent_constraint, bias_constraint, dropout, recurrent_dropout,
-            seed, **kwargs,
-        )  # fmt: skip
+        super().__init__(units, activation, None, use_bias, **options)
 
     def call(
         self, inputs: Tensor, states: Sequence[Tensor], training: bool = False
@@ -92,39 +76,17 @@ class SimpleRNN(CellLayer):
 
     example = {"args": {"units": 3}, "shape": (2, 4, 3)}
 
+    cell_class = SimpleRNNCell
+
+    @with_options(RecurrentOptions, _OPTIONS)
     def __init__(
         self,
         units: int,
         activation: ActivationLike | None = "tanh",
         use_bias: bool = True,
-        kernel_initializer: InitializerLike = "glorot_uniform",
-        recurrent_initializer: InitializerLike = "orthogonal",
-        bias_initializer: InitializerLike = "zeros",
-        kernel_regularizer: RegularizerLike | None = None,
-        recurrent_regularizer: RegularizerLike | None = None,
-        bias_regularizer: RegularizerLike | None = None,
-        activity_regularizer: RegularizerLike | None = None,
-        kernel_constraint: ConstraintLike | None = None,
-        recurrent_constraint: ConstraintLike | None = None,
-        bias_constraint: ConstraintLike | None = None,
-        dropout: float = 0.0,
-        recurrent_dropout: float = 0.0,
-        return_sequences: bool = False,
-        return_state: bool = False,
-        go_backwards: bool = False,
-        stateful: bool = False,
-        unroll: bool = False,
-        seed: SeedLike | None = None,
-        **kwargs: Any,
+        **options: Unpack[RecurrentOptions],
     ) -> None:
-        cell = SimpleRNNCell(
-            units, activation, use_bias, kernel_initializer, recurrent_initializer,
-            bias_initializer, kernel_regularizer, recurrent_regularizer, bias_regularizer,
-            kernel_constraint, recurrent_constraint, bias_constraint, dropout, recurrent_dropout,
-            seed, name="simple_rnn_cell", **split_options(kwargs),
-        )  # fmt: skip
         super().__init__(
-            cell, unroll, return_sequences=return_sequences, return_state=return_state,
-            go_backwards=go_backwards, stateful=stateful,
-            activity_regularizer=activity_regularizer, **kwargs,
+            options, units=units, activation=activation, use_bias=use_bias,
+            name="simple_rnn_cell",
         )  # fmt: skip

@@ -33,14 +33,15 @@ from kerasish.ops.basic.comparison import (
     select,
 )
 from kerasish.ops.basic.conversion import alias, as_tensor, cast
+from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.error_function import _erfc_positive, erf
-from kerasish.ops.basic.examples import PAIRS, SINGLE, integers, numbers
+from kerasish.ops.basic.examples import PAIRS, integers, numbers
 from kerasish.ops.basic.exponentials import exp, power, sqrt
 from kerasish.ops.basic.nonlinearity import sigmoid
 from kerasish.ops.basic.reduce import reduce_all
 from kerasish.ops.basic.trigonometry import sin
 from kerasish.ops.op import c_function, function, op
-from kerasish.ops.shapes import broadcast, same
+from kerasish.ops.shapes import broadcast
 from kerasish.typing import Array, ArrayModule, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -56,11 +57,8 @@ __all__ = [
 # --- ops ------------------------------------------------------------------------------------
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (divide(g, multiply(square(y), 3)),),
-    "float",
     examples=[((numbers(0.5, 2),), {}), ((numbers(-2, -0.5),), {}), (((0, 2),), {})],
     native=c_function("cbrt"),
 )
@@ -69,12 +67,8 @@ def cbrt(xp: ArrayModule, x: Array) -> Array:
     return xp.cbrt(x).astype(x.dtype)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (multiply(multiply(g, -2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
-    "float",
-    examples=SINGLE,
     native=c_function("erfc"),
 )
 def erfc(xp: ArrayModule, x: Array) -> Array:
@@ -90,17 +84,16 @@ def _logaddexp_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ..
     return multiply(g, share), multiply(g, subtract(1, share))
 
 
-@op("elementwise", broadcast, _logaddexp_grad, "float", examples=PAIRS)
+@elementwise(_logaddexp_grad, shape=broadcast, examples=PAIRS)
 def logaddexp(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """log(exp(x1) + exp(x2)), without overflow."""
     return xp.logaddexp(x1, x2)
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     lambda g, y, a, b: (g, negative(multiply(g, trunc(divide(a, b))))),
     "number",
+    shape=broadcast,
     examples=[
         ((numbers(-1.9, -1.1), numbers(2.1, 2.9)), {}),
         ((integers(-9, 9), integers(1, 5)), {}),
@@ -116,17 +109,17 @@ WHOLE = [((integers(-12, 13), integers(1, 9)), {}), ((integers(0, 9, 2, 1), inte
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def gcd(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The greatest number that divides both whole numbers."""
+    """The greatest number that divides both integers."""
     return xp.gcd(x1, x2)
 
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def lcm(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The least number that both whole numbers divide."""
+    """The least number that both integers divide."""
     return xp.lcm(x1, x2)
 
 
-@op("elementwise", broadcast, None, "float", examples=PAIRS, exact_storage=True)
+@elementwise(None, shape=broadcast, examples=PAIRS, exact_storage=True)
 def nextafter(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The number next to x1 in its dtype, on the way to x2."""
     return xp.nextafter(x1, x2).astype(x1.dtype)
@@ -211,7 +204,7 @@ def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * 2 ** x2."""
     x1, x2 = as_float(x1), as_tensor(x2)
     if not dtypes.is_integer(x2.dtype):
-        raise DTypeError(f"ldexp: x2 must be whole numbers, got {x2.dtype}.")
+        raise DTypeError(f"ldexp: x2 must be integers, got {x2.dtype}.")
     return multiply(x1, power(2.0, cast(x2, x1.dtype)))
 
 
@@ -252,8 +245,8 @@ def isclose(
 ) -> Tensor:
     """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
     x1, x2 = meeting(x1, x2)
-    room = add(multiply(absolute(x2), rtol), atol)
-    near = logical_and(less_equal(absolute(subtract(x1, x2)), room), isfinite(x2))
+    tolerance = add(multiply(absolute(x2), rtol), atol)
+    near = logical_and(less_equal(absolute(subtract(x1, x2)), tolerance), isfinite(x2))
     near = logical_or(near, equal(x1, x2))
     return logical_or(near, logical_and(isnan(x1), isnan(x2))) if equal_nan else near
 

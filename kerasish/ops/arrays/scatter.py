@@ -52,15 +52,15 @@ def _number(start: Any) -> TensorLike:
     return start if traced else int(start)
 
 
-def _held(start: AnyTensor, size: int, room: int, what: str) -> TensorLike:
-    """Return `start` (negative: from the end) moved so that `size` places fit into `room`."""
-    last = room - size
-    if last < 0 and not (is_unknown(size) or is_unknown(room)):
-        raise ShapeError(f"{what}: {size} places do not fit into an axis of size {room}.")
+def _held(start: AnyTensor, size: int, length: int, what: str) -> TensorLike:
+    """Return `start` (negative: from the end) moved so that `size` places fit into `length`."""
+    last = length - size
+    if last < 0 and not (is_unknown(size) or is_unknown(length)):
+        raise ShapeError(f"{what}: {size} places do not fit into an axis of size {length}.")
     if isinstance(start, int):
-        return builtins.min(builtins.max(start + room if start < 0 else start, 0), last)
+        return builtins.min(builtins.max(start + length if start < 0 else start, 0), last)
     start = start if start.dtype in ("int64", "uint32", "uint64") else cast(start, "int32")
-    start = select(less(start, 0), add(start, room), start)
+    start = select(less(start, 0), add(start, length), start)
     # Held in its own dtype: a large number must not lose its upper bits on the way to int32.
     start = select(less(start, 0), 0, select(less(start, last), start, last))
     return cast(start, "int32")
@@ -94,13 +94,13 @@ def slice(inputs: TensorLike, start_indices: TensorLike, shape: ShapeLike) -> Te
     if len(wanted) != len(x.shape):
         raise ShapeError(f"slice: a size for each axis of {x.shape} was expected, got {shape}.")
     for axis, (start, size) in enumerate(zip(starts, wanted)):
-        room = x.shape[axis]
+        length = x.shape[axis]
         if size == -1 and not isinstance(start, int):
             x = _open_end(x, axis)
             continue
         if size == -1:
-            size = builtins.max(room - (start + room if start < 0 else start), 0)
-        start = _held(start, size, room, "slice")
+            size = builtins.max(length - (start + length if start < 0 else start), 0)
+        start = _held(start, size, length, "slice")
         if isinstance(start, int):
             part = builtins.slice(start, start + size)
             x = strided_slice(x, [builtins.slice(None)] * axis + [part])
@@ -141,7 +141,7 @@ def slice_update(inputs: TensorLike, start_indices: TensorLike, updates: TensorL
         raise ShapeError(f"slice_update: updates of shape {updates.shape} into {x.shape}.")
     starts = _starts(x, start_indices, "slice_update")
     starts = [
-        _held(s, n, room, "slice_update") for s, n, room in zip(starts, updates.shape, x.shape)
+        _held(s, n, length, "slice_update") for s, n, length in zip(starts, updates.shape, x.shape)
     ]
     if all(isinstance(s, int) for s in starts):
         return write_slice(x, updates, tuple(starts))
@@ -286,7 +286,7 @@ def segment_sum(
 
     Args:
         data: shape (n, ...).
-        segment_ids: whole numbers, shape (n,), in any order; rows with ids out of range count
+        segment_ids: integers, shape (n,), in any order; rows with ids out of range count
             nowhere.
         num_segments: how many sums; None: the largest id + 1, which cannot be traced.
         sorted: accepted for Keras's sake.

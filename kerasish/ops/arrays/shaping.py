@@ -338,7 +338,7 @@ def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Ten
 
 @function
 def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
-    """Return the differences of neighbours along `axis`, taken n times."""
+    """Return the differences of neighbors along `axis`, taken n times."""
     a = as_tensor(a)
     axis = normalize_axis(axis, len(a.shape), "diff")
     lead = [slice(None)] * axis
@@ -358,7 +358,7 @@ def trapezoid(
     Args:
         y: the values.
         x: where they lie; None: at distances dx.
-        dx: the distance of neighbours, where x is None.
+        dx: the distance of neighbors, where x is None.
         axis: the axis of the integral.
     """
     y = moveaxis(as_float(y), axis, -1)

@@ -194,7 +194,7 @@ def median(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 def bincount(
     x: TensorLike, weights: TensorLike | None = None, minlength: int = 0, sparse: bool = False
 ) -> Tensor:
-    """Return how often (or with what weight) each whole number occurs in each row of x.
+    """Return how often (or with what weight) each integer occurs in each row of x.
 
     The width of the result is max(x) + 1, at least `minlength`: it depends on numbers, so this
     function cannot be traced.
@@ -207,7 +207,7 @@ def bincount(
         raise ValueError("bincount: sparse=True is not supported; the result is dense.")
     x = as_tensor(x)
     if dtypes.is_inexact(x.dtype):
-        raise DTypeError(f"bincount: whole numbers were expected, got {x.dtype}.")
+        raise DTypeError(f"bincount: integers were expected, got {x.dtype}.")
     x = cast(x, "int32")
     weights = ones_like(x) if weights is None else as_tensor(weights)
     if is_inferring(x):
@@ -238,7 +238,7 @@ def histogram(
         range: (least, largest); None: those of x.
     """
     if not isinstance(bins, int) or bins < 1:
-        raise ValueError(f"histogram: bins must be a whole number >= 1, got {bins!r}.")
+        raise ValueError(f"histogram: bins must be an integer >= 1, got {bins!r}.")
     if range is not None and (len(range) != 2 or range[1] < range[0]):
         raise ValueError(f"histogram: range must be (least, largest), got {range}.")
     x = ravel(as_float(x))

@@ -52,7 +52,7 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def as_float(x: TensorLike) -> Tensor:
-    """Return x as a tensor of a floating (or complex) dtype: the default one for whole numbers."""
+    """Return x as a tensor of a floating (or complex) dtype: the default one for integers."""
     x = as_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else cast(x, dtypes.to_inexact(x.dtype))
 
@@ -61,7 +61,7 @@ def meeting(*xs: Any, floating: bool = True) -> list[Any]:
     """Return all as tensors of the dtype in which they meet; Python's numbers are weak.
 
     Args:
-        floating: whether a Python float is among them, so that whole numbers become floats.
+        floating: whether a Python float is among them, so that integers become floats.
 
     Example:
         >>> [x.dtype for x in meeting(cast(1, "int8"), cast(1, "float16"), 2.5)]

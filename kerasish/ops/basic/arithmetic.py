@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from kerasish.errors import DTypeError
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import cast
-from kerasish.ops.basic.examples import PAIRS, SINGLE, between, integers, numbers
-from kerasish.ops.op import op
-from kerasish.ops.shapes import Spec, broadcast, same
+from kerasish.ops.basic.elementwise import elementwise
+from kerasish.ops.basic.examples import PAIRS, between, integers, numbers
+from kerasish.ops.shapes import Spec, broadcast
 from kerasish.typing import Array, ArrayModule, TensorLike
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@op("elementwise", broadcast, lambda g, y, a, b: (g, g), "same", examples=PAIRS, commutative=True)
+@elementwise(lambda g, y, a, b: (g, g), "same", shape=broadcast, examples=PAIRS, commutative=True)
 def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 + x2."""
     return xp.add(x1, x2)
@@ -44,11 +44,10 @@ def _negative_shape(x: Spec) -> Spec:
     return x
 
 
-@op(
-    "elementwise",
-    _subtract_shape,
+@elementwise(
     (lambda g, y, a, b: g, lambda g, y, a, b: negative(g)),
     "same",
+    shape=_subtract_shape,
     examples=PAIRS,
 )
 def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
@@ -56,11 +55,10 @@ def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.subtract(x1, x2)
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     (lambda g, y, a, b: multiply(g, b), lambda g, y, a, b: multiply(g, a)),
     "same",
+    shape=broadcast,
     examples=PAIRS,
     commutative=True,
 )
@@ -75,11 +73,9 @@ _divide_grad = (
 )
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     _divide_grad,
-    "float",
+    shape=broadcast,
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
 )
 def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
@@ -87,17 +83,16 @@ def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.true_divide(x1, x2)
 
 
-@op("elementwise", broadcast, None, "number", examples=[((integers(-9, 9), integers(1, 5)), {})])
+@elementwise(None, "number", shape=broadcast, examples=[((integers(-9, 9), integers(1, 5)), {})])
 def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """floor(x1 / x2)."""
     return xp.floor_divide(x1, x2)
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     lambda g, y, a, b: (g, negative(multiply(g, floor(divide(a, b))))),
     "number",
+    shape=broadcast,
     examples=[
         ((numbers(1.1, 1.9), numbers(2.1, 2.9)), {}),
         ((integers(-9, 9), integers(1, 5)), {}),
@@ -122,19 +117,13 @@ def _chosen_grad(first: Any) -> Any:
 _CHOSEN = (_chosen_grad(True), _chosen_grad(False))
 
 
-@op(
-    "elementwise",
-    broadcast,
-    _CHOSEN,
-    "same",
-    examples=PAIRS,
-)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
 def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The larger of x1 and x2; NaN if either is."""
     return xp.maximum(x1, x2)
 
 
-@op("elementwise", broadcast, _CHOSEN, "same", examples=PAIRS)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
 def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The smaller of x1 and x2; NaN if either is."""
     return xp.minimum(x1, x2)
@@ -143,70 +132,55 @@ def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 # --- functions of one number ------------------------------------------------------------------
 
 
-@op(
-    "elementwise", _negative_shape, lambda g, y, x: (negative(g),), examples=SINGLE, keeps_zero=True
-)
+@elementwise(lambda g, y, x: (negative(g),), None, shape=_negative_shape, keeps_zero=True)
 def negative(xp: ArrayModule, x: Array) -> Array:
     """-x."""
     return xp.negative(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, sign(x)),), examples=SINGLE, keeps_zero=True)
+@elementwise(lambda g, y, x: (multiply(g, sign(x)),), None, keeps_zero=True)
 def absolute(xp: ArrayModule, x: Array) -> Array:
     """|x|."""
     return xp.absolute(x)
 
 
-@op("elementwise", same, None, examples=SINGLE, keeps_zero=True)
+@elementwise(None, None, keeps_zero=True)
 def sign(xp: ArrayModule, x: Array) -> Array:
     """-1, 0 or 1 with the sign of x; NaN stays."""
     return xp.sign(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, multiply(x, 2)),),
-    "number",
-    examples=SINGLE,
-    keeps_zero=True,
-)
+@elementwise(lambda g, y, x: (multiply(g, multiply(x, 2)),), "number", keeps_zero=True)
 def square(xp: ArrayModule, x: Array) -> Array:
     """x * x."""
     return xp.square(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (negative(multiply(g, square(y))),),
-    "float",
-    examples=between(0.5, 2),
-)
+@elementwise(lambda g, y, x: (negative(multiply(g, square(y))),), examples=between(0.5, 2))
 def reciprocal(xp: ArrayModule, x: Array) -> Array:
     """1 / x."""
     return xp.reciprocal(x)
 
 
-@op("elementwise", same, None, "float", examples=SINGLE)
+@elementwise(None)
 def floor(xp: ArrayModule, x: Array) -> Array:
-    """The largest whole number <= x."""
+    """The largest integer <= x."""
     return xp.floor(x)
 
 
-@op("elementwise", same, None, "float", examples=SINGLE)
+@elementwise(None)
 def ceil(xp: ArrayModule, x: Array) -> Array:
-    """The smallest whole number >= x."""
+    """The smallest integer >= x."""
     return xp.ceil(x)
 
 
-@op("elementwise", same, None, "float", examples=SINGLE)
+@elementwise(None)
 def rint(xp: ArrayModule, x: Array) -> Array:
-    """The nearest whole number, halves to even."""
+    """The nearest integer, halves to even."""
     return xp.rint(x)
 
 
-@op("elementwise", same, None, examples=SINGLE)
+@elementwise(None, None)
 def trunc(xp: ArrayModule, x: Array) -> Array:
     """x without its fraction."""
     if x.dtype.kind in "biu":  # NumPy before 2.1 would make floats of them

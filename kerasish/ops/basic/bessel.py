@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from kerasish.ops.basic.arithmetic import divide, multiply, subtract
 from kerasish.ops.basic.comparison import equal, select
-from kerasish.ops.basic.examples import SINGLE
-from kerasish.ops.op import op
-from kerasish.ops.shapes import same
+from kerasish.ops.basic.elementwise import elementwise
 from kerasish.typing import Array, ArrayModule
 
 if TYPE_CHECKING:
@@ -60,13 +58,13 @@ def _bessel(xp: ArrayModule, x: Array, order: int) -> Array:
     return (xp.copysign(value, wide) if order else value).astype(x.dtype)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, i1(x)),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, i1(x)),))
 def i0(xp: ArrayModule, x: Array) -> Array:
     """The modified Bessel function of the first kind and order 0."""
     return _bessel(xp, x, 0)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, _i1_slope(y, x)),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, _i1_slope(y, x)),))
 def i1(xp: ArrayModule, x: Array) -> Array:
     """The modified Bessel function of the first kind and order 1."""
     return _bessel(xp, x, 1)

@@ -1,4 +1,4 @@
-"""Bits of whole numbers."""
+"""Bits of integers."""
 
 from __future__ import annotations
 

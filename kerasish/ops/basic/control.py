@@ -377,7 +377,7 @@ def associative_scan(
 ) -> Structure:
     """Return all the running results x0, f(x0, x1), f(f(x0, x1), x2), ... along `axis`.
 
-    Neighbours meet first, then their results: about 2 log2(n) calls of f on whole slices.
+    Neighbors meet first, then their results: about 2 log2(n) calls of f on whole slices.
 
     Args:
         f: an associative function of two structures, elementwise over `axis`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.ops import dtypes
+from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, same
@@ -25,12 +26,12 @@ def _cast_grad(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> tuple[Any, ...]:
     return (cast(g, dtype=x.dtype) if smooth else None,)
 
 
-@op(
-    "elementwise",
-    _cast_shape,
+@elementwise(
     _cast_grad,
-    canonical=lambda shapes, attrs: {"dtype": dtypes.name_of(attrs["dtype"])},
+    None,
+    shape=_cast_shape,
     examples=[(((2, 3),), {"dtype": "float64"}), (((2, 3),), {"dtype": "int32"})],
+    canonical=lambda shapes, attrs: {"dtype": dtypes.name_of(attrs["dtype"])},
     keeps_zero=True,
     flops=lambda inputs, results: 0,
 )
@@ -39,21 +40,13 @@ def cast(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
     return x.astype(dtypes.array_dtype(dtype))
 
 
-@op("elementwise", same, None, examples=SINGLE, native=None, aliases=True)
+@elementwise(None, None, native=None, aliases=True)
 def stop_gradient(xp: ArrayModule, variable: Array) -> Array:
     """The same value, through which no gradient flows."""
     return variable
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (g,),
-    examples=SINGLE,
-    native=None,
-    aliases=True,
-    keeps_zero=True,
-)
+@elementwise(lambda g, y, x: (g,), None, native=None, aliases=True, keeps_zero=True)
 def alias(xp: ArrayModule, x: Array) -> Array:
     """The same value: what turns arrays, lists, numbers and variables into tensors."""
     return x

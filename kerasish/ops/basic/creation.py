@@ -186,7 +186,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
         [[1.0, 0.0], [0.0, 1.0]]
     """
     if any(isinstance(size, float) for size in (N, M, k)):
-        raise TypeError(f"eye: whole numbers were expected, got {N!r}, {M!r} and k={k!r}.")
+        raise TypeError(f"eye: integers were expected, got {N!r}, {M!r} and k={k!r}.")
     rows, columns = reshape(arange(N), (-1, 1)), arange(N if M is None else M)
     return cast(equal(add(rows, k), columns), dtypes.name_of(dtype))
 

@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import multiply, negative, square
-from kerasish.ops.basic.examples import SINGLE, between
+from kerasish.ops.basic.elementwise import elementwise
+from kerasish.ops.basic.examples import between
 from kerasish.ops.basic.exponentials import exp
-from kerasish.ops.op import op
-from kerasish.ops.shapes import same
 from kerasish.typing import Array, ArrayModule
 
 if TYPE_CHECKING:
@@ -52,12 +51,8 @@ def _erfc_positive(xp: ArrayModule, a: Array) -> Array:
     return xp.exp(-xp.square(a)) * xp.where(a <= 4, middle, tail)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(multiply(g, 2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
-    "float",
-    examples=SINGLE,
+@elementwise(
+    lambda g, y, x: (multiply(multiply(g, 2 / math.sqrt(math.pi)), exp(negative(square(x)))),)
 )
 def erf(xp: ArrayModule, x: Array) -> Array:
     """2/sqrt(pi) * the integral of exp(-t*t) from 0 to x. Source: Cody, Math. Comp. 1969."""
@@ -69,11 +64,8 @@ def erf(xp: ArrayModule, x: Array) -> Array:
     return xp.where(a <= 0.5, near, far).astype(x.dtype)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (multiply(multiply(g, math.sqrt(math.pi) / 2), exp(square(y))),),
-    "float",
     examples=between(-0.8, 0.8),
 )
 def erfinv(xp: ArrayModule, x: Array) -> Array:

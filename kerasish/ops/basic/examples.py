@@ -18,7 +18,7 @@ def numbers(low: float, high: float, *shape: int) -> Callable[..., Any]:
 
 
 def integers(low: int, high: int, *shape: int, dtype: str = "int32") -> Callable[..., Any]:
-    """Return an example input: whole numbers in [low, high) of the given shape."""
+    """Return an example input: integers in [low, high) of the given shape."""
     return lambda rng: rng.integers(low, high, shape or (2, 3)).astype(dtype)
 
 

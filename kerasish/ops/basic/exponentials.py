@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import add, divide, multiply, subtract
 from kerasish.ops.basic.comparison import greater, select
-from kerasish.ops.basic.examples import SINGLE, between, numbers
-from kerasish.ops.op import op
-from kerasish.ops.shapes import broadcast, same
+from kerasish.ops.basic.elementwise import elementwise
+from kerasish.ops.basic.examples import between, numbers
+from kerasish.ops.shapes import broadcast
 from kerasish.typing import Array, ArrayModule
 
 if TYPE_CHECKING:
@@ -27,15 +27,14 @@ def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     return multiply(g, select(positive, multiply(y, log(select(positive, base, 1))), 0))
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     (_base_grad, _exponent_grad),
     "number",
+    shape=broadcast,
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
 def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 ** x2; whole numbers with a negative exponent lose their fraction."""
+    """x1 ** x2; integers with a negative exponent lose their fraction."""
     if x2.dtype.kind != "i":
         if xp.__name__ == "numpy" and x2.ndim == 0 and x2.dtype.kind == "f" and x2 == 0.5:
             # Some versions of NumPy take the square root here, which is NaN at -Inf.
@@ -47,80 +46,51 @@ def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.where(x2 < 0, unit, whole).astype(x1.dtype)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (divide(multiply(g, 0.5), y),),
-    "float",
-    examples=between(0.5, 2),
-    keeps_zero=True,
+@elementwise(
+    lambda g, y, x: (divide(multiply(g, 0.5), y),), examples=between(0.5, 2), keeps_zero=True
 )
 def sqrt(xp: ArrayModule, x: Array) -> Array:
     """The square root of x."""
     return xp.sqrt(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),),
-    "float",
-    examples=between(0.5, 2),
-)
+@elementwise(lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),), examples=between(0.5, 2))
 def rsqrt(xp: ArrayModule, x: Array) -> Array:
     """1 / sqrt(x)."""
     return xp.reciprocal(xp.sqrt(x))
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, y),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, y),))
 def exp(xp: ArrayModule, x: Array) -> Array:
     """e ** x."""
     return xp.exp(x)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, add(y, 1)),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, add(y, 1)),))
 def expm1(xp: ArrayModule, x: Array) -> Array:
     """exp(x) - 1, exact near 0."""
     return xp.expm1(x)
 
 
-@op("elementwise", same, lambda g, y, x: (divide(g, x),), "float", examples=between(0.5, 2))
+@elementwise(lambda g, y, x: (divide(g, x),), examples=between(0.5, 2))
 def log(xp: ArrayModule, x: Array) -> Array:
     """The natural logarithm of x."""
     return xp.log(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (divide(g, add(x, 1)),),
-    "float",
-    examples=between(-0.5, 2),
-)
+@elementwise(lambda g, y, x: (divide(g, add(x, 1)),), examples=between(-0.5, 2))
 def log1p(xp: ArrayModule, x: Array) -> Array:
     """log(1 + x), exact near 0."""
     return xp.log1p(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (divide(multiply(g, 1 / math.log(2)), x),),
-    "float",
-    examples=between(0.5, 2),
-)
+@elementwise(lambda g, y, x: (divide(multiply(g, 1 / math.log(2)), x),), examples=between(0.5, 2))
 def log2(xp: ArrayModule, x: Array) -> Array:
     """The logarithm of x to base 2."""
     return xp.log2(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (divide(multiply(g, 1 / math.log(10)), x),),
-    "float",
-    examples=between(0.5, 2),
-)
+@elementwise(lambda g, y, x: (divide(multiply(g, 1 / math.log(10)), x),), examples=between(0.5, 2))
 def log10(xp: ArrayModule, x: Array) -> Array:
     """The logarithm of x to base 10."""
     return xp.log10(x)

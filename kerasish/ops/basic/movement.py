@@ -31,7 +31,7 @@ def sizes(shape: ShapeLike, what: str) -> tuple[int, ...]:
     try:
         return tuple(s if s is None or type(s) is Unknown else int(s) for s in many)  # type: ignore[misc]
     except TypeError:
-        raise ShapeError(f"{what}: expected a shape of whole numbers, got {shape!r}.") from None
+        raise ShapeError(f"{what}: expected a shape of integers, got {shape!r}.") from None
 
 
 # --- reshape --------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def unslice(xp: ArrayModule, x: Array, *, shape: ShapeLike, slices: Any) -> Arra
 
 
 def pad_pairs(ndim: int, width: int | Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    """Return a padding (a number, a pair, or a pair an axis) as (before, after) for each axis."""
+    """Return a padding (a number, a pair, or a pair per axis) as (before, after) for each axis."""
     if isinstance(width, int):
         width = ((width, width),) * ndim
     width = tuple(tuple(w) if isinstance(w, (tuple, list)) else w for w in width)

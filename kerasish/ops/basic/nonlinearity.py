@@ -5,21 +5,13 @@ from __future__ import annotations
 from kerasish.ops.basic.arithmetic import multiply, subtract
 from kerasish.ops.basic.comparison import greater
 from kerasish.ops.basic.conversion import cast
-from kerasish.ops.basic.examples import SINGLE
-from kerasish.ops.op import op
-from kerasish.ops.shapes import same
+from kerasish.ops.basic.elementwise import elementwise
 from kerasish.typing import Array, ArrayModule
 
 __all__ = ["relu", "sigmoid", "softplus"]
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),),
-    "float",
-    examples=SINGLE,
-)
+@elementwise(lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),))
 def sigmoid(xp: ArrayModule, x: Array) -> Array:
     """1 / (1 + exp(-x)), in [0, 1]."""
     # exp(-|x|) neither overflows nor loses the digits of a small result.
@@ -29,18 +21,13 @@ def sigmoid(xp: ArrayModule, x: Array) -> Array:
     return xp.where(x >= 0, xp.ones((), x.dtype), small) / (small + 1)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, sigmoid(x)),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, sigmoid(x)),))
 def softplus(xp: ArrayModule, x: Array) -> Array:
     """log(1 + exp(x))."""
     return xp.logaddexp(x, xp.zeros((), dtype=x.dtype))
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, cast(greater(y, 0), dtype=g.dtype)),),
-    examples=SINGLE,
-)
+@elementwise(lambda g, y, x: (multiply(g, cast(greater(y, 0), dtype=g.dtype)),), None)
 def relu(xp: ArrayModule, x: Array) -> Array:
     """max(x, 0). Source: Nair & Hinton, ICML 2010."""
     return xp.maximum(x, xp.zeros((), dtype=x.dtype))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import add, divide, multiply, negative, square, subtract
-from kerasish.ops.basic.examples import SINGLE, between, numbers
+from kerasish.ops.basic.elementwise import elementwise
+from kerasish.ops.basic.examples import between, numbers
 from kerasish.ops.basic.exponentials import rsqrt
-from kerasish.ops.op import c_function, op
-from kerasish.ops.shapes import broadcast, same
+from kerasish.ops.op import c_function
+from kerasish.ops.shapes import broadcast
 from kerasish.typing import Array, ArrayModule
 
 if TYPE_CHECKING:
@@ -25,11 +26,9 @@ def _arctan2_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ...]
     return multiply(scaled, b), negative(multiply(scaled, a))
 
 
-@op(
-    "elementwise",
-    broadcast,
+@elementwise(
     _arctan2_grad,
-    "float",
+    shape=broadcast,
     examples=[((numbers(0.5, 2), (2, 3)), {})],
     native=c_function("atan2"),
 )
@@ -38,23 +37,20 @@ def arctan2(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.arctan2(x1, x2)
 
 
-@op("elementwise", same, lambda g, y, x: (multiply(g, cos(x)),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (multiply(g, cos(x)),))
 def sin(xp: ArrayModule, x: Array) -> Array:
     """The sine of x radians."""
     return xp.sin(x)
 
 
-@op("elementwise", same, lambda g, y, x: (negative(multiply(g, sin(x))),), "float", examples=SINGLE)
+@elementwise(lambda g, y, x: (negative(multiply(g, sin(x))),))
 def cos(xp: ArrayModule, x: Array) -> Array:
     """The cosine of x radians."""
     return xp.cos(x)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (multiply(g, add(square(y), 1)),),
-    "float",
     examples=between(-1, 1),
     native=c_function("tan"),
 )
@@ -63,11 +59,8 @@ def tan(xp: ArrayModule, x: Array) -> Array:
     return xp.tan(x)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (multiply(g, rsqrt(subtract(1, square(x)))),),
-    "float",
     examples=between(-0.7, 0.7),
     native=c_function("asin"),
 )
@@ -76,11 +69,8 @@ def arcsin(xp: ArrayModule, x: Array) -> Array:
     return xp.arcsin(x)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (negative(multiply(g, rsqrt(subtract(1, square(x))))),),
-    "float",
     examples=between(-0.7, 0.7),
     native=c_function("acos"),
 )
@@ -89,75 +79,38 @@ def arccos(xp: ArrayModule, x: Array) -> Array:
     return xp.arccos(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (divide(g, add(square(x), 1)),),
-    "float",
-    examples=SINGLE,
-    native=c_function("atan"),
-)
+@elementwise(lambda g, y, x: (divide(g, add(square(x), 1)),), native=c_function("atan"))
 def arctan(xp: ArrayModule, x: Array) -> Array:
     """The angle in (-pi/2, pi/2) whose tangent is x."""
     return xp.arctan(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, cosh(x)),),
-    "float",
-    examples=SINGLE,
-    native=c_function("sinh"),
-)
+@elementwise(lambda g, y, x: (multiply(g, cosh(x)),), native=c_function("sinh"))
 def sinh(xp: ArrayModule, x: Array) -> Array:
     """(exp(x) - exp(-x)) / 2."""
     return xp.sinh(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, sinh(x)),),
-    "float",
-    examples=SINGLE,
-    native=c_function("cosh"),
-)
+@elementwise(lambda g, y, x: (multiply(g, sinh(x)),), native=c_function("cosh"))
 def cosh(xp: ArrayModule, x: Array) -> Array:
     """(exp(x) + exp(-x)) / 2."""
     return xp.cosh(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, subtract(1, square(y))),),
-    "float",
-    examples=SINGLE,
-)
+@elementwise(lambda g, y, x: (multiply(g, subtract(1, square(y))),))
 def tanh(xp: ArrayModule, x: Array) -> Array:
     """The hyperbolic tangent of x, in [-1, 1]."""
     return xp.tanh(x)
 
 
-@op(
-    "elementwise",
-    same,
-    lambda g, y, x: (multiply(g, rsqrt(add(square(x), 1))),),
-    "float",
-    examples=SINGLE,
-    native=c_function("asinh"),
-)
+@elementwise(lambda g, y, x: (multiply(g, rsqrt(add(square(x), 1))),), native=c_function("asinh"))
 def arcsinh(xp: ArrayModule, x: Array) -> Array:
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (multiply(g, rsqrt(subtract(square(x), 1))),),
-    "float",
     examples=between(1.5, 3),
     native=c_function("acosh"),
 )
@@ -166,11 +119,8 @@ def arccosh(xp: ArrayModule, x: Array) -> Array:
     return xp.arccosh(x)
 
 
-@op(
-    "elementwise",
-    same,
+@elementwise(
     lambda g, y, x: (divide(g, subtract(1, square(x))),),
-    "float",
     examples=between(-0.7, 0.7),
     native=c_function("atanh"),
 )

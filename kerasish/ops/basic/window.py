@@ -23,7 +23,7 @@ def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) 
         numbers = ()
     if len(numbers) != count or min(numbers, default=least) < least:
         raise ShapeError(
-            f"{what}: expected a whole number >= {least}, or {count} of them, got {value!r}."
+            f"{what}: expected an integer >= {least}, or {count} of them, got {value!r}."
         )
     return numbers
 

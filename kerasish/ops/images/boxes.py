@@ -317,7 +317,7 @@ def compute_iou(
 def compute_ciou(
     boxes1: TensorLike, boxes2: TensorLike, bounding_box_format: str, image_shape: Any = None
 ) -> Tensor:
-    """Return the overlap less the distance of the centres and the difference of the ratios.
+    """Return the overlap less the distance of the centers and the difference of the ratios.
 
     Shape: (..., 4), (..., 4) -> (...). Source: Zheng et al., AAAI 2020.
     """
@@ -352,7 +352,7 @@ def _spread(variance: Any) -> Tensor:
     return spread
 
 
-def _centred(name: str, what: str) -> str:
+def _centered(name: str, what: str) -> str:
     if name not in ("center_xywh", "center_yxhw"):
         raise ValueError(f"{what} must be 'center_xywh' or 'center_yxhw', got {name!r}.")
     return name
@@ -380,7 +380,7 @@ def encode_box_to_deltas(
 
     Source: Girshick et al., CVPR 2014.
     """
-    kind = _centred(encoding_format, "encoding_format")
+    kind = _centered(encoding_format, "encoding_format")
     height, width = (None, None) if image_shape is None else image_shape[:2]
     base = convert_format(anchors, anchor_format, kind, height, width)
     x = convert_format(boxes, box_format, kind, height, width)
@@ -412,7 +412,7 @@ def decode_deltas_to_boxes(
         variance: four numbers by which the offsets are multiplied, or None.
         image_shape: (height, width, channels), needed for shares.
     """
-    kind = _centred(encoded_format, "encoded_format")
+    kind = _centered(encoded_format, "encoded_format")
     if isinstance(anchors, dict):
         rest = (anchor_format, box_format, kind, variance, image_shape)
         return {k: decode_deltas_to_boxes(v, boxes_delta[k], *rest) for k, v in anchors.items()}
@@ -421,6 +421,6 @@ def decode_deltas_to_boxes(
     deltas = multiply(as_float(boxes_delta), _spread(variance))
     places, sizes = (slice(None, 2), slice(2, None))
     unit = get_item(base, (..., sizes))
-    centre = get_item(deltas, (..., places)) * unit + get_item(base, (..., places))
+    center = get_item(deltas, (..., places)) * unit + get_item(base, (..., places))
     size = exp(get_item(deltas, (..., sizes))) * unit
-    return convert_format(concatenate([centre, size], axis=-1), kind, box_format, height, width)
+    return convert_format(concatenate([center, size], axis=-1), kind, box_format, height, width)

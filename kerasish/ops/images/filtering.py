@@ -1,4 +1,4 @@
-"""Pictures blurred, differentiated, compared, coloured, cropped and cut into patches."""
+"""Pictures blurred, differentiated, compared, colored, cropped and cut into patches."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def ssim(
     return get_item(y, 0) if len(as_tensor(image1).shape) == 3 else y
 
 
-# --- colours ----------------------------------------------------------------------------------
+# --- colors ----------------------------------------------------------------------------------
 
 
 def _three(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, int]:
@@ -217,7 +217,7 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     spread = subtract(value, minimum(minimum(red, green), blue))
     flat = equal(spread, 0)
     safe = select(flat, 1, spread)
-    # The brightest colour says in which third of the circle the hue lies.
+    # The brightest color says in which third of the circle the hue lies.
     hue = select(
         equal(value, red),
         divide(subtract(green, blue), safe),
@@ -256,9 +256,9 @@ def _margins(
     given = [v is not None for v in (before, after, target)]
     if sum(given) != 2:
         raise ValueError(f"{names}: give two of the three, got {before}, {after}, {target}.")
-    room = None if target is None else (target - full if grow else full - target)
-    before = room - after if before is None else before
-    after = room - before if after is None else after
+    margin = None if target is None else (target - full if grow else full - target)
+    before = margin - after if before is None else before
+    after = margin - before if after is None else after
     if is_unknown(full):
         return before, after
     if before < 0 or after < 0 or (not grow and before + after > full):
@@ -326,15 +326,15 @@ def pad_images(
     """
     x = as_tensor(images)
     down, across = spatial_axes(x, data_format, "pad_images")
-    room = [(0, 0)] * len(x.shape)
+    margin = [(0, 0)] * len(x.shape)
     for axis, before, after, target, names in (
         (down, top_padding, bottom_padding, target_height, "pad_images: top, bottom, height"),
         (across, left_padding, right_padding, target_width, "pad_images: left, right, width"),
     ):
-        room[axis] = _margins(x.shape[axis], before, after, target, True, names)
+        margin[axis] = _margins(x.shape[axis], before, after, target, True, names)
     if any(map(is_unknown, x.shape)):
-        return unsized(tuple(s + a + b for s, (a, b) in zip(x.shape, room)), x.dtype)
-    return pad(x, tuple(room))
+        return unsized(tuple(s + a + b for s, (a, b) in zip(x.shape, margin)), x.dtype)
+    return pad(x, tuple(margin))
 
 
 def _windows(x: Tensor, axis: int, size: int, stride: int, dilation: int, padding: str) -> Tensor:
@@ -342,9 +342,9 @@ def _windows(x: Tensor, axis: int, size: int, stride: int, dilation: int, paddin
     full, reach = x.shape[axis], dilation * (size - 1) + 1
     if padding == "same":
         count = -(-full // stride)
-        room = max((count - 1) * stride + reach - full, 0)
+        margin = max((count - 1) * stride + reach - full, 0)
         width = [(0, 0)] * len(x.shape)
-        width[axis] = (room // 2, room - room // 2)
+        width[axis] = (margin // 2, margin - margin // 2)
         x = pad(x, tuple(width))
     else:
         count = (full - reach) // stride + 1

@@ -1,4 +1,4 @@
-"""Pictures in another size: weights along each axis, then a matrix product an axis."""
+"""Pictures in another size: weights along each axis, then a matrix product per axis."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ def _fitted(
             parts[axis] = slice(start, start + keep)
         return strided_slice(x, parts)
     grown = max(height, tall), max(width, wide)
-    room = [(0, 0)] * len(x.shape)
+    margins = [(0, 0)] * len(x.shape)
     for axis, full, new in zip(axes, (height, width), grown):
         before = int((new - full) / 2)
-        room[axis] = (before, before)
-    return pad(x, tuple(room), constant_values=value)
+        margins[axis] = (before, before)
+    return pad(x, tuple(margins), constant_values=value)
 
 
 @function
@@ -152,7 +152,7 @@ def resize(
 ) -> Tensor:
     """Return pictures of `size` pixels.
 
-    Pixels are squares: the centre of the first one lies half a pixel inside the picture.
+    Pixels are squares: the center of the first one lies half a pixel inside the picture.
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.

@@ -48,7 +48,7 @@ def _mirrored(index: Tensor, size: int) -> Tensor:
 
 
 def _inside(index: Tensor, size: int, fill_mode: str) -> Tensor:
-    """Return the whole number `index` moved into [0, size) as the mode says."""
+    """Return the integer `index` moved into [0, size) as the mode says."""
     if fill_mode == "wrap":
         return mod(index, size)
     if fill_mode == "mirror":

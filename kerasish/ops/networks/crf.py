@@ -143,7 +143,7 @@ def crf_log_likelihood(
     start: TensorLike | None = None,
     end: TensorLike | None = None,
 ) -> Tensor:
-    """Return log p(tags) = score(tags) - log Σ exp(score), one number a row.
+    """Return log p(tags) = score(tags) - log Σ exp(score), one number per row.
 
     Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
 

@@ -110,7 +110,7 @@ def sparse_categorical_crossentropy(
     """Return -log(p[t]), t being the number of the class; 0 where t is no class.
 
     Args:
-        target: t, whole numbers in [0, classes); a last axis of size 1 is dropped.
+        target: t, integers in [0, classes); a last axis of size 1 is dropped.
         output: p (scaled to sum to 1, held `epsilon()` away from 0 and 1), or logits.
         from_logits: whether `output` is logits: p is their softmax then.
         axis: the axis of the classes.

@@ -126,7 +126,7 @@ def ctc_decode(
             numbers and cannot be traced.
         beam_width: how many prefixes a beam search follows.
         top_paths: how many of them it returns.
-        merge_repeated: whether equal neighbours are one label.
+        merge_repeated: whether equal neighbors are one label.
         mask_index: the class that stands for no label.
 
     Shape: labels (top_paths, n, steps), -1 behind the last one; scores (n, top_paths): for the

@@ -1,4 +1,4 @@
-"""Normalisations by moments and by norms, and attention, composed of ops."""
+"""Normalizations by moments and by norms, and attention, composed of ops."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def normalize(
         [0.6, 0.8]
     """
     if not isinstance(order, int) or order < 1:
-        raise ValueError(f"normalize: order must be a whole number >= 1, got {order!r}.")
+        raise ValueError(f"normalize: order must be an integer >= 1, got {order!r}.")
     x = as_float(x)
     axes = normalize_axes(axis, len(x.shape), "normalize")
     least = _epsilon(epsilon)

@@ -36,7 +36,7 @@ __all__ = ["gru", "lstm", "simple_rnn"]
 
 
 class Maths(NamedTuple):
-    """What the cells need beside operators and slices."""
+    """What the cells need besides operators and slices."""
 
     tanh: Callable[..., Any]
     where: Callable[..., Any]

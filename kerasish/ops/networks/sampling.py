@@ -99,7 +99,7 @@ def sample_candidates(
 
     Args:
         state: of the random numbers, uint32 [seed, draw].
-        true_classes: whole numbers of any shape.
+        true_classes: integers of any shape.
         num_sampled: how many; without repetition at most num_classes.
         num_classes: numbers of classes are below it.
         sampler: see `class_probabilities`.
@@ -125,7 +125,7 @@ def sample_candidates(
     noisy = subtract(log(maximum(share, 1e-30)), log(negative(log(u))))
     values, order = top_k(noisy, num_sampled + 1)
     drawn = cast(get_item(order, slice(None, num_sampled)), "int32")
-    left_out = get_item(values, num_sampled)
-    counts = negative(expm1(negative(exp(subtract(log(maximum(share, 1e-30)), left_out)))))
+    smallest = get_item(values, num_sampled)
+    counts = negative(expm1(negative(exp(subtract(log(maximum(share, 1e-30)), smallest)))))
     counts = add(counts, 1e-30)
     return Candidates(drawn, take_rows(counts, true), take_rows(counts, drawn))

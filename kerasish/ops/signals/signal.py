@@ -174,7 +174,7 @@ def extract_sequences(x: TensorLike, sequence_length: int, sequence_stride: int)
 
 def _check_stride(stride: int, what: str) -> None:
     if not isinstance(stride, (int, np.integer)) or stride < 1:
-        raise ValueError(f"{what}: sequence_stride is a whole number >= 1, got {stride!r}.")
+        raise ValueError(f"{what}: sequence_stride is an integer >= 1, got {stride!r}.")
 
 
 def _places(count: int, length: int, stride: int) -> Tensor:
@@ -227,7 +227,7 @@ def stft(
         sequence_stride: samples from one stretch to the next.
         fft_length: samples of each transform, at least sequence_length.
         window: "hann", "hamming", sequence_length numbers, or None.
-        center: whether x is reflected at its ends, so that stretch t is centred at t * stride.
+        center: whether x is reflected at its ends, so that stretch t is centered at t * stride.
 
     Shape: (..., n) -> two of (..., stretches, fft_length // 2 + 1)
     """

@@ -20,7 +20,7 @@ class ExponentialDecay(LearningRateSchedule):
         initial_learning_rate: the rate at step 0.
         decay_steps: steps for one factor, > 0.
         decay_rate: the factor.
-        staircase: whole numbers in the exponent.
+        staircase: integers in the exponent.
 
     Example:
         >>> float(ExponentialDecay(8.0, 10, 0.5)(20))

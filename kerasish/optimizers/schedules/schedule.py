@@ -27,7 +27,7 @@ class LearningRateSchedule(Watched):
     """
 
     def __call__(self, step: TensorLike) -> Tensor:
-        """Return the learning rate at `step`, a whole number (tensor) from 0 on."""
+        """Return the learning rate at `step`, an integer (tensor) from 0 on."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
 
     def get_config(self) -> dict[str, Any]:

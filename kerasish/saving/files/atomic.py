@@ -1,7 +1,7 @@
 """Files that are there whole or not at all.
 
-A save writes beside the target, flushes to the disk and then takes the target's place in one
-step. Whatever happens before that step, the old file stays as it was.
+A save writes a temporary file next to the target, flushes it to the disk, and then renames it to
+the target's name in one step. Whatever happens before, the old file stays as it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CRC-32 of arrays and of files: computed beside reading and writing."""
+"""CRC-32 of arrays and of files: computed while reading and writing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bytes_of(array: Array) -> memoryview:
 
 
 class Digest:
-    """The CRC-32 of bytes that follow each other, computed in a thread beside their way.
+    """The CRC-32 of bytes that follow each other, computed in a thread of its own.
 
     Args:
         start: the CRC-32 of what comes before them.
@@ -53,7 +53,7 @@ class Digest:
     """
 
     def __init__(self, start: int = 0) -> None:
-        self._found = start
+        self._checksum = start
         self._parts: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -67,7 +67,7 @@ class Digest:
         """Add bytes; they must not change before `result`."""
         if self._thread is None:
             if len(data) < LARGE:
-                self._found = zlib.crc32(data, self._found)
+                self._checksum = zlib.crc32(data, self._checksum)
                 return
             self._thread = threading.Thread(target=self._compute, daemon=True)
             self._thread.start()
@@ -75,7 +75,7 @@ class Digest:
 
     def _compute(self) -> None:
         while (data := self._parts.get()) is not None:
-            self._found = zlib.crc32(data, self._found)
+            self._checksum = zlib.crc32(data, self._checksum)
 
     def result(self) -> int:
         """Return the CRC-32 of all that was added, waiting for it."""
@@ -83,7 +83,7 @@ class Digest:
             self._parts.put(None)
             self._thread.join()
             self._thread = None
-        return self._found
+        return self._checksum
 
 
 def fill(array: Array, readinto: Callable[[memoryview], int | None], start: int | None = 0) -> int:

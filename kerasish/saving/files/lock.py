@@ -17,7 +17,7 @@ _locks: dict[str, tuple[threading.Lock, list[int]]] = {}  # path -> lock, how ma
 def holding(path: str) -> Iterator[None]:
     """A `with` block that one thread, of one process, is in at a time for each path.
 
-    Others wait. Processes are kept apart by a lock on a hidden file beside `path`, which is gone
+    Others wait. Processes are kept apart by a lock on a hidden file next to `path`, which is gone
     afterwards; where the system has no such locks (Windows), threads alone are.
 
     Example:

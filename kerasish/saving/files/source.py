@@ -38,7 +38,7 @@ class Group(Mapping[str, Any]):
 
 Groups = dict[str, Group]
 
-# Elements that a model may have beside those in its file: parts that files leave out are small.
+# Elements that a model may have besides those in its file: parts that files leave out are small.
 SLACK = 2**22
 
 
@@ -51,7 +51,7 @@ def as_dtype(array: Array, dtype: str) -> Array:
     """Return the array in the dtype called `dtype` ("bfloat16" too).
 
     Raises:
-        ValueError: whole numbers are wanted, and a number there is none of that dtype.
+        ValueError: integers are wanted, and a number there is none of that dtype.
     """
     array = np.asarray(array)
     if dtype == "bfloat16":

@@ -30,7 +30,7 @@ _writing: set[int] = set()  # numbers of this process's saves that are under way
 
 @contextmanager
 def temporary(path: str) -> Iterator[str]:
-    """Yield a name beside `path` that no other save has; it is free again after the block.
+    """Yield a name next to `path` that no other save has; it is free again after the block.
 
     Example:
         >>> with temporary("models/a.keras") as one, temporary("models/a.keras") as other:

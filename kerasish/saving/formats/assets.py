@@ -1,4 +1,4 @@
-"""Assets: files that layers keep beside their weights, such as vocabularies.
+"""Assets: files that layers keep besides their weights, such as vocabularies.
 
 A layer has them if it defines `save_assets(folder)` and `load_assets(folder)`; in an archive they
 lie in `assets/`, each layer's at the layer's path.
@@ -49,11 +49,11 @@ def written_assets(model: Model) -> Iterator[list[tuple[str, str]]]:
 def warn_of_assets(model: Model, path: str) -> None:
     """Warn where a format without assets leaves some out."""
     with written_assets(model) as assets:
-        left_out = [name for name, _ in assets]
-    if left_out:
+        dropped = [name for name, _ in assets]
+    if dropped:
         warnings.warn(
             f"{path}: this format holds no vocabularies and the like; these are left out: "
-            f"{left_out}. Files that end in .keras hold them.",
+            f"{dropped}. Files that end in .keras hold them.",
             stacklevel=4,
         )
 

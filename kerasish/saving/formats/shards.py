@@ -225,7 +225,7 @@ def _open_all(text: bytes, path: str, stack: ExitStack) -> Groups:
 
 
 def _shards_of(index: dict[str, Any], path: str) -> set[str]:
-    """Return the shards' names; each must be a file beside the index."""
+    """Return the shards' names; each must be a file next to the index."""
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict):
         raise ValueError(f"{path}: no index of weights (there is no weight_map).")
@@ -237,7 +237,7 @@ def _shards_of(index: dict[str, Any], path: str) -> set[str]:
                 or re.search(r"[/\\:\0]", name)
                 or not name.endswith(".weights.h5")
             ):
-                raise ValueError(f"{path}: {name!r} is no shard beside the index; refused.")
+                raise ValueError(f"{path}: {name!r} is no shard next to the index; refused.")
             result.add(name)
     return result
 

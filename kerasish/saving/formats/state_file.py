@@ -102,7 +102,7 @@ def _key(key: str) -> str:
 
 
 class StateFolder:
-    """A folder of training states, numbered upwards; the newest two are kept.
+    """A folder of training states, numbered upwards; the latest two are kept.
 
     Args:
         path: the folder; made when the first state is written.
@@ -120,7 +120,7 @@ class StateFolder:
         self._next = max(self._numbers(), default=-1) + 1
 
     def _numbers(self) -> list[int]:
-        """Return the numbers of the files there, the newest first."""
+        """Return the numbers of the files there, the latest first."""
         if not os.path.isdir(self.path):
             return []
         result = (_NAME.fullmatch(name) for name in os.listdir(self.path))
@@ -143,7 +143,7 @@ class StateFolder:
     def read(
         self, check: Callable[[dict[str, Any]], None] | None = None
     ) -> tuple[dict[str, Any] | None, list[str]]:
-        """Return (the newest whole state or None, what is wrong with each newer one).
+        """Return (the latest whole state or None, what is wrong with each newer one).
 
         Args:
             check: raises ValueError for a state that holds what no training has written.

@@ -163,14 +163,14 @@ class TensorFile:
     def _damage(self, what: str) -> ValueError:
         return ValueError(f"{self.path}: the header is damaged ({what}).")
 
-    def _metadata(self, found: dict[str, Any]) -> dict[str, str]:
-        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+    def _metadata(self, entry: dict[str, Any]) -> dict[str, str]:
+        if not isinstance(entry, dict) or not all(isinstance(v, str) for v in entry.values()):
             raise self._damage("its metadata are no texts")
-        if _SEAL in found:
-            rest = {name: text for name, text in found.items() if name != _SEAL}
-            if found[_SEAL] != _seal(rest):
+        if _SEAL in entry:
+            rest = {name: text for name, text in entry.items() if name != _SEAL}
+            if entry[_SEAL] != _seal(rest):
                 raise self._damage("its checksum does not fit")
-        return found
+        return entry
 
     def _checked_sums(self, header: dict[str, Any]) -> dict[str, str] | None:
         if not self.sealed:
@@ -184,10 +184,10 @@ class TensorFile:
             raise self._damage(f"{sorted(sums.keys() ^ header.keys())[:3]} in one list alone")
         return sums
 
-    def _place(self, name: str, found: dict[str, Any]) -> Place:
+    def _place(self, name: str, entry: dict[str, Any]) -> Place:
         try:
-            dtype, shape = _DTYPES[found["dtype"]], tuple(int(n) for n in found["shape"])
-            start, end = (int(n) for n in found["data_offsets"])
+            dtype, shape = _DTYPES[entry["dtype"]], tuple(int(n) for n in entry["shape"])
+            start, end = (int(n) for n in entry["data_offsets"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"{self.path}: {name!r} is damaged ({error!r} in the header)."
@@ -200,18 +200,18 @@ class TensorFile:
             )
         return Place(dtype, shape, start, end)
 
-    def _check_order(self, room: int) -> None:
+    def _check_order(self, size: int) -> None:
         """No two arrays share bytes, and none are left over: what is there can be trusted."""
         at = 0
         for name, place in sorted(self.places.items(), key=lambda pair: pair[1][2:]):
-            if place.start != at or place.end > room:
+            if place.start != at or place.end > size:
                 raise ValueError(
                     f"{self.path}: {name!r} is damaged (bytes {place.start} to {place.end}; those "
-                    f"before end at {at}, the file at {room})."
+                    f"before end at {at}, the file at {size})."
                 )
             at = place.end
-        if at != room:
-            raise ValueError(f"{self.path}: damaged ({room - at} bytes belong to no array).")
+        if at != size:
+            raise ValueError(f"{self.path}: damaged ({size - at} bytes belong to no array).")
 
     def read(self, name: str) -> np.ndarray:
         """Return an array, compared with its checksum if there is one.

@@ -70,10 +70,10 @@ def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> 
         )
 
 
-def _check_groups(found: list[Place]) -> None:
+def _check_groups(group: list[Place]) -> None:
     """Check that no two parts share a place in the file."""
     known: dict[str, Any] = {}
-    for place in found:
+    for place in group:
         other = known.setdefault(place.group, place.owner)
         if other is not place.owner:
             raise ValueError(
@@ -141,7 +141,7 @@ def renew_optimizer(model: Model, number: int) -> None:
 
 
 def _variables_of_optimizer(model: Model, number: int) -> list[Any]:
-    """Return the variables for which an optimizer has so many of its own, as far as is known."""
+    """Return the variables for which an optimizer has this many variables, as far as is known."""
     trainable = list(model.trainable_variables)
     every = [v for v in model.variables if v.initially_trainable]
     if len(every) != len(trainable):

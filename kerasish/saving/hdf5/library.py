@@ -30,11 +30,11 @@ def opened(raw: Any) -> Iterator[Group]:
 class Group:
     """A group: names that lead to groups and arrays."""
 
-    def __init__(self, found: Any) -> None:
+    def __init__(self, item: Any) -> None:
         import h5py
 
-        self._found, self.name = found, found.name
-        self.address = h5py.h5o.get_info(found.id).addr
+        self._item, self.name = item, item.name
+        self.address = h5py.h5o.get_info(item.id).addr
 
     _known: dict[str, Link] | None = None
 
@@ -48,14 +48,14 @@ class Group:
         import h5py
 
         kinds = {h5py.HardLink: "hard", h5py.SoftLink: "soft", h5py.ExternalLink: "external"}
-        every = {name: self._found.get(name, getlink=True) for name in self._found}
+        every = {name: self._item.get(name, getlink=True) for name in self._item}
         return {name: Link(kinds.get(type(link), "unknown"), 0) for name, link in every.items()}
 
     def child(self, name: str, address: int) -> Any:
         """Return what a name leads to."""
         import h5py
 
-        result = self._found[name]
+        result = self._item[name]
         if isinstance(result, h5py.Group):
             return Group(result)
         if isinstance(result, h5py.Dataset):
@@ -64,39 +64,39 @@ class Group:
 
     def attribute(self, key: str) -> Any:
         """Return an attribute: a text, a number or an array; None if none is so."""
-        return _attribute(self._found, key)
+        return _attribute(self._item, key)
 
 
 class Dataset:
     """An array: its shape and dtype are known, its numbers are read when asked for."""
 
-    def __init__(self, found: Any) -> None:
-        self._found, self.name = found, found.name
-        self.shape, self.dtype = found.shape, found.dtype
-        self.elsewhere = found.external is not None or found.is_virtual
-        self.packed = found.chunks is not None
+    def __init__(self, item: Any) -> None:
+        self._item, self.name = item, item.name
+        self.shape, self.dtype = item.shape, item.dtype
+        self.elsewhere = item.external is not None or item.is_virtual
+        self.packed = item.chunks is not None
 
     def stored(self) -> int:
         """Return how many bytes the file has for the numbers."""
-        return int(self._found.id.get_storage_size())
+        return int(self._item.id.get_storage_size())
 
     def read(self, summed: bool = False) -> tuple[Any, int | None]:
         """Return the numbers; no checksum is at hand here."""
-        return np.asarray(self._found[()]), None
+        return np.asarray(self._item[()]), None
 
     def attribute(self, key: str) -> Any:
         """Return an attribute: a text, a number or an array; None if none is so."""
-        return _attribute(self._found, key)
+        return _attribute(self._item, key)
 
 
-def _attribute(found: Any, key: str) -> Any:
+def _attribute(item: Any, key: str) -> Any:
     """Other types than texts and numbers are refused unread: the library crashes on some."""
     import h5py
 
-    if key not in found.attrs:
+    if key not in item.attrs:
         return None
-    held = found.attrs.get_id(key)
+    held = item.attrs.get_id(key)
     plain = (h5py.h5t.TypeStringID, h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID)
     if not isinstance(held.get_type(), plain) or math.prod(held.shape) > _MOST:
-        raise ValueError(f"the attribute {key!r} of {found.name!r} is damaged")
-    return found.attrs[key]
+        raise ValueError(f"the attribute {key!r} of {item.name!r} is damaged")
+    return item.attrs[key]

@@ -238,10 +238,10 @@ class Group(Item):
             yield names.at(name), Link("soft" if cache == 2 else "hard", target)
 
 
-def _add(found: dict[str, Link], name: str, link: Link) -> None:
-    if not name or "/" in name or name in found or len(found) > _MOST:
+def _add(links: dict[str, Link], name: str, link: Link) -> None:
+    if not name or "/" in name or name in links or len(links) > _MOST:
         raise ValueError(f"a name is damaged: {name[:80]!r}")
-    found[name] = link
+    links[name] = link
 
 
 def _read_link(data: bytes) -> tuple[str, Link]:

@@ -45,7 +45,7 @@ def dtype_of(data: bytes) -> Any:
 def _integer(bits: int, size: int, data: bytes) -> np.dtype[Any]:
     offset, precision = struct.unpack_from("<HH", data, 8)
     if size not in (1, 2, 4, 8) or offset or precision != 8 * size or bits & ~0b1001:
-        raise ValueError("a kind of whole numbers that NumPy has not")
+        raise ValueError("a kind of integers that NumPy has not")
     return np.dtype(f"{'>' if bits & 1 else '<'}{'i' if bits & 8 else 'u'}{size}")
 
 

@@ -1,4 +1,4 @@
-"""Normalisations as CUDA kernels, run on the CPU, against the ops."""
+"""Normalizations as CUDA kernels, run on the CPU, against the ops."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graph_examples import array, batch_moments, mlp_step, normalise
+from graph_examples import array, batch_moments, mlp_step, normalize
 
 from kerasish import backends, ops
 from kerasish.graph.passes import optimize
@@ -22,8 +22,8 @@ def test_chain_is_one_loop():
     assert nodes[0].attrs["body"].frame == (4, 5)
 
 
-def test_softmax_and_normalisation_are_one_loop():
-    for function in (ops.softmax, normalise):
+def test_softmax_and_normalization_are_one_loop():
+    for function in (ops.softmax, normalize):
         nodes = fused(function, array(4, 5))
         assert [n.op.name for n in nodes] == ["fused"]
         assert nodes[0].attrs["body"].split == 1
@@ -43,8 +43,8 @@ def test_mean_over_places_has_groups():
 
 
 def test_sums_of_rows_and_of_groups_of_rows_share_a_loop():
-    """Layer normalisation and the mean over time."""
-    (node,) = fused(lambda x: ops.mean(normalise(x), 1), array(2, 3, 5))
+    """Layer normalization and the mean over time."""
+    (node,) = fused(lambda x: ops.mean(normalize(x), 1), array(2, 3, 5))
     body = node.attrs["body"]
     assert (body.split, body.groups) == (2, 1)
 

@@ -148,7 +148,7 @@ def test_configs_make_an_equal_layer(layer):
     ("options", "words"),
     [
         ({"max_tokens": 1}, "max_tokens is a number > 1"),
-        ({"max_tokens": 3, "num_oov_indices": 3}, "leaves no room beside the special tokens"),
+        ({"max_tokens": 3, "num_oov_indices": 3}, "leaves no index beyond the special tokens"),
         ({"num_oov_indices": -1}, "num_oov_indices is a number >= 0"),
         ({"output_mode": "multi"}, "multi_hot"),
         ({"output_mode": "count", "invert": True}, "invert=True goes with output_mode='int'"),

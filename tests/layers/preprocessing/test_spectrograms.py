@@ -60,7 +60,7 @@ def test_configs_make_an_equal_layer(layer):
 def test_the_mel_matrix_covers_each_frequency_between_its_ends():
     matrix = MelSpectrogram().linear_to_mel_weight_matrix(8, 129, 8000, 100.0, 3500.0).numpy()
     assert matrix.shape == (129, 8) and not matrix[0].any() and matrix.min() == 0
-    inner = matrix[20:65].sum(axis=1)  # neighbouring triangles add up to 1
+    inner = matrix[20:65].sum(axis=1)  # neighboring triangles add up to 1
     np.testing.assert_allclose(inner, 1.0, atol=1e-5)
     assert not matrix[:3].any() and not matrix[-10:].any()
 

@@ -62,14 +62,14 @@ class Draft:
         return str(self.values[name].dtype)
 
     def floats(self, rank: int | None = None) -> list[str]:
-        """Return the values that are real numbers, the newest last; of a rank, rows included."""
+        """Return the values that are real numbers, the latest last; of a rank, rows included."""
         return [
             n for n in self.values
             if "float" in self.dtype(n) and rank in (None, len(self.shape(n)))
         ]  # fmt: skip
 
     def recent(self, many: list[str]) -> str:
-        """Return one of several values: mostly one of the newest."""
+        """Return one of several values: mostly one of the latest."""
         return self.pick(many[-3:] if self.chance(0.8) else many)
 
     def add(self, code: str, of: Any, layer: str = "", like: str = "", before: str = "") -> str:

@@ -88,7 +88,7 @@ def _outputs(draft: Draft) -> list[str]:
                 value = template(draft, draft.pick(ENDS)) or value
         found[at] = value
     kept = [v for v in dict.fromkeys(found) if "float" in draft.dtype(v)]
-    # A template may have read a value that was to end the program, or another newest one.
+    # A template may have read a value that was to end the program, or another latest one.
     extra = [n for n in draft.leaves() if n not in kept and "float" in draft.dtype(n)]
     return [*kept, *extra][:4]
 

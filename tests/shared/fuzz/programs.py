@@ -20,7 +20,7 @@ class Feed:
     declared: tuple[Any, ...]
     sizes: tuple[int, ...]
     dtype: str = "float32"
-    high: int = 0  # whole numbers below it; 0: real numbers
+    high: int = 0  # integers below it; 0: real numbers
     blank: bool = False  # whether some steps are zeros, for masks
 
     def line(self) -> str:

@@ -446,7 +446,7 @@ def result_dtype(name: str, args: list[str], dtype: str | None) -> str:
     if about.takes == "floats" and not is_float(args[0]):
         raise ValueError(f"{name}: needs floats, got {args[0]}; cast first")
     if about.takes == "integers" and is_float(args[0]):
-        raise ValueError(f"{name}: needs whole numbers, got {args[0]}; cast first")
+        raise ValueError(f"{name}: needs integers, got {args[0]}; cast first")
     return args[0]
 
 

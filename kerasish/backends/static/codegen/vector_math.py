@@ -62,7 +62,7 @@ _SIN = (-0.16666666641426212, 0.008333329362252402, -0.00019839327129074366, 2.7
 _COS = (
     0.041666666622476346, -0.00138888837225744, 2.4799511752831705e-05, -2.720954695123634e-07
 )  # fmt: skip
-# ln 2 and pi / 2 in parts whose products with a whole number n are exact.
+# ln 2 and pi / 2 in parts whose products with an integer n are exact.
 _LN2 = {
     "float32": (0.693145751953125, 1.428606765330187e-06),
     "float64": (0.6931471803691238, 1.9082149292705877e-10),

@@ -189,11 +189,11 @@ class CompiledPlans:
         most: the number of compiled plans that are kept.
 
     Attributes:
-        made: the number of compiled plans made so far.
+        count: the number of compiled plans made so far.
     """
 
     def __init__(self, most: int = 64) -> None:
-        self.most, self.made = most, 0
+        self.most, self.count = most, 0
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -206,7 +206,7 @@ class CompiledPlans:
                 return result
         created = make()
         with self._guard:
-            self.made += 1
+            self.count += 1
             if key is not None:
                 created = self._kept.setdefault(key, created)
                 if len(self._kept) > self.most:

@@ -97,7 +97,7 @@ class Recipe(NamedTuple):
         rank: the number of outer sizes.
         inputs: (dtype, level, strided) of each operand.
         steps: (op, dtype of its result, arguments, attributes of composed native code) in order;
-            an argument is ("input", number), ("made", number of the step) or ("number", its text,
+            an argument is ("input", number), ("step", number of the step) or ("number", its text,
             it, dtype).
         outputs: (number of the step, dtype, strided, number of the input in whose memory it lies).
     """
@@ -123,12 +123,12 @@ def build_kernel(recipe: Recipe) -> Kernel:
         kind, *what = argument
         if kind == "input":
             return symbols[what[0]]
-        return results[what[0]] if kind == "made" else _literal_symbol(k, what[1], what[2])
+        return results[what[0]] if kind == "step" else _literal_symbol(k, what[1], what[2])
 
     for name, dtype, arguments_, attrs in recipe.steps:
         results.append(_apply(k, name, dtype, [find(a) for a in arguments_], dict(attrs)))
-    for value, dtype, strided, home in recipe.outputs:
-        in_place = None if home is None else symbols[home]
+    for value, dtype, strided, shared in recipe.outputs:
+        in_place = None if shared is None else symbols[shared]
         k.output(results[value], dtype, strided=strided, in_place=in_place)
     try:
         return k.build()
@@ -301,7 +301,7 @@ class LoopUnit(Unit):
             else:
                 for i, v in enumerate(node.inputs):
                     if v in results:
-                        args.append(("made", results[v]))
+                        args.append(("step", results[v]))
                     elif v in self._literals:
                         literal = self._literals[v]
                         args.append(("number", repr(literal), literal, v.dtype))
@@ -321,10 +321,10 @@ class LoopUnit(Unit):
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
-            home = self._shared.get(v)
+            shared = self._shared.get(v)
             in_place = None
-            if home is not None:
-                in_place = next(i for i, o in enumerate(self._order) if o.value is home)
+            if shared is not None:
+                in_place = next(i for i, o in enumerate(self._order) if o.value is shared)
             outputs.append((results[v], v.dtype, strided, in_place))
         return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
 

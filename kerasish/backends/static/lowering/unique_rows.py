@@ -2,7 +2,7 @@
 
 A record `unique_rows(dtype)` writes, for n indices into a table of `limit` rows,
 
-- `unique`: the distinct indices in the order in which they first appear (int32, room for n),
+- `unique`: the distinct indices in the order in which they first appear (int32, of length n),
 - `slot`: for each index its position in `unique` (int32, n),
 - the number of distinct rows, into every word of `counts`: the rows word of the next records.
 

@@ -26,10 +26,10 @@ def load_renamed(path: str, name: str) -> ctypes.CDLL:
     """
     with open(path, "rb") as file:
         image = bytearray(file.read())
-    start, room = _soname(image)
-    if len(name) > room:
-        raise ValueError(f"{path}: its name has {room} letters, no room for {name!r}.")
-    image[start : start + room] = name.encode().ljust(room, b"\0")
+    start, limit = _soname(image)
+    if len(name) > limit:
+        raise ValueError(f"{path}: its name has {limit} letters, {name!r} is longer.")
+    image[start : start + limit] = name.encode().ljust(limit, b"\0")
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -262,19 +262,8 @@ def convolution_data_gradient(
 
     def describe(attributes: int) -> int:
         hint = _forward_hint(geometry, dtype, arguments["weights"][1], about, fpmath)
-        try:
-            return lib.create(
-                "convolution_backward_data_primitive_desc_create",
-                lib.engine(),
-                lib.CONVOLUTION_DIRECT,
-                *_handles(arguments, "dx", "weights", "dy"),
-                *geometry._steps(),
-                hint,
-                attributes,
-                about=about,
-            )
-        finally:
-            lib.call("primitive_desc_destroy", hint)
+        handles = _handles(arguments, "dx", "weights", "dy")
+        return _create_backward("data", handles, geometry, hint, attributes, about)
 
     key = ("convolution_data_gradient", geometry, fpmath)
     return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
@@ -313,22 +302,24 @@ def convolution_weights_gradient(
     def describe(attributes: int) -> int:
         forward = open_layout(plain_weights(geometry, dtype).dims, dtype)
         hint = _forward_hint(geometry, dtype, forward, about, fpmath)
-        try:
-            return lib.create(
-                "convolution_backward_weights_primitive_desc_create",
-                lib.engine(),
-                lib.CONVOLUTION_DIRECT,
-                *_handles(arguments, "x", "dweights", "dbias", "dy"),
-                *geometry._steps(),
-                hint,
-                attributes,
-                about=about,
-            )
-        finally:
-            lib.call("primitive_desc_destroy", hint)
+        handles = _handles(arguments, "x", "dweights", "dbias", "dy")
+        return _create_backward("weights", handles, geometry, hint, attributes, about)
 
     key = ("convolution_weights_gradient", geometry, fpmath)
     return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
+
+
+def _create_backward(
+    of: str, handles: list[int | None], geometry: Geometry, hint: int, attributes: int, about: str
+) -> int:
+    """Return a new descriptor of a gradient; `hint`, that of the forward pass, is destroyed."""
+    try:
+        return lib.create(
+            f"convolution_backward_{of}_primitive_desc_create", lib.engine(),
+            lib.CONVOLUTION_DIRECT, *handles, *geometry._steps(), hint, attributes, about=about,
+        )  # fmt: skip
+    finally:
+        lib.call("primitive_desc_destroy", hint)
 
 
 def _handles(arguments: dict[str, tuple[int, Layout]], *names: str) -> list[int | None]:

@@ -71,9 +71,9 @@ class Executable:
         """Return the place of a value, or of a unit's scratch memory."""
         compiled_plan = self.compiled_plan
         key = compiled_plan.root(key) if isinstance(key, Value) else key
-        home = compiled_plan.buffer_of(key)
-        if home is not None:
-            return self._buffers[home]
+        buffer = compiled_plan.buffer_of(key)
+        if buffer is not None:
+            return self._buffers[buffer]
         constant = compiled_plan.constants.get(key)
         if constant is not None:
             return constant

@@ -47,9 +47,9 @@ head:
   br i1 %more, label %body, label %good
 body:
   %at = getelementptr {type}, ptr %data, i64 %i
-  %found = load {type}, ptr %at, align {bytes}
+  %loaded = load {type}, ptr %at, align {bytes}
   %next = add i64 %i, 1
-  %some = or {type} %found, %set
+  %some = or {type} %loaded, %set
   %bits = and {type} %some, %keep
   %same = icmp eq {type} %bits, %pattern
   br i1 %same, label %bad, label %head

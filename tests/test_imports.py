@@ -1,4 +1,4 @@
-"""The house: who imports whom, what importing does, and how files are called."""
+"""Imports: who imports whom, what importing does, and how files are called."""
 
 from __future__ import annotations
 

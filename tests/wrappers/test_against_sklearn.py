@@ -1,4 +1,4 @@
-"""The built-in MLP beside scikit-learn's own: scores on its data sets, memory over many fits."""
+"""The built-in MLP against scikit-learn's own: scores on its data sets, memory over many fits."""
 
 import importlib
 import subprocess

@@ -1,0 +1,134 @@
+"""The arguments that families of layers share, written once: see `kerasish.signatures`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from kerasish.typing import (
+    ConstraintLike,
+    InitializerLike,
+    PolicyLike,
+    RegularizerLike,
+    SeedLike,
+)
+
+_FIRST = {"bias": "zeros", "beta": "zeros", "gamma": "ones", "recurrent": "orthogonal"}
+
+
+class LayerOptions(TypedDict, total=False):
+    """What every layer takes; `Layer` says what the first five mean.
+
+    The others are older names of the shape of the first input.
+    """
+
+    activity_regularizer: RegularizerLike | None
+    trainable: bool
+    dtype: PolicyLike | None
+    autocast: bool
+    name: str | None
+    input_shape: Sequence[int | None]
+    batch_input_shape: Sequence[int | None]
+    batch_shape: Sequence[int | None]
+    batch_size: int | None
+    input_dim: int
+
+
+class BiasOptions(LayerOptions, total=False):
+    """How a bias starts, its penalty and its constraint."""
+
+    bias_initializer: InitializerLike
+    bias_regularizer: RegularizerLike | None
+    bias_constraint: ConstraintLike | None
+
+
+class KernelOptions(BiasOptions, total=False):
+    """`BiasOptions`, and the same of a kernel."""
+
+    kernel_initializer: InitializerLike
+    kernel_regularizer: RegularizerLike | None
+    kernel_constraint: ConstraintLike | None
+
+
+class DepthwiseOptions(BiasOptions, total=False):
+    """`BiasOptions`, and the same of a depthwise kernel."""
+
+    depthwise_initializer: InitializerLike
+    depthwise_regularizer: RegularizerLike | None
+    depthwise_constraint: ConstraintLike | None
+
+
+class SeparableOptions(DepthwiseOptions, total=False):
+    """`DepthwiseOptions`, and the same of a pointwise kernel."""
+
+    pointwise_initializer: InitializerLike
+    pointwise_regularizer: RegularizerLike | None
+    pointwise_constraint: ConstraintLike | None
+
+
+class NormalizationOptions(LayerOptions, total=False):
+    """How gamma and beta start, their penalties and constraints."""
+
+    beta_initializer: InitializerLike
+    gamma_initializer: InitializerLike
+    beta_regularizer: RegularizerLike | None
+    gamma_regularizer: RegularizerLike | None
+    beta_constraint: ConstraintLike | None
+    gamma_constraint: ConstraintLike | None
+    rms_scaling: bool
+
+
+class CellOptions(KernelOptions, total=False):
+    """`KernelOptions`, the same of the recurrent kernel, and dropout."""
+
+    recurrent_initializer: InitializerLike
+    recurrent_regularizer: RegularizerLike | None
+    recurrent_constraint: ConstraintLike | None
+    dropout: float
+    recurrent_dropout: float
+    seed: SeedLike | None
+    implementation: int
+
+
+class RecurrentOptions(CellOptions, total=False):
+    """What a recurrent layer takes: what its cell takes, and how it runs over the steps."""
+
+    return_sequences: bool
+    return_state: bool
+    go_backwards: bool
+    stateful: bool
+    unroll: bool
+    zero_output_for_mask: bool
+    time_major: bool
+
+
+def of_weights(*kinds: str, activity: bool = True) -> dict[str, Any]:
+    """Return the defaults of the arguments of some kinds of weights, in the order of Keras.
+
+    Args:
+        kinds: such as "kernel" and "bias".
+        activity: whether `activity_regularizer` is among the arguments by position.
+
+    Example:
+        >>> list(of_weights("kernel", activity=False))
+        ['kernel_initializer', 'kernel_regularizer', 'kernel_constraint']
+    """
+    return {
+        **{f"{kind}_initializer": _FIRST.get(kind, "glorot_uniform") for kind in kinds},
+        **{f"{kind}_regularizer": None for kind in kinds},
+        **({"activity_regularizer": None} if activity else {}),
+        **{f"{kind}_constraint": None for kind in kinds},
+    }
+
+
+def of_cells(activity: bool = False) -> dict[str, Any]:
+    """Return the defaults of `CellOptions`, as `of_weights` does."""
+    weights = of_weights("kernel", "recurrent", "bias", activity=activity)
+    return {**weights, "dropout": 0.0, "recurrent_dropout": 0.0, "seed": None}
+
+
+_LOOP = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll")
+KERNEL = of_weights("kernel", "bias")
+NORMALIZATION = of_weights("beta", "gamma", activity=False)
+CELL = of_cells()
+RECURRENT = {**of_cells(activity=True), **dict.fromkeys(_LOOP, False)}

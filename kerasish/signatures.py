@@ -1,0 +1,118 @@
+"""Constructor arguments that many classes share: declared once, shown by each of them.
+
+A constructor names its own arguments and ends with `**options: Unpack[Options]`, where `Options`
+is a `TypedDict`: type checkers and editors read it. `with_options` lets the constructor take the
+options by position too, as Keras's do, and shows all of them to `inspect.signature` and `help`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack as Unpack
+else:
+    Unpack = Any  # annotations are texts, which nothing evaluates
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+_PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def with_options(
+    options: type, defaults: Mapping[str, Any], rest: bool = True, **after: str
+) -> Callable[[Constructor], Constructor]:
+    """Return a decorator that lets a constructor with `**options` take and show each of them.
+
+    The constructor gets all options, those that were not given with their defaults.
+
+    Args:
+        options: the `TypedDict` of the options.
+        defaults: the default of each option, in the order of the arguments by position. Arguments
+            that the constructor names itself are left out.
+        rest: whether the constructor shows `**kwargs`, since it takes or checks further arguments.
+        after: the argument after which a keyword-only argument of the constructor comes, by
+            position: `seed="dropout"`. The others come last, in their order.
+
+    Example:
+        >>> from typing import TypedDict
+        >>> class Options(TypedDict, total=False):
+        ...     "The options of a family."
+        ...     scale: float
+        >>> class Plain:
+        ...     @with_options(Options, {"scale": 1.0})
+        ...     def __init__(self, rate, *, seed=0, **options):
+        ...         print(rate, seed, options)
+        >>> _ = Plain(0.2, 3.0)
+        0.2 0 {'scale': 3.0}
+        >>> list(inspect.signature(Plain).parameters)
+        ['rate', 'scale', 'seed', 'kwargs']
+    """
+    types = {n: getattr(a, "__forward_arg__", a) for n, a in options.__annotations__.items()}
+
+    def decorate(init: Constructor) -> Constructor:
+        given = inspect.signature(init).parameters
+        first = [p for p in given.values() if p.kind is _PLAIN]
+        shown = {p.name: p for p in first}
+        shared = {n: default for n, default in defaults.items() if n not in given}
+        for n, default in shared.items():
+            shown[n] = inspect.Parameter(n, _PLAIN, default=default, annotation=types[n])
+        own = [p.replace(kind=_PLAIN) for p in given.values() if p.kind is p.KEYWORD_ONLY]
+        for p in own:
+            names = list(shown)
+            place = names.index(after[p.name]) + 1 if p.name in after else len(names)
+            items = list(shown.items())
+            shown = dict([*items[:place], (p.name, p), *items[place:]])
+        names = list(shown)
+
+        @functools.wraps(init)
+        def construct(*args: Any, **kwargs: Any) -> None:
+            if len(args) > len(names):
+                raise TypeError(
+                    f"{type(args[0]).__name__} takes {len(names) - 1} arguments by position at "
+                    f"most, got {len(args) - 1}."
+                )
+            for name, value in zip(names[len(first) :], args[len(first) :]):
+                if name in kwargs:
+                    raise TypeError(f"{type(args[0]).__name__}: {name} is given twice.")
+                kwargs[name] = value
+            init(*args[: len(first)], **{**shared, **kwargs})
+
+        last = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Any")
+        parameters = [*shown.values(), *([last] if rest else [])]
+        signature = inspect.Signature(parameters, return_annotation="None")
+        return _with_signature(construct, signature)
+
+    return decorate
+
+
+def with_defaults(init: Constructor, defaults: Mapping[str, Any]) -> Constructor:
+    """Return the constructor with other defaults for some arguments.
+
+    Example:
+        >>> def init(self, size, strides=1):
+        ...     print(size, strides)
+        >>> with_defaults(init, {"strides": (1, 1)})(None, 3)
+        3 (1, 1)
+    """
+    signature = inspect.signature(init)
+    places = {name: list(signature.parameters).index(name) for name in defaults}
+
+    @functools.wraps(init)
+    def construct(*args: Any, **kwargs: Any) -> None:
+        missing = {n: d for n, d in defaults.items() if places[n] >= len(args)}
+        init(*args, **{**missing, **kwargs})
+
+    parameters = [
+        p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()
+    ]
+    return _with_signature(construct, signature.replace(parameters=parameters))
+
+
+def _with_signature(init: Any, signature: inspect.Signature) -> Any:
+    init.__signature__ = signature
+    parameters = list(signature.parameters.values())[1:]
+    init.__annotations__ = {p.name: p.annotation for p in parameters if p.name != "kwargs"}
+    return init
