@@ -162,7 +162,7 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     view=True,
     repeats=True,
 )
-def broadcast_to(xp: ArrayModule, x: Array, *, shape: ShapeLike) -> Array:
+def broadcast_to(xp: ArrayModule, x: Array, *, shape: Any) -> Array:
     """x repeated along axes of size 1 and new leading axes."""
     if None in shape:
         raise no_size("broadcast_to", shape)
