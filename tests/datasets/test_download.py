@@ -244,7 +244,7 @@ def test_names_outside_of_the_folder_are_refused(folder, kind, member):
     (make_zip if kind == "zip" else make_tar)(folder.path / f"a.{kind}", member)
     with pytest.raises(ValueError, match="nothing is unpacked"):
         get_file(f"set.{kind}", f"{folder.url}/a.{kind}", extract=True, cache_dir=folder.cache)
-    assert not [p for p in folder.cache.rglob("*.txt")]
+    assert not list(folder.cache.rglob("*.txt"))
 
 
 def test_links_in_a_zip_become_files(folder):
