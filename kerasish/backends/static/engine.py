@@ -22,6 +22,7 @@ from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine import native
+from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.program import Executable
@@ -359,6 +360,7 @@ class CompiledCall:
                 level,
                 self.threads,
                 missing,
+                level_setting(),
                 native.forked(),
                 slow_halves(),
             )
