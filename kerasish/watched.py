@@ -9,7 +9,10 @@ differs.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
+import inspect
+import operator
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -20,10 +23,12 @@ import numpy as np
 from kerasish.typing import Structure
 
 OWN = __name__.partition(".")[0]
-SMALL = 1024  # bytes of an array that are all compared at every call
+SMALL = 1024  # bytes: arrays up to this size are compared as byte strings, larger ones in parts
+SHORT = 64  # elements: longer lists and dicts are guarded if they hold nothing but numbers
 FOREIGN = (OWN, "numpy", "scipy", "sklearn", "builtins", "math", "functools", "typing")
 UNBUILT = frozenset((  # what a training sets by itself, and what takes effect by compile() alone
     "built", "trainable", "stop_training", "stop_evaluating", "stop_predicting", "history",
+    "inbound_nodes",
 ))  # fmt: skip
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None))
 _missing = object()
@@ -100,6 +105,7 @@ class Guards:
     def __init__(self, used: Iterable[Any]) -> None:
         self._versions: list[tuple[Any, int]] = []
         self._values: list[tuple[Callable[[], Any], Any, str]] = []
+        self._identities: list[tuple[Callable[[], Any], Any, str]] = []
         self._waiting = list(used)
         seen: dict[int, Any] = {}
         while self._waiting:
@@ -117,6 +123,9 @@ class Guards:
                     name = thing.__dict__.get("name") or ""
                     return f"an attribute of {type(thing).__name__} {name!r} has changed"
             self._count = _Changes.count
+        for read, before, what in self._identities:
+            if read() is not before:
+                return f"{what} has changed"
         for read, before, what in self._values:
             if _frozen(read()) != before:
                 return f"{what} has changed"
@@ -128,6 +137,9 @@ class Guards:
         elif isinstance(thing, types.FunctionType):
             if not _is_foreign(thing):
                 self._add_function(thing)
+        elif isinstance(thing, functools.partial):
+            self._waiting.append(thing.func)
+            self._add_given({**dict(enumerate(thing.args)), **thing.keywords})
         elif isinstance(thing, (list, tuple)):
             self._waiting += thing
         elif isinstance(thing, dict):
@@ -140,48 +152,60 @@ class Guards:
         self._versions.append((thing, own.setdefault("_trace_version", 0)))
         self._waiting += own.values()
         users = [c for c in type(thing).__mro__ if not c.__module__.startswith((OWN, "builtins"))]
-        if not users:
-            return
         for name, value in list(own.items()):
-            if isinstance(value, (list, dict, np.ndarray)) and _frozen(value) is not _missing:
+            private = name.startswith("_") and not users  # our own bookkeeping
+            if private or name in UNBUILT or not isinstance(value, (list, dict, np.ndarray)):
+                continue
+            if _frozen(value) is not _missing:
                 what = f"{type(thing).__name__}.{name}"
                 self._guard(functools.partial(own.get, name), what)
         for owner in users:
             self._waiting += vars(owner).values()
 
     def _add_function(self, function: types.FunctionType) -> None:
-        names = set(_names(function.__code__))
-        spaces = function.__globals__
-        for name in names & spaces.keys():
-            self._add_named(
-                spaces[name], functools.partial(spaces.get, name, _missing), name, names
-            )
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        code, spaces = function.__code__, function.__globals__
+        for name in set(_names(code)) & spaces.keys():
+            self._add_named(spaces[name], functools.partial(spaces.get, name, _missing), name, code)
+        for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             try:
                 value = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
-            self._add_named(value, functools.partial(getattr, cell, "cell_contents"), name, names)
-        self._waiting += function.__defaults__ or ()
+            read = functools.partial(getattr, cell, "cell_contents", _missing)
+            self._add_named(value, read, name, code)
+        given = inspect.signature(function).parameters.values()
+        self._add_given({p.name: p.default for p in given if p.default is not p.empty})
+
+    def _add_given(self, given: dict[Any, Any]) -> None:
+        """Guard the contents of defaults, and of what a `functools.partial` gives."""
+        for name, value in given.items():
+            if isinstance(value, (list, dict, np.ndarray)) and _frozen(value) is not _missing:
+                self._guard(functools.partial(given.get, name), f"the argument {name!r}")
+        self._waiting += given.values()
 
     def _add_named(
-        self, value: object, read: Callable[[], Any], name: str, names: set[str]
+        self, value: object, read: Callable[[], Any], name: str, code: types.CodeType
     ) -> None:
-        """Guard a global or a variable of a closure, or the attributes of it that are read."""
+        """Guard a global or a variable of a closure, and the attributes of it that are read."""
         if _frozen(value) is not _missing:
             self._guard(read, f"the variable {name!r}")
-        elif isinstance(value, (types.FunctionType, Watched)):
+            return
+        if not isinstance(value, types.ModuleType) and name not in _stored(code):
+            self._identities.append((read, value, f"the variable {name!r}"))
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Watched)):
             self._waiting.append(value)
         elif not _is_foreign(value) and hasattr(value, "__dict__"):
-            for attribute in names & vars(value).keys():
-                if _frozen(vars(value)[attribute]) is not _missing:
-                    self._guard(
-                        functools.partial(vars(value).get, attribute, _missing),
-                        f"the variable {name}.{attribute}",
-                    )
+            for attribute in set(_names(code)) & vars(value).keys():
+                held, what = vars(value)[attribute], f"the variable {name}.{attribute}"
+                read = functools.partial(vars(value).get, attribute, _missing)
+                if _frozen(held) is not _missing:
+                    self._guard(read, what)
+                elif callable(held) and attribute not in _stored(code):
+                    self._identities.append((read, held, what))
+                    self._waiting.append(held)
 
     def _guard(self, read: Callable[[], Any], what: str) -> None:
-        self._values.append((read, _frozen(read()), what))
+        self._values.append((read, _frozen(read(), keep=True), what))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -190,6 +214,16 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _names(inner)
+
+
+def _stored(code: types.CodeType) -> set[str]:
+    """Return the names that a function, or a function inside it, assigns: results, no settings."""
+    stores = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR")
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in stores}
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names |= _stored(inner)
+    return names
 
 
 def _is_foreign(thing: object) -> bool:
@@ -201,21 +235,87 @@ def _is_foreign(thing: object) -> bool:
     return module.partition(".")[0] in FOREIGN
 
 
-def _frozen(value: object, depth: int = 3) -> Structure:
-    """Return what can be compared with a later state of a plain value, `_missing` for others."""
+def _frozen(value: object, depth: int = 3, keep: bool = False) -> Structure:
+    """Return what can be compared with a later state of a plain value, `_missing` for others.
+
+    Args:
+        value: what is held now.
+        depth: how deep lists and dicts are followed.
+        keep: whether the result is the earlier state, which must not change with the value.
+    """
     if isinstance(value, _NUMBERS):
         return type(value), repr(value) if isinstance(value, (float, complex)) else value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        if value.nbytes > SMALL:  # evenly spaced elements stand for all: a call must stay cheap
-            places = np.linspace(0, value.size - 1, SMALL // 8, dtype=np.intp)
-            return value.shape, value.dtype.str, value.flat[places].tobytes()
-        return value.shape, value.dtype.str, value.tobytes()
-    if depth and isinstance(value, (list, tuple)) and len(value) <= 64:
-        parts = tuple(_frozen(v, depth - 1) for v in value)
-    elif depth and isinstance(value, dict) and len(value) <= 64:
-        parts = tuple((k, _frozen(v, depth - 1)) for k, v in value.items())
-        if any(p is _missing for _, p in parts):
-            return _missing
-    else:
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
+        if value.nbytes > SMALL:
+            return _LargeArray(np.asarray(value), keep)
+        return type(value), value.shape, value.dtype.str, value.tobytes()
+    if not depth or not isinstance(value, (list, tuple, dict)):
         return _missing
+    if len(value) > SHORT:
+        many = (*value.keys(), *value.values()) if isinstance(value, dict) else tuple(value)
+        return _Numbers(type(value), many) if all(map(_is_number, many)) else _missing
+    if isinstance(value, dict):
+        parts = tuple((k, _frozen(v, depth - 1, keep)) for k, v in value.items())
+        return _missing if any(p is _missing for _, p in parts) else (type(value), parts)
+    parts = tuple(_frozen(v, depth - 1, keep) for v in value)
     return _missing if any(p is _missing for p in parts) else (type(value), parts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, _NUMBERS)
+
+
+class _LargeArray:
+    """The contents of an array: all of them are compared, without copies at every call.
+
+    An array that owns its memory and is read-only (`array.flags.writeable = False`) is not
+    compared while it stays so: nothing changes it.
+    """
+
+    def __init__(self, array: np.ndarray, keep: bool) -> None:
+        self.array = array if not keep or _is_fixed(array) else array.copy()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _LargeArray):
+            return False
+        a, b = self.array, other.array
+        if a is b and _is_fixed(a):
+            return True
+        if a is b or a.shape != b.shape or a.dtype.str != b.dtype.str:
+            return False
+        left, right = _words(a), _words(b)
+        parts = range(0, left.size, PART)
+        return all(np.array_equal(left[i : i + PART], right[i : i + PART]) for i in parts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+PART = 2**15  # words that are compared at once: they stay in the cache
+
+
+def _is_fixed(array: np.ndarray) -> bool:
+    return bool(array.flags.owndata and not array.flags.writeable)
+
+
+def _words(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of an array as large whole numbers: NaN equals itself, 0.0 is not -0.0."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return flat.view(np.uint64) if flat.size % 8 == 0 else flat
+
+
+class _Numbers:
+    """The elements of a long list or dict; the same objects are equal at no cost."""
+
+    def __init__(self, kind: type, many: tuple[Any, ...]) -> None:
+        self.kind, self.many = kind, many
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Numbers) or self.kind is not other.kind:
+            return False
+        if len(self.many) != len(other.many):
+            return False
+        if all(map(operator.is_, self.many, other.many)):
+            return True
+        return all(map(_is_same, self.many, other.many))
+
+    __hash__ = None  # type: ignore[assignment]

@@ -382,6 +382,39 @@ def test_gradient_check_finds_a_wrong_second_gradient():
         gradient_check(once, [np.array([1.0, 2.0])])
 
 
+@pytest.mark.parametrize("inner", ["vjp", "jvp", "grad", "cond"])
+def test_a_reverse_pass_inside_another_ends_at_its_arguments(inner):
+    """What computed the arguments belongs to the outer pass, or a chain takes 2 ** n rules."""
+    calls = []
+
+    @custom_gradient
+    def counted(x):
+        def rule(upstream):
+            calls.append(1)
+            return upstream * 2.0
+
+        return x * 2.0, rule
+
+    def step(x):
+        if inner == "vjp":
+            return vjp(lambda x: x * x, [x], [kerasish.ops.ones(())])[0]
+        if inner == "jvp":
+            return jvp(lambda x: x * x, (x,), (1.0,))[1]
+        if inner == "grad":
+            return grad(lambda x: x * x)(x)
+        return ops.cond(x > 0, lambda: x * 2.0, lambda: x * 3.0)
+
+    def chain(x):
+        x = counted(x)
+        for _ in range(8):
+            x = step(x)
+        return x
+
+    kerasish.config.set_backend("static")
+    assert kerasish.function(grad(chain))(np.float32(1.0)).item() == 2.0**9
+    assert len(calls) == 1
+
+
 def test_gradient_check_of_structures():
     params = {"a": np.array([1.0, 2.0]), "b": [np.array([3.0, 4.0])]}
     gradient_check(lambda p: {"y": p["a"] * p["b"][0]}, [params])

@@ -9,11 +9,13 @@ turn; `KERASISH_FUZZ=2000` tries more seeds, `KERASISH_FUZZ_START` others, and
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 
 import numpy as np
 import pytest
 from fuzz import blocks, known, noise
+from fuzz import compare as compare_module
 from fuzz.campaign import engines_of
 from fuzz.compare import check, excess
 from fuzz.draft import Draft
@@ -137,6 +139,48 @@ def test_what_is_equal_and_what_is_not():
     assert excess(a, np.array([1.0, 1e-3, 0.0, np.inf], "float32")) == np.inf
     assert excess(a, np.array([1.0, 1e-3, np.nan, -np.inf], "float32")) == np.inf
     assert excess(a, a * np.float32(1.01), np.full(4, 0.01)) <= 1
+
+
+def test_few_numbers_are_left_undefined():
+    """Only overflow of a training that goes on, and correlations of a constant."""
+    program = mean_program()
+    nan, inf, big, one = np.float32([np.nan, np.inf, 2e30, 1.0])
+
+    def counts(name, a, b, program=program):
+        return bool(compare_module._is_defined(program, name, np.array(a), np.array(b)))
+
+    assert not counts("more logs[0]", nan, -inf) and not counts("more weights[0] k", inf, big)
+    assert counts("more logs[0]", nan, one) and counts("more weights[0] k", one, one)
+    assert counts("weights[0] k", nan, inf) and counts("forward[0]", inf, big)
+    goal = dataclasses.replace(program.goals[0], metrics=("metrics.PearsonCorrelation()",))
+    constant = dataclasses.replace(program, goals=(goal,))
+    assert not counts("training logs[0]", nan, np.float32(1e-8), constant)
+    assert counts("training logs[0]", nan, one, constant) and counts("logs", 0.3, nan, constant)
+    assert counts("weights[0] k", nan, np.float32(0), constant)
+
+
+def test_float16_may_be_computed_in_float32_and_must_then_agree_with_it(monkeypatch):
+    """65504 * 2 is inf eagerly; a wider engine gives the float32 number, and no other."""
+    from_draft = program_of(0)
+    draft = Draft(np.random.default_rng(0))
+    x = draft.feed((3,))
+    half = "layers.Dense(2, kernel_initializer='ones', dtype='mixed_float16')"
+    y = draft.add("{layer}({0})", (x,), layer=half)
+    z = draft.add("ops.cast({0} * 60000.0, 'float32')", (y,))
+    z = draft.add("ops.log(1.0 + ops.abs({0} * {0}))", (z,))
+    program = Program(
+        0, tuple(draft.feeds), tuple(draft.steps), (type(from_draft.goals[0])(z, "'mse'", "real"),)
+    )
+    assert compare_module.widened(mean_program()) is None
+    wide = compare_module.widened(program)
+    assert "float16" in program.source() and "float16" not in wide.source()
+    eager, static = ENGINES["eager"], ENGINES["fast_run"]
+    expected = run(program, eager)
+    found = run(wide, eager)
+    assert compare_module.compare(program, expected, found, static).kind == "equal"
+    off = {n: a * a.dtype.type(1.05) if n == "forward[0]" else a for n, a in found.items()}
+    assert np.isinf(expected["forward[0]"]).any() and np.isfinite(off["forward[0]"]).all()
+    assert compare_module.compare(program, expected, off, static).kind == "disagreement"
 
 
 def test_noise_is_large_where_a_program_is_badly_conditioned():

@@ -88,7 +88,7 @@ def value_and_grad(
         names = [name_of(t) for t in flat]
         # An argument that has a past of its own may be differentiated by later on.
         outer = any(t.maker is not None for t in flat)
-        results = differentiate([value], None, names, outer, since if argnums is None else -1)
+        results = differentiate([value], None, names, outer, since)
         output = (value, aux) if has_aux else value
         if argnums is None:
             return output, _of_variables(results, variables)
@@ -190,12 +190,13 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
     before, recording.on = recording.on, True
     try:
         leaves = [_as_leaf(x) if dtypes.is_inexact(convert(x).dtype) else x for x in inputs]
+        since = next(_serials)  # what lies before the inputs is not this pass's
         results = tree.flatten(function(*leaves))
     finally:
         recording.depth -= 1
         recording.on = before
     names = [name_of(t) for t in leaves]
-    result = differentiate(results, list(g), names, before)
+    result = differentiate(results, list(g), names, before, since)
     return [result.get(n) for n in names]
 
 
@@ -215,16 +216,17 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     before, recording.on = recording.on, True
     try:
         leaves = tree.map_structure(_as_leaf, tuple(primals))
+        since = next(_serials)
         result = fun(*leaves)
         result, aux = result if has_aux else (result, None)
         outputs = [convert(r) for r in tree.flatten(result)]
         dummies = [_as_leaf(ops.zeros(t.shape, t.dtype)) for t in outputs]
         flat = tree.flatten(leaves)
-        results = differentiate(outputs, dummies, [name_of(t) for t in flat], True)
+        results = differentiate(outputs, dummies, [name_of(t) for t in flat], True, since)
         pairs = [(results.get(name_of(t)), v) for t, v in zip(flat, tree.flatten(tuple(tangents)))]
         total = [(t, convert(v, t.dtype)) for t, v in pairs if t is not None]
         names = [name_of(t) for t in dummies]
-        slopes = differentiate([t for t, _ in total], [v for _, v in total], names, False)
+        slopes = differentiate([t for t, _ in total], [v for _, v in total], names, False, since)
     finally:
         recording.depth -= 1
         recording.on = before

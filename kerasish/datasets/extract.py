@@ -18,8 +18,9 @@ def extract_archive(
     """Unpack `archive` as `folder`, which replaces one of that name once everything is unpacked.
 
     Members of a tar go through tarfile's "data" filter: paths and links that lead outside, devices
-    and pipes are refused. zipfile drops drives, leading slashes and ".." of names, and writes links
-    as files.
+    and pipes are refused. So are absolute names and names with "..", in tar and zip files, which
+    the standard library would shorten and write inside the folder: no archive for others to use
+    has such names. zipfile writes links as files.
 
     Args:
         archive: a tar (plain, gzip, bzip2, xz) or zip file.
@@ -68,11 +69,28 @@ def _unpack_tar(archive: Path, work: Path) -> None:
             "Python, or unpack the file by hand."
         )
     with tarfile.open(archive) as tar:
-        tar.extractall(work, filter="data")
+        tar.extractall(work, filter=_refuse_absolute)
+
+
+def _refuse_absolute(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Return the member as tarfile's "data" filter leaves it; refuse a name it would shorten."""
+    if _leads_outside(member.name):
+        raise tarfile.AbsolutePathError(member)
+    return tarfile.data_filter(member, folder)
+
+
+def _leads_outside(name: str) -> bool:
+    """Return whether a member's name is absolute, on any system, or goes up."""
+    parts = name.replace("\\", "/").split("/")
+    drive = parts[0][:1].isalpha() and parts[0][1:2] == ":"
+    return not parts[0] or drive or ".." in parts
 
 
 def _unpack_zip(archive: Path, work: Path) -> None:
     with zipfile.ZipFile(archive) as zipped:
+        for name in zipped.namelist():
+            if _leads_outside(name):
+                raise zipfile.BadZipFile(f"member {name!r} would lie outside of the folder")
         zipped.extractall(work)
 
 

@@ -9,7 +9,7 @@ from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.answers import Answers
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Engine, Op
-from kerasish.ops.shapes import Spec
+from kerasish.ops.shapes import Spec, no_size
 from kerasish.scopes import current_path
 from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording, wrap
 from kerasish.typing import Array, Structure
@@ -38,6 +38,9 @@ class NodeWriter(Scope, Engine):
         inputs = [self.value_of(t) for t in tensors]
         specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
         many = (specs,) if op.outputs == 1 else tuple(specs)
+        for s in many:
+            if None in s.shape:
+                raise no_size(op.name, s.shape)
         outputs = [Value(tuple(s.shape), s.dtype) for s in many]
         self.write_node(Node(op, inputs, attrs, outputs))
         results = tuple(wrap(v) for v in outputs)

@@ -74,6 +74,15 @@ def agree(a: int | None, b: int | None) -> bool:
     return a == b or is_unknown(a) or is_unknown(b)
 
 
+def no_size(what: str, shape: Shape) -> ShapeError:
+    """Return the error of an op that computes numbers of an unknown size."""
+    return ShapeError(
+        f"{what}: the shape {tuple(shape)} has None, which is no size where numbers are computed. "
+        "ops.shape of a model's symbolic tensor has None for the sizes that vary: take the shape "
+        "in a layer's call, or add ops.zeros_like(x) to broadcast to the shape of x."
+    )
+
+
 def broadcast_shapes(*shapes: Shape, what: str = "broadcast") -> Shape:
     """Return the shape to which `shapes` broadcast; an unknown size gives way to a known one.
 

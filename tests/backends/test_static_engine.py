@@ -7,6 +7,7 @@ import pytest
 
 import kerasish
 from kerasish import backends, ops
+from kerasish.backends.static import engine
 from kerasish.backends.static.runtime.row_runs import can_gather
 from kerasish.errors import TraceError
 from kerasish.graph import passes
@@ -112,6 +113,16 @@ def test_updates_of_several_variables_have_each_its_rate(rates):
     found = backends.get("static").compile(move)(x, y, *np.array(rates, "float32"))
     np.testing.assert_allclose(found[0], np.exp(x) * rates[0], rtol=1e-5)
     np.testing.assert_allclose(found[1], np.exp(y) * rates[1], rtol=1e-5)
+
+
+def test_plans_of_one_level_of_the_processor_serve_no_other(monkeypatch):
+    made = []
+    for level in ("sse", "avx2", "sse"):
+        monkeypatch.setenv("KERASISH_CPU", level)
+        before = engine.COMPILED_PLANS.made
+        kerasish.function(lambda x: ops.tanh(x * 1.3125) - 0.71875)(np.ones(7, "float32"))
+        made.append(engine.COMPILED_PLANS.made - before)
+    assert made == [1, 1, 0]
 
 
 def test_unknown_levels():

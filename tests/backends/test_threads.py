@@ -37,17 +37,27 @@ else:
 most, done = 0, threading.Event()
 
 
+def others():
+    # The threads of the system that are none of Python's, and how many may still turn out to be.
+    ids = {int(name) for name in os.listdir("/proc/self/task")}
+    alive = threading.enumerate()
+    of_python.update(t.native_id for t in alive)
+    return ids - of_python, sum(t.native_id is None for t in alive)
+
+
 def watch():
     global most
-    last = [0] * 20  # a thread of Python's that ends is counted for a moment
+    last = set()
     while not done.wait(0.0005):
-        last = [*last[1:], len(os.listdir("/proc/self/task")) - threading.active_count()]
-        most = max(most, min(last))
+        now, starting = others()
+        most = max(most, len(now & last) - starting)  # seen twice: not one that is just ending
+        last = now
 
 
+of_python = set()
+before = len(others()[0])
 watcher = threading.Thread(target=watch)
 watcher.start()
-before = len(os.listdir("/proc/self/task")) - threading.active_count()
 with block:
     for model, data in ((dense, (x, y)), (convolution, (pictures, labels)),
                         (recurrent, (rows, words))):

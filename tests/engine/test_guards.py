@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fractions
+import functools
 import random
 import types
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import config, layers, losses, ops
+from kerasish import config, layers, losses, ops, watched
 
 SCALE = 2.0
 SETTINGS = types.SimpleNamespace(shift=0.0)
@@ -114,6 +116,94 @@ def test_globals_and_closures_are_read_again(monkeypatch):
     assert float(f(3.0)) == expected()
     offset = -1.0
     assert float(f(3.0)) == expected()
+
+
+def test_whatever_a_closure_holds_is_read_again():
+    """Also what is compared by identity (ops, tensors, fractions), and what is long or large."""
+    act, number, tensor, fraction = ops.relu, np.float32(2), ops.ones(()), fractions.Fraction(1, 2)
+    many, nested, named = [1.0] * 100, [[1.0] * 70], {str(i): 1.0 for i in range(100)}
+    array, strided = np.arange(1e4), np.arange(1e4, dtype="float32")[::3]
+
+    def given(x, table=np.ones(1000), *, other=[1.0]):  # noqa: B006, B008 - what is tested
+        return x * table[900] * other[0]
+
+    def f(x):
+        y = act(x) * number * tensor * float(fraction) * many[70] * nested[0][60] * named["80"]
+        return given(y) * array[1111] / array[7] * strided[1001] * part(1.0)
+
+    part = functools.partial(lambda table, x: x * table[333], np.ones(500))
+    changes = {
+        "an op": lambda: ops.exp, "a number": lambda: np.float32(5),
+        "a tensor": lambda: ops.ones(()) * 7,
+        "a fraction": lambda: fraction * 3,
+        "a long list": lambda: many.__setitem__(70, 2.0),
+        "a nested list": lambda: nested[0].__setitem__(60, 3.0),
+        "a long dict": lambda: named.__setitem__("80", 4.0),
+        "an array": lambda: array.__setitem__(1111, 55.0),
+        "a permutation": lambda: array.__setitem__([7, 1111], array[[1111, 7]]),
+        "a view": lambda: strided.__setitem__(1001, 9.0),
+        "a default": lambda: given.__defaults__[0].__setitem__(900, 8.0),
+        "a default by keyword": lambda: given.__kwdefaults__["other"].__setitem__(0, 8.0),
+        "a partial's array": lambda: part.args[0].__setitem__(333, 6.0),
+    }  # fmt: skip
+    compiled, before = kerasish.function(f), None
+    assert float(compiled(1.5)) == pytest.approx(float(f(1.5)))
+    for what, change in changes.items():
+        result = change()
+        act = result if what == "an op" else act
+        number = result if what == "a number" else number
+        tensor = result if what == "a tensor" else tensor
+        fraction = result if what == "a fraction" else fraction
+        expected = float(f(1.5))
+        assert expected != before
+        assert float(compiled(1.5)) == pytest.approx(expected), what
+        before = expected
+
+
+def test_the_contents_of_a_layers_options_are_read_again():
+    layer = layers.Lambda(lambda x, scale, table: x * scale * table[500], arguments={
+        "scale": 2.0, "table": np.ones(1000, "float32"),
+    })  # fmt: skip
+    model = functional(layer)
+    assert model.predict(X, verbose=0)[0, 0] == 2.0
+    layer.arguments["scale"] = 3.0
+    assert model.predict(X, verbose=0)[0, 0] == 3.0
+    layer.arguments["table"][500] = 5.0
+    assert model.predict(X, verbose=0)[0, 0] == 15.0
+
+
+def test_large_arrays_are_compared_quickly_and_read_only_ones_not_at_all(backend, monkeypatch):
+    if backend == "eager":
+        pytest.skip("the eager engine compiles nothing")
+    big = np.arange(1e5)
+    big.flags.writeable = False
+    f = kerasish.function(lambda x: x * big[5])
+    assert float(f(2.0)) == 10.0
+    compared = []
+    monkeypatch.setattr(watched, "_words", lambda a: compared.append(a))
+    assert float(f(2.0)) == 10.0
+    assert compared == []
+    monkeypatch.undo()
+    big.flags.writeable = True
+    big[5] = 7.0
+    assert float(f(2.0)) == 14.0
+
+
+def test_results_that_a_function_keeps_outside_trace_it_once(backend):
+    if backend == "eager":
+        pytest.skip("the eager engine compiles nothing")
+    latest, traces = None, []
+
+    def f(x):
+        nonlocal latest
+        traces.append(object())
+        latest = x * 2.0
+        return latest
+
+    compiled = kerasish.function(f)
+    for shape in [(2,), (3,), (2,), (3,)]:
+        compiled(np.ones(shape, "float32"))
+    assert len(traces) == 2
 
 
 def test_a_custom_loss_reads_its_globals_again(monkeypatch):

@@ -99,6 +99,34 @@ def test_division_by_zero_is_zero_on_request():
     assert [s.item() for s in slopes] == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 2.0])
+def test_every_derivative_of_a_whole_power_is_finite_at_zero(exponent):
+    """x ** 0 has the derivative 0, and so has what is left of the others; no 0 * inf."""
+
+    def by_x(g):
+        return lambda x: ops.sum(autodiff.grad(g)(x))
+
+    def f(x):
+        return ops.sum(ops.power(x, exponent))
+
+    expected = np.polynomial.Polynomial([0.0] * int(exponent) + [1.0])
+    for _ in range(4):
+        f, expected = by_x(f), expected.deriv()
+        for x in (0.0, -2.0, 1.5):
+            assert f(np.array([x])).item() == pytest.approx(expected(x), abs=1e-12)
+    slope = autodiff.grad(lambda x: ops.sum(ops.power(x, 0)))
+    assert slope(np.array([np.inf, -np.inf, 0.0])).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_mixed_derivative_of_a_power_with_the_exponent_zero():
+    """d/dy (y x ** (y - 1)) is 1 / x where y is 0."""
+    by_x = autodiff.grad(lambda x, y: ops.sum(ops.power(x, y)))
+    mixed = autodiff.grad(lambda y: by_x(np.array(4.0), y))
+    assert mixed(np.array(0.0)).item() == pytest.approx(0.25)
+    slopes = autodiff.grad(lambda x, y: ops.sum(ops.power(x, y)), argnums=(0, 1))
+    assert [s.item() for s in slopes(np.array(0.0), np.array(0.0))] == [0.0, 0.0]
+
+
 def test_gradient_of_zero_powers():
     assert autodiff.grad(lambda x: x**2)(0.0).item() == 0.0
     assert autodiff.grad(lambda x: ops.power(x, 1.0))(0.0).item() == 1.0

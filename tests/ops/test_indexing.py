@@ -181,6 +181,44 @@ def test_gradients_of_scatter_update(how):
     gradient_check(lambda x, u: ops.scatter_update(x, places, u, how), [x, updates])
 
 
+@pytest.mark.parametrize("zeros", [(), (0,), (2,), (0, 2), (0, 1, 2), (4,), (0, 3)])
+def test_gradients_of_scattered_products_with_zeros(zeros):
+    """A zero factor has the product of the others as its derivative, and so to second order."""
+    places = np.array([[0, 1], [2, 0], [0, 1], [-3, 1], [1, 1], [2, 0]])
+    x, updates = np.arange(1.0, 10).reshape(3, 3), np.array([2.5, 6.5, -1.5, 3.0, 0.5, -2.0])
+    updates[[i for i in zeros if i]] = 0.0
+    if 0 in zeros:
+        x[0, 1] = 0.0
+
+    def product(x, u):
+        return ops.scatter_update(x, places, u, "mul")
+
+    gradient_check(product, [x, updates])
+    slopes = autodiff.grad(lambda x, u: ops.sum(product(x, u) ** 2), argnums=(0, 1))
+    gradient_check(lambda x, u: slopes(x, u)[0], [x, updates])
+    gradient_check(lambda x, u: slopes(x, u)[1], [x, updates])
+    rows = np.array([[0], [2], [0]])
+    wide = np.stack([updates[:3], updates[1:4], np.ones(3)])
+    gradient_check(lambda x, u: ops.scatter_update(x, rows, u, "mul"), [x, wide])
+
+
+def test_gradients_of_scattered_products_of_large_and_small_factors():
+    """No factor's derivative overflows or vanishes by way of the product of all."""
+    slope = autodiff.grad(
+        lambda u: ops.sum(ops.scatter_update(np.ones(2, "float32"), [[0], [0], [1]], u, "mul"))
+    )
+    assert slope(np.array([1e-30, 1e-30, np.inf], "float32")).tolist() == pytest.approx(
+        [1e-30, 1e-30, 1.0], rel=1e-6, abs=0
+    )
+
+
+@pytest.mark.parametrize("how", ["add", "max", "min", "mul", None])
+def test_one_update_for_all_places_gets_the_sum_of_their_gradients(how):
+    places = np.array([[0, 1], [2, 0], [1, 1]])
+    x = np.arange(1.0, 10).reshape(3, 3)
+    gradient_check(lambda x, u: ops.scatter_update(x, places, u, how), [x, np.array(2.5)])
+
+
 @pytest.mark.parametrize(("how", "sign"), [("max", 1.0), ("min", -1.0)])
 def test_all_that_reach_a_scattered_extreme_share_its_gradient(how, sign):
     """The old value counts as one of them; what lies below gets nothing."""

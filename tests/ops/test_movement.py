@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kerasish
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.movement import (
@@ -136,6 +137,20 @@ def test_broadcasting_as_in_numpy(data):
     b = numbers(full[data.draw(st.integers(0, len(full) - 1)) :])
     np.testing.assert_array_equal(ops.add(a, b), a + b)
     np.testing.assert_array_equal(ops.broadcast_to(b, full), np.broadcast_to(b, full))
+
+
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_a_shape_of_a_symbolic_tensor_is_no_shape_of_numbers(backend):
+    """Its None would be read as whatever size the next op has: one engine gave numbers."""
+    kerasish.config.set_backend(backend)
+    x = kerasish.Input((1,))
+    spread = ops.broadcast_to(ops.mean(x, 0), ops.shape(x))
+    for y in (spread, kerasish.layers.Subtract()([spread, x])):
+        assert y.shape == (None, 1)
+        with pytest.raises(ShapeError, match=r"broadcast_to: the shape \(None, 1\) has None"):
+            kerasish.Model(x, y).predict(np.ones((6, 1), "float32"), verbose=0)
+    rest = kerasish.Model(x, ops.mean(x, 0) + ops.zeros_like(x))
+    assert rest.predict(np.ones((6, 1), "float32"), verbose=0).tolist() == [[1.0]] * 6
 
 
 def test_broadcast_to_errors():

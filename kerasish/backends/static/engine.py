@@ -27,6 +27,7 @@ from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine import native
+from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
@@ -172,7 +173,7 @@ class TracedStep(CompiledStep):
     def _check_constants(self, key: tuple[Any, ...], args: Sequence[Any]) -> None:
         """Raise if a Python value among the arguments changes with each call."""
         kind = without_constants(key)
-        alike = [k for k in self._calls if without_constants(k) == kind]
+        alike = [k for k in self._by_signature if without_constants(k) == kind]
         if len(alike) < MOST_CONSTANTS:
             return
         raise TraceError(
@@ -349,6 +350,7 @@ class CompiledCall:
                 level,
                 self.threads,
                 missing,
+                level_setting(),
                 native.forked(),
                 slow_halves(),
             )

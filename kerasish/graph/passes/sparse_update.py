@@ -3,7 +3,8 @@
 The gradient of an embedding is a table of zeros to which a few rows are added. If the update leaves
 a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `sparse_update`
 computes the update on these few rows alone. Adam is not rewritten, since its averages decay in
-every row.
+every row. Where a number such as the learning rate is NaN or infinite, rows without a gradient keep
+their values, while 0 times that number would make them NaN; rows with a gradient show it.
 """
 
 from __future__ import annotations

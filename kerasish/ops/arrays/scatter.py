@@ -14,12 +14,21 @@ from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, full, unsized
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.basic.indexing import add_at, add_rows, read_at, take_rows, write_at
-from kerasish.ops.basic.movement import broadcast_to, reshape, sizes, strided_slice
+from kerasish.ops.basic.movement import (
+    broadcast_to,
+    constant_pad,
+    flip_axes,
+    reshape,
+    sizes,
+    strided_slice,
+    transpose,
+)
+from kerasish.ops.basic.reduce import argsort
 from kerasish.ops.basic.reshaping import expand_dims, stack
 from kerasish.ops.basic.statistics import max
 from kerasish.ops.op import function, is_inferring, op
 from kerasish.ops.shapes import Spec, agree, is_unknown
-from kerasish.typing import AnyTensor, Array, ArrayModule, ShapeLike, TensorLike
+from kerasish.typing import AnyTensor, Array, ArrayModule, Shape, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -172,15 +181,58 @@ def scatter(indices: TensorLike, values: TensorLike, shape: ShapeLike) -> Tensor
     return add_at(values, indices, sizes(shape, "scatter"))
 
 
+def _others_at(indices: AnyTensor, updates: Tensor, shape: Shape) -> Tensor:
+    """Return, for each update, the product of the other updates of its place.
+
+    Products and no quotients, so that zero factors, infinite ones and second derivatives are right.
+    """
+    depth, count = indices.shape[-1], math.prod(indices.shape[:-1])
+    if not math.prod(updates.shape):
+        return updates
+    keys: Any = 0
+    for axis, size in enumerate(shape[:depth]):
+        place = reshape(take_rows(indices, full((), axis, "int32"), -1), (count,))
+        place = cast(place, "int64")
+        keys = add(multiply(keys, size), select(less(place, 0), add(place, size), place))
+    order = argsort(keys)  # updates of one place become neighbors
+    keys = take_rows(keys, order)
+    ordered = take_rows(reshape(updates, (count, -1)), order)
+    left = _products_before(transpose(ordered, (1, 0)), keys)
+    end = (1,)
+    turned = flip_axes(transpose(ordered, (1, 0)), end)
+    right = flip_axes(_products_before(turned, flip_axes(keys, (0,))), end)
+    others = take_rows(transpose(multiply(left, right), (1, 0)), argsort(order))
+    return reshape(others, updates.shape)
+
+
+def _products_before(x: Tensor, keys: AnyTensor) -> Tensor:
+    """Return the products of the elements before each one of x's last axis that have its key."""
+
+    def of_same_key(x: AnyTensor, steps: int) -> Tensor:
+        before = constant_pad(
+            strided_slice(x, [builtins.slice(None), builtins.slice(0, count - steps)]),
+            ((0, 0), (steps, 0)), 1.0,
+        )  # fmt: skip
+        earlier = constant_pad(
+            strided_slice(keys, [builtins.slice(0, count - steps)]), ((steps, 0),), -1
+        )
+        return select(equal(keys, earlier), before, 1)
+
+    count, steps = keys.shape[0], 1
+    x = of_same_key(x, 1)
+    while steps < count:  # by doubling: each round knows the products of twice as many
+        x = multiply(x, of_same_key(x, steps))
+        steps *= 2
+    return x
+
+
 def _combine_grad(
     g: Tensor, y: Tensor, x: Tensor, indices: Any, updates: Any, how: Any
 ) -> tuple[Any, ...]:
     if how == "mul":
-        # Each factor's derivative is the product of the others; a zero factor's is not told.
-        safe = select(equal(x, 0), 1, x)
-        fine = select(equal(updates, 0), 1, updates)
-        whole = multiply(g, y)
-        return divide(whole, safe), None, divide(read_at(whole, indices), fine)
+        factors = combine_at(full(x.shape, 1, x.dtype), indices, updates, how)
+        shared = multiply(read_at(multiply(g, x), indices), _others_at(indices, updates, x.shape))
+        return multiply(g, factors), None, shared
     hit = cast(equal(x, y), g.dtype)
     from_update = cast(equal(updates, read_at(y, indices)), g.dtype)
     # Those that reach the extreme share the gradient.
@@ -256,6 +308,8 @@ def scatter_update(
             f"scatter_update: reduction must be None, 'add', 'max', 'min' or 'mul', got "
             f"{reduction!r}."
         )
+    indices = as_tensor(indices)
+    updates = broadcast_to(updates, (*indices.shape[:-1], *x.shape[indices.shape[-1] :]))
     return combine_at(x, indices, updates, reduction)
 
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kerasish.ops.basic.arithmetic import add, divide, multiply, subtract
-from kerasish.ops.basic.comparison import greater, select
+from kerasish.ops.basic.comparison import equal, greater, logical_and, select
 from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.examples import between, numbers
 from kerasish.ops.shapes import broadcast
@@ -19,7 +19,12 @@ __all__ = ["exp", "expm1", "log", "log10", "log1p", "log2", "power", "sqrt"]
 
 
 def _base_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
-    return multiply(multiply(g, exponent), power(base, subtract(exponent, 1)))
+    # 0 * 0 ** -1 is NaN, and the derivative of x ** 0 is 0. Where the exponent varies, all other
+    # bases keep their power: the derivative by both is 1 / x.
+    flat = equal(exponent, 0)
+    if exponent.tracked:
+        flat = logical_and(flat, equal(base, 0))
+    return multiply(multiply(g, exponent), power(base, select(flat, 0, subtract(exponent, 1))))
 
 
 def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:

@@ -15,6 +15,7 @@ from kerasish.ops.shapes import (
     agree,
     broadcast_shapes,
     is_unknown,
+    no_size,
     normalize_axis,
 )
 from kerasish.typing import AnyTensor, Array, ArrayModule, Axis, ShapeLike, TensorLike
@@ -161,8 +162,10 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     view=True,
     repeats=True,
 )
-def broadcast_to(xp: ArrayModule, x: Array, *, shape: ShapeLike) -> Array:
+def broadcast_to(xp: ArrayModule, x: Array, *, shape: Any) -> Array:
     """x repeated along axes of size 1 and new leading axes."""
+    if None in shape:
+        raise no_size("broadcast_to", shape)
     return xp.broadcast_to(x, shape)
 
 

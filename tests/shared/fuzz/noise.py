@@ -27,8 +27,8 @@ EPSILONS = {"float32": 1.2e-7, "float64": 2.3e-16, "float16": 1e-3, "bfloat16": 
 
 
 @contextlib.contextmanager
-def jittered(seed: int) -> Iterator[None]:
-    """Let the eager engine round at random in this block."""
+def jittered(seed: int, least: float = 0.0) -> Iterator[None]:
+    """Let the eager engine round at random in this block, by a share of `least` or more."""
     rng = np.random.default_rng(seed)
     plain = Eager.kernel
 
@@ -39,7 +39,9 @@ def jittered(seed: int) -> Iterator[None]:
 
         def rounded(*values: Any, **attrs: Any) -> Any:
             out = exact(*values, **attrs)
-            return tuple(_jitter(o, rng) for o in out) if op.outputs > 1 else _jitter(out, rng)
+            if op.outputs > 1:
+                return tuple(_jitter(o, rng, least) for o in out)
+            return _jitter(out, rng, least)
 
         self._kernels[op] = rounded
         return rounded
@@ -62,11 +64,11 @@ def _engines() -> list[Eager]:
     return [backends.get("eager"), backends.get("static").eager]  # type: ignore[list-item]
 
 
-def _jitter(value: Any, rng: np.random.Generator) -> Any:
+def _jitter(value: Any, rng: np.random.Generator, least: float) -> Any:
     name = str(getattr(value, "dtype", ""))
     epsilon = EPSILONS.get(name)
     if epsilon is None:
         return value
     with np.errstate(all="ignore"):
-        factor = 1 + epsilon * rng.uniform(-1, 1, np.shape(value))
+        factor = 1 + max(epsilon, least) * rng.uniform(-1, 1, np.shape(value))
         return (np.asarray(value, "float64") * factor).astype(value.dtype)

@@ -44,6 +44,15 @@ class Code:
     symbols: dict[str, int]
 
 
+def level_setting() -> str:
+    """Return KERASISH_CPU: the highest level that the user allows; "" is all of them.
+
+    Raises:
+        ValueError: it is no level.
+    """
+    return choice("KERASISH_CPU", LEVELS)
+
+
 def host_target(limit: str = "") -> Target:
     """The target of this machine.
 
@@ -55,7 +64,7 @@ def host_target(limit: str = "") -> Target:
         ValueError: `limit` or KERASISH_CPU is not one of these levels.
         OSError: the processor is an x86-64 without SSE 4.2.
     """
-    limit = limit or choice("KERASISH_CPU", LEVELS)
+    limit = limit or level_setting()
     if limit and limit not in LEVELS:
         raise ValueError(f"host_target: limit is one of {list(LEVELS)}, got {limit!r}.")
     return _capped_target(limit)
