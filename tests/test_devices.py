@@ -310,7 +310,7 @@ def test_out_of_memory_leaves_the_model_usable(gpu):
     before = model.get_weights()
     kerasish.config.set_memory_limit(stand_in.pool.used + 20_000)
     big = np.zeros((4000, 5), "float32")
-    said = r"batch: no room on gpu:0 \(used .* free .* total .*Out of memory allocating 80000 bytes"
+    said = r"batch: no room on gpu:0 \(used .* free .* total .*Out of memory allocating 81920 bytes"
     with pytest.raises(DeviceMemoryError, match=said) as caught:
         model.fit(big, np.zeros(4000), batch_size=4000, verbose=0)
     caught.value.__traceback__ = None
