@@ -6,6 +6,7 @@ an address; `RawModule` compiles the source with a C++ compiler and cuda_on_cpu.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -211,6 +212,7 @@ class StandIn(types.ModuleType):
         self.launches: Counter = Counter()
         self.ndarray = Array
         self.cuda = types.SimpleNamespace(
+            Device=contextlib.nullcontext,
             get_current_stream=lambda: types.SimpleNamespace(ptr=0),
             runtime=types.SimpleNamespace(runtimeGetVersion=lambda: 0),
         )
