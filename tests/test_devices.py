@@ -69,7 +69,7 @@ def test_without_cupy_the_error_names_the_extra(monkeypatch):
 def _found_automatically(monkeypatch, **environment):
     monkeypatch.setattr(devices, "_has_driver", lambda: True)
     monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.delenv("KERASISH_DEVICE", raising=False)
+    monkeypatch.setenv("KERASISH_DEVICE", "auto")
     for name in ("CUDA_VISIBLE_DEVICES",):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -77,8 +77,27 @@ def _found_automatically(monkeypatch, **environment):
     return devices.current()
 
 
-def test_a_gpu_that_works_is_found(cupy, monkeypatch):
+def test_auto_takes_a_gpu_that_works(cupy, monkeypatch):
     assert _found_automatically(monkeypatch) == Device("gpu")
+
+
+def test_a_gpu_is_used_only_when_asked_for(cupy, monkeypatch):
+    _found_automatically(monkeypatch)  # a driver, CuPy, and a GPU that works
+    monkeypatch.setattr(devices._State, "automatic", None)
+    monkeypatch.setattr(devices._State, "accelerated", False)
+    monkeypatch.delenv("KERASISH_DEVICE")
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
+    with pytest.warns(UserWarning, match="A GPU is present and not used") as said:
+        assert devices.current() == CPU
+    assert len(said) == 1 and "KERASISH_DEVICE=gpu" in str(said[0].message)
+    assert kerasish.Tensor([1.0]).device == "cpu"  # said once: a second warning would be an error
+
+
+def test_nothing_is_said_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(devices._State, "automatic", None)
+    monkeypatch.setattr(devices, "_has_driver", lambda: False)
+    monkeypatch.delenv("KERASISH_DEVICE", raising=False)
+    assert devices.current() == CPU
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
