@@ -83,8 +83,7 @@ def test_auto_takes_a_gpu_that_works(cupy, monkeypatch):
 
 def test_a_gpu_is_used_only_when_asked_for(cupy, monkeypatch):
     _found_automatically(monkeypatch)  # a driver, CuPy, and a GPU that works
-    monkeypatch.setattr(devices._State, "automatic", None)
-    monkeypatch.setattr(devices._State, "accelerated", False)
+    devices._State.automatic, devices._State.accelerated = None, False  # `cupy` puts them back
     monkeypatch.delenv("KERASISH_DEVICE")
     monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
     with pytest.warns(UserWarning, match="A GPU is present and not used") as said:

@@ -129,8 +129,13 @@ class Function:
 
     seed = 0  # another order of threads
     most = 0  # so many blocks are run, the first and the last ones; 0: all
+    dry = False  # launches are counted, and nothing is computed
 
-    def __init__(self, library: ctypes.CDLL, name: str, kinds: list[str], counted: Counter) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, name: str, kinds: list[str], counted: Counter,
+        counts_bytes: Any = None,
+    ) -> None:  # fmt: skip
+        self.counts_bytes = counts_bytes
         self.run = getattr(library, f"run_{name}")
         self.message = library.cu_message
         self.sizes = (ctypes.c_longlong * len(kinds)).in_dll(library, f"sizes_{name}")
@@ -145,12 +150,31 @@ class Function:
         buffers = (Buffer * max(len(named), 1))(*named)
         numbers = (ctypes.c_uint * 6)(*shape)
         self.counted[self.name] += 1
+        if self.counts_bytes is not None:
+            self.counts_bytes(self.name, self._bytes(args))
+        if Function.dry:
+            return
         most = ctypes.c_longlong(Function.most)
         count = ctypes.c_longlong(len(named))
         with _running:  # fibers are the library's, not a thread's
             failed = self.run(numbers, Function.seed, most, buffers, count, pointers)
             if failed:
                 raise CudaError(f"{self.name}: {self.message().decode()}")
+
+    def _bytes(self, args: Any) -> int:
+        """Return the bytes that a launch reads and writes: each element of its arrays once."""
+        read, written = 0, 0
+        for kind, given in zip(self.kinds, args):
+            names = getattr(getattr(given, "dtype", None), "names", None) or ()
+            if "arrays" in names:  # a table: the tensors' sizes, for each array of a tensor
+                itemsize = {"32": 4}.get(self.scalar, 2)
+                read += int(given["sizes"].sum()) * given["arrays"].shape[0] * itemsize
+            elif "(" in kind:
+                if kind.startswith("OUT"):
+                    written += getattr(given, "nbytes", 0)
+                elif not self.name.startswith("gather"):
+                    read += getattr(given, "nbytes", 0)
+        return read + written * (2 if self.name.startswith("gather") else 1)
 
     def _has_table(self) -> bool:
         return any(k not in BY_VALUE and "(" not in k for k in self.kinds)
@@ -192,16 +216,21 @@ class Function:
 class RawModule:
     """Kernels of one source; `launches` counts their launches by name."""
 
-    def __init__(self, launches: Counter, *, code: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, launches: Counter, counts_bytes: Any = None, *, code: str,
+        options: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         if COMPILER is None:
             pytest.skip(NO_COMPILER)
-        scalar = next(o.split("=")[1] for o in options if o.startswith("-DSCALAR="))
-        self.library, self.kinds = compile_library(code, scalar), signatures(code)
-        self.launches = launches
+        self.scalar = next(o.split("=")[1] for o in options if o.startswith("-DSCALAR="))
+        self.library, self.kinds = compile_library(code, self.scalar), signatures(code)
+        self.launches, self.counts_bytes = launches, counts_bytes
 
     def get_function(self, name: str) -> Function:
         """Return a kernel by its name."""
-        return Function(self.library, name, self.kinds[name], self.launches)
+        found = Function(self.library, name, self.kinds[name], self.launches, self.counts_bytes)
+        found.scalar = self.scalar
+        return found
 
 
 class StandIn(types.ModuleType):
@@ -214,7 +243,9 @@ class StandIn(types.ModuleType):
         self.cuda = types.SimpleNamespace(
             Device=contextlib.nullcontext,
             get_current_stream=lambda: types.SimpleNamespace(ptr=0),
-            runtime=types.SimpleNamespace(runtimeGetVersion=lambda: 0),
+            runtime=types.SimpleNamespace(
+                runtimeGetVersion=lambda: 0, deviceSynchronize=lambda: None
+            ),
         )
         self.RawModule = functools.partial(RawModule, self.launches)
 

@@ -200,3 +200,47 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
     assert updates.get("norm_of_parts", 0) == (6 if model.optimizer.global_clipnorm else 0)
     for a, b in zip(made[0][0] + made[0][1], made[1][0] + made[1][1]):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_a_cast_to_the_same_dtype_copies_nothing(gpu, dtype):
+    with kerasish.device("gpu"), using_engine(gpu):
+        x = kerasish.Tensor(np.ones((30, 5), dtype))
+        stand_in.work.clear()
+        assert ops.cast(x, dtype).value is x.value
+        assert not stand_in.work.launches
+        assert ops.cast(x, "float16").numpy().tolist() == np.ones((30, 5)).tolist()
+        assert stand_in.work.launches == {"astype": 1}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_relu_and_its_gradient_are_a_launch_each(gpu, dtype):
+    numbers = np.array([[-1.0, 0.0, 2.0, np.nan], [np.inf, -np.inf, -0.0, 3.0]], "float32")
+    found = []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            x = ops.cast(kerasish.Tensor(numbers), dtype)
+            stand_in.work.clear()
+            y, slope = kerasish.value_and_grad(lambda x: ops.relu(x).sum())(x)
+            found += [y.numpy(), slope.numpy(), ops.relu(x).numpy()]
+    launched = stand_in.work.launches
+    assert (launched["bias_activation"], launched["bias_activation_gradient"]) == (2, 1)
+    assert not launched.keys() & {"maximum", "greater", "multiply", "zeros"}
+    for a, b in zip(found[:3], found[3:]):
+        np.testing.assert_array_equal(a.astype("float32"), b.astype("float32"))
+
+
+def test_nothing_is_written_for_gradients_that_no_code_asks_for(gpu):
+    rng = np.random.default_rng(0)
+    with kerasish.device("gpu"), using_engine(gpu):
+        x, g, b = (
+            kerasish.Tensor(rng.standard_normal(s).astype("float32")) for s in [(6, 5), (5,), (5,)]
+        )
+        classes = kerasish.Tensor(np.zeros(6, "int32"))
+        stand_in.work.clear()
+        kerasish.grad(lambda x: ops.layer_normalization(x, g, b).sum())(x)
+        kerasish.grad(
+            lambda x: ops.sparse_categorical_crossentropy(classes, x, from_logits=True).sum()
+        )(x)
+    assert stand_in.work.launches["full"] == 2  # the ones that the sums' gradients begin with
+    assert stand_in.work.launches["fill"] == 0

@@ -13,7 +13,11 @@ from typing import Any
 
 from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, make_op
-from kerasish.backends.eager.cuda.fused_affine import whole_affine, whole_einsum_affine
+from kerasish.backends.eager.cuda.fused_affine import (
+    THROUGH_RELU,
+    whole_affine,
+    whole_einsum_affine,
+)
 from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
 from kerasish.backends.eager.cuda.fused_norm import (
@@ -42,6 +46,7 @@ from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.conversion import as_tensor
+from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import attention, crossentropy, normalization
 from kerasish.optimizers import clipping
 from kerasish.typing import Array, ArrayModule
@@ -81,6 +86,12 @@ def _gelu(x: Array, approximate: bool = True) -> Call | None:
 def _silu(x: Array) -> Call | None:
     x = as_tensor(x)
     return (_ACTIVATION, [x], {"kind": "silu"}) if fits(x) else None
+
+
+def _relu_gradient(g: Array, y: Array) -> Call | None:
+    given = [as_tensor(g), as_tensor(y)]
+    same = len({(t.dtype, t.shape) for t in given}) == 1
+    return (THROUGH_RELU, given, {}) if same and fits(*given) else None
 
 
 def _dropout_kernel(xp: ArrayModule, state: Array, x: Array, *, rate: float) -> Array:
@@ -126,6 +137,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     activations.log_softmax: whole_log_softmax,
     activations.gelu: _gelu,
     activations.silu: _silu,
+    relu_gradient: _relu_gradient,
     crossentropy.sparse_categorical_crossentropy: whole_class_loss,
     crossentropy.categorical_crossentropy: whole_target_loss,
     attention.attend: whole_attend,

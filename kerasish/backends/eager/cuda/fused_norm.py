@@ -75,8 +75,8 @@ def _norm_rule(g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: 
 
 
 _NORM_GRADIENT = make_op(_norm_gradient_kernel, _norm_again, outputs=3)
-LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3)
-RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3)
+LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3, first_alone=True)
+RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3, first_alone=True)
 
 
 def _epsilon(epsilon: float | None) -> float:
@@ -167,7 +167,7 @@ def _group_rule(
 
 
 _GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
-GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3)
+GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3, first_alone=True)
 
 
 def whole_group_norm(
@@ -282,7 +282,7 @@ def _standardize_rule(
 
 
 _BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
-STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2)
+STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, first_alone=True)
 
 
 def whole_standardize(
