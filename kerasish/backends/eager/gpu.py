@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
-from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, FUSED_FUNCTIONS
+from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS, FUSED_FUNCTIONS
 from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
@@ -102,7 +102,8 @@ class EagerOnGPU(Eager):
             return None
         op, inputs, attrs = call
         result = self.apply(op, inputs, attrs)
-        return result[0] if op in FIRST_OF_SEVERAL else result
+        count = FIRST_RESULTS.get(op)
+        return result if count is None else result[0] if count == 1 else result[:count]
 
     def fused_update(
         self,

@@ -174,17 +174,28 @@ def test_convolutions_follow_the_setting(lib):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", [None, "relu"])
-def test_bias_and_relu_take_no_kernel_of_their_own(lib, cuda, monkeypatch, activation, dtype):
+@pytest.mark.parametrize("within", [True, False])
+def test_a_bias_takes_no_kernel_and_relu_one(lib, cuda, monkeypatch, within, activation, dtype):
+    monkeypatch.setattr(blas, "RELU_IN_PASSING", within)
     x, k, b = (numbers(s, dtype, seed=i) for i, s in enumerate([(6, 5), (5, 8), (8,)]))
     y = wide(x) @ wide(k) + wide(b)
     expected = y if activation is None else np.maximum(y, 0)
     before = lib.stub_choices()
     assert_close(blas.affine(x, k, b, activation), expected, dtype)
     assert lib.stub_choices() == before + 1
-    assert not cuda.launches
+    assert cuda.launches == ({} if within or activation is None else {"bias_activation": 1})
+    cuda.launches.clear()
     monkeypatch.setattr(blas, "library", lambda version: None)
     assert_close(blas.affine(x, k, b, activation), expected, dtype)
     assert cuda.launches == {"bias_activation": 1}
+
+
+def test_nan_survives_the_relu_of_a_dense_layer(lib):
+    x, k, b = (numbers(s, "float32") for s in [(6, 5), (5, 8), (8,)])
+    x[2, 3] = np.nan  # the stub's relu, as some libraries', gives 0 for it
+    y = blas.affine(x, k, b, "relu")
+    assert np.isnan(y[2]).all()
+    assert not np.isnan(np.delete(y, 2, 0)).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

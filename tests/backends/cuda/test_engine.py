@@ -5,11 +5,13 @@ from __future__ import annotations
 import fake_cupy as stand_in
 import numpy as np
 import pytest
+from cuda_on_cpu import signatures
 
 import kerasish
 from kerasish import layers, ops, optimizers
 from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda.kernels import source
 from kerasish.ops.op import REGISTRY, using_engine
 
 
@@ -244,3 +246,74 @@ def test_nothing_is_written_for_gradients_that_no_code_asks_for(gpu):
         )(x)
     assert stand_in.work.launches["full"] == 2  # the ones that the sums' gradients begin with
     assert stand_in.work.launches["fill"] == 0
+
+
+def _step(layer, x):
+    def loss(x):
+        y = layer(x, training=True) if isinstance(layer, layers.BatchNormalization) else layer(x)
+        ramp = np.linspace(-1, 1, x.size, dtype="float32").reshape(x.shape)
+        return ops.sum(ops.cast(y, "float32") * ramp)
+
+    return kerasish.value_and_grad(loss, argnums=0, variables=layer.trainable_variables)(x)
+
+
+NORMS = {
+    "batch": lambda **k: layers.BatchNormalization(**k),
+    "layer": lambda **k: layers.LayerNormalization(**k),
+    "group": lambda **k: layers.GroupNormalization(2, **k),
+    "rms": lambda **k: layers.RMSNormalization(**k),
+}
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "float32"])
+@pytest.mark.parametrize("name", NORMS)
+def test_normalizations_read_16_bits_where_they_are_given_16_bits(gpu, name, dtype):
+    """The bytes of a layer's forward and backward pass, without those of its loss."""
+    numbers = np.random.default_rng(0).standard_normal((64, 8, 8, 16)).astype("float32") + 3
+    kind = dtype.removeprefix("mixed_")
+    found, moved = [], []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            layer = NORMS[name](dtype=dtype)
+            layer.build(numbers.shape)
+            x = ops.cast(kerasish.Tensor(numbers), kind)
+            with engine.step_scope():
+                _step(layer, x)  # variables move here, kernels are compiled
+            stand_in.work.clear()
+            with engine.step_scope():
+                value, slopes = _step(layer, x)
+            found.append([value / 1000, *kerasish.tree.flatten(slopes)])
+            moved.append([v.numpy() for v in layer.variables])
+    scale = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}[kind]
+    for a, b in zip(*found):
+        a, b = (ops.convert_to_numpy(v).astype("float32") for v in (a, b))
+        np.testing.assert_allclose(a, b, rtol=0, atol=scale * max(1.0, np.abs(a).max()))
+    for a, b in zip(*moved):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    work = stand_in.work
+    kernels = [k for k in work.launches if k in signatures(source("norm"))]
+    moving = sum(work.bytes[k] for k in kernels)
+    per_element = moving / numbers.size
+    width = 4 if kind == "float32" else 2
+    # Read for moments, read, written; g and x read twice, dx written.
+    assert per_element <= 8 * width + 4
+    assert sum(work.launches[k] for k in kernels) == (6 if name == "batch" else 4)
+    # Of 16-bit data nothing is cast but what the loss here asks for, and the gradient back.
+    assert work.launches["astype"] <= (0 if kind == "float32" else 2)
+
+
+def test_a_batch_s_moments_and_the_moving_ones_are_one_launch(gpu):
+    x = np.random.default_rng(1).standard_normal((50, 6)).astype("float32") * 3 + 1
+    found = []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            layer = layers.BatchNormalization(momentum=0.7)
+            layer.build(x.shape)
+            for _ in range(3):
+                stand_in.work.clear()
+                with engine.step_scope():
+                    y = layer(kerasish.Tensor(x), training=True)
+            found.append([y.numpy(), layer.moving_mean.numpy(), layer.moving_variance.numpy()])
+    assert dict(stand_in.work.launches) == {"moment_parts": 1, "batch_totals": 1, "scale_shift": 1}
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -28,6 +28,7 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_elements,
     packed,
 )
+from kerasish.backends.eager.cuda.norm import add_chunks
 from kerasish.backends.eager.cuda.window import fits_window, window
 from kerasish.ops.basic.window import window_counts
 from kerasish.typing import Array
@@ -199,13 +200,12 @@ def _depthwise_kernel(x: Array, g: Array, s: _Setting) -> Array:
     chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))
     chunks = -(-windows // chunk)
     parts = empty((1, chunks, s.places * results), np.float32)
-    total = empty(s.places * results, np.float32)
+    total = empty((1, s.places * results), np.float32)
     sizes = (windows, s.channels, results // s.channels, chunk, chunks)
     args = (x, g, parts, s.record, *(np.int64(k) for k in sizes))
     work = -(-results // 32) * s.places * chunks
     launch(SOURCE, "depthwise_kernel_parts", x.dtype, work, (32, 8), *args)
-    counts = (np.int64(1), np.int64(chunks), np.int64(s.places * results))
-    launch_elements("norm", "column_totals", x.dtype, total.size, parts, total, *counts)
+    add_chunks(x.dtype, parts, total)
     return cast(total, x.dtype).reshape(*s.window, 1, results)
 
 

@@ -21,6 +21,7 @@ from kerasish.backends.eager.cuda.fused_affine import (
 from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
 from kerasish.backends.eager.cuda.fused_norm import (
+    BATCH_NORM,
     GROUP_NORM,
     LAYER_NORM,
     RMS_NORM,
@@ -30,6 +31,7 @@ from kerasish.backends.eager.cuda.fused_norm import (
     whole_moments,
     whole_rms_norm,
     whole_standardize,
+    whole_standardize_batch,
 )
 from kerasish.backends.eager.cuda.fused_softmax import (
     CLASS_LOSS,
@@ -147,16 +149,18 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     normalization.rms_normalization: whole_rms_norm,
     normalization.moments: whole_moments,
     normalization.standardize: whole_standardize,
+    normalization.standardize_batch: whole_standardize_batch,
     randoms.dropout: _dropout,
     clipping.norm_factor: _norm_factor,
 }
-# What a whole gives beside its result is for its gradient; moments are two results.
-FIRST_OF_SEVERAL = (
-    CLASS_LOSS,
-    TARGET_LOSS,
-    LAYER_NORM,
-    RMS_NORM,
-    GROUP_NORM,
-    STANDARDIZE,
-    ATTENTION,
-)
+# How many of an op's results are its function's; the others are for its gradient.
+FIRST_RESULTS = {
+    CLASS_LOSS: 1,
+    TARGET_LOSS: 1,
+    LAYER_NORM: 1,
+    RMS_NORM: 1,
+    GROUP_NORM: 1,
+    STANDARDIZE: 1,
+    ATTENTION: 1,
+    BATCH_NORM: 3,
+}

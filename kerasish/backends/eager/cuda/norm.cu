@@ -180,14 +180,31 @@ extern "C" __global__ void column_parts(
     }
 }
 
+// Totals over chunks: a block has 32 x 16 threads, 32 columns, chunks by sixteens, then a tree.
+#define BRANCHES 16
+
 // totals (count, columns): the sums over the chunks of parts (count, chunks, columns).
 extern "C" __global__ void column_totals(
     IN(float) parts, OUT(float) totals, i64 count, i64 chunks, i64 columns) {
-    for (i64 at = first_element(); at < count * columns; at += element_step()) {
-        auto from = parts + (at / columns) * chunks * columns + at % columns;
+    SHARED(float, sums, TILE * BRANCHES);
+    i64 tiles = (columns + TILE - 1) / TILE;
+    int own = threadIdx.y * TILE + threadIdx.x;
+    for (i64 w = blockIdx.x; w < tiles * count; w += gridDim.x) {
+        i64 column = w % tiles * TILE + threadIdx.x, which = w / tiles;
         float total = 0.0f;
-        for (i64 part = 0; part < chunks; ++part) total += from[part * columns];
-        totals[at] = total;
+        if (column < columns) {
+            for (i64 part = threadIdx.y; part < chunks; part += BRANCHES) {
+                total += parts[(which * chunks + part) * columns + column];
+            }
+        }
+        sums[own] = total;
+        __syncthreads();
+        for (int half = BRANCHES / 2; half; half >>= 1) {
+            if (threadIdx.y < half) sums[own] = sums[own] + sums[own + half * TILE];
+            __syncthreads();
+        }
+        if (threadIdx.y == 0 && column < columns) totals[which * columns + column] = sums[own];
+        __syncthreads();
     }
 }
 
@@ -247,18 +264,77 @@ extern "C" __global__ void moment_parts(
     }
 }
 
-extern "C" __global__ void moment_totals(
-    IN(float) parts, OUT(float) mean, OUT(float) variance, i64 chunks, i64 columns) {
+// The moments of the block's column, from all chunks; every thread calls it. The three arrays have
+// TILE * BRANCHES elements. The result is that of the threads of line 0.
+template <class P, class S>
+__device__ __forceinline__ Moments all_chunks(
+    P parts, i64 chunks, i64 columns, i64 column, S counts, S means, S aparts) {
     i64 all = chunks * columns;
-    for (i64 column = first_element(); column < columns; column += element_step()) {
-        Moments m = {0.0f, 0.0f, 0.0f};
-        for (i64 part = 0; part < chunks; ++part) {
+    int own = threadIdx.y * TILE + threadIdx.x;
+    Moments m = {0.0f, 0.0f, 0.0f};
+    if (column < columns) {
+        for (i64 part = threadIdx.y; part < chunks; part += BRANCHES) {
             i64 at = part * columns + column;
             Moments other = {parts[at], parts[all + at], parts[2 * all + at]};
             m = joined(m, other);
         }
-        mean[column] = m.mean;
-        variance[column] = m.apart / m.count;
+    }
+    counts[own] = m.count;
+    means[own] = m.mean;
+    aparts[own] = m.apart;
+    __syncthreads();
+    for (int half = BRANCHES / 2; half; half >>= 1) {
+        if (threadIdx.y < half) {
+            int of = own + half * TILE;
+            Moments other = {counts[of], means[of], aparts[of]};
+            m = joined(m, other);
+            counts[own] = m.count;
+            means[own] = m.mean;
+            aparts[own] = m.apart;
+        }
+        __syncthreads();
+    }
+    return m;
+}
+
+extern "C" __global__ void moment_totals(
+    IN(float) parts, OUT(float) mean, OUT(float) variance, i64 chunks, i64 columns) {
+    SHARED(float, counts, TILE * BRANCHES);
+    SHARED(float, means, TILE * BRANCHES);
+    SHARED(float, aparts, TILE * BRANCHES);
+    for (i64 tile = blockIdx.x; tile * TILE < columns; tile += gridDim.x) {
+        i64 column = tile * TILE + threadIdx.x;
+        Moments m = all_chunks(parts, chunks, columns, column, counts, means, aparts);
+        if (threadIdx.y == 0 && column < columns) {
+            mean[column] = m.mean;
+            variance[column] = m.apart / m.count;
+        }
+        __syncthreads();
+    }
+}
+
+// Of a batch's moments: the mean, scale = 1 / sqrt(variance + epsilon), factor = scale * gamma, and
+// the moving moments: moving * momentum + the batch's * rest.
+extern "C" __global__ void batch_totals(
+    IN(float) parts, IN(float) gamma, IN(float) moving_mean, IN(float) moving_variance,
+    OUT(float) mean, OUT(float) scale, OUT(float) factor, OUT(float) moved_mean,
+    OUT(float) moved_variance, i64 chunks, i64 columns, float epsilon, float momentum,
+    float rest) {
+    SHARED(float, counts, TILE * BRANCHES);
+    SHARED(float, means, TILE * BRANCHES);
+    SHARED(float, aparts, TILE * BRANCHES);
+    for (i64 tile = blockIdx.x; tile * TILE < columns; tile += gridDim.x) {
+        i64 column = tile * TILE + threadIdx.x;
+        Moments m = all_chunks(parts, chunks, columns, column, counts, means, aparts);
+        if (threadIdx.y == 0 && column < columns) {
+            float variance = m.apart / m.count, by = 1.0f / sqrtf(variance + epsilon);
+            mean[column] = m.mean;
+            scale[column] = by;
+            factor[column] = by * gamma[column];
+            moved_mean[column] = moving_mean[column] * momentum + m.mean * rest;
+            moved_variance[column] = moving_variance[column] * momentum + variance * rest;
+        }
+        __syncthreads();
     }
 }
 
