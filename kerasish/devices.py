@@ -322,13 +322,32 @@ def telling_of_room(what: Callable[[], str], wanted: Device) -> Iterator[None]:
 
     Raises:
         DeviceMemoryError: there was no room; all is as it was.
+        DeviceError: CUDA reports a fault, which may be an earlier launch's.
     """
     try:
         yield
+    except RuntimeError as error:
+        if not is_fault(error):
+            raise
+        raise DeviceError(fault(what(), wanted, error)) from error
     except MemoryError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
         raise DeviceMemoryError(no_room(what(), wanted, error)) from error
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether CuPy raises it for the status of a call of CUDA."""
+    return type(error).__name__ in ("CUDARuntimeError", "CUDADriverError")
+
+
+def fault(what: str, wanted: Device, error: Exception) -> str:
+    """Return what is said when a call of CUDA fails: the launch that is meant may be another."""
+    return (
+        f"{what} on {wanted}: {error} Launches are not waited for, so an earlier one may be meant, "
+        "and after a fault every later call of the process fails likewise. With "
+        "CUDA_LAUNCH_BLOCKING=1 in the environment the launch that is meant raises itself."
+    )
 
 
 def no_room(what: str, wanted: Device, error: Exception) -> str:

@@ -15,6 +15,7 @@ from kerasish import backends, devices, layers, ops
 from kerasish.backends.eager import engine_of
 from kerasish.devices import CPU, Device
 from kerasish.errors import DeviceError, DeviceMemoryError
+from kerasish.ops.op import using_engine
 from kerasish.testing import check_backend
 
 
@@ -369,6 +370,52 @@ def test_out_of_memory_in_an_update_leaves_the_variables(gpu, monkeypatch):
         if v.path not in seeds:
             np.testing.assert_array_equal(v.numpy(), old)
     model.fit(x, y, batch_size=10, verbose=0)
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+@pytest.mark.parametrize("where", ["op", "update", "batch"])
+def test_a_fault_s_message_says_that_an_earlier_launch_may_be_meant(gpu, monkeypatch, where):
+    def faulty(*args, **kwargs):
+        raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+
+    said = rf"{where}.* on gpu:0: cudaErrorIllegalAddress.*earlier one.*CUDA_LAUNCH_BLOCKING=1"
+    if where == "op":
+        monkeypatch.setitem(engine_of(gpu)._kernels, ops.add, faulty)
+        with pytest.raises(DeviceError, match=said.replace("op", r"add\(float32\[3\], ", 1)):
+            kerasish.Tensor(np.ones(3, "float32")) + kerasish.Tensor(np.ones(3, "float32"))
+        return
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    name = {"update": "gpu.update_by_formula", "batch": "feeding.np.copyto"}[where]
+    monkeypatch.setattr(f"kerasish.backends.eager.{name}", faulty)
+    with pytest.raises(DeviceError, match=said):
+        model.train_on_batch(x[:10], y[:10])
+
+
+def test_variables_never_share_the_memory_of_a_constant(gpu):
+    engine = engine_of(gpu)
+    with kerasish.device("cpu"):
+        given = [kerasish.Variable(np.zeros(4, "float32")) for _ in range(4)]
+        zeros = kerasish.Tensor(np.zeros(4, "float32"))
+
+    def step():
+        sums = [v + zeros for v in given]
+        given[2].assign(ops.cast(zeros, "float32"))  # the constant itself
+        return sums
+
+    for _ in range(2):
+        engine.compile(step)()
+    with using_engine(engine):
+        given[3].assign(ops.cast(zeros, "float32"))  # outside a step: seen by the next one
+    engine.compile(step)()
+    assert [v.latest.device for v in given] == ["gpu:0"] * 4
+    addresses = [v.latest.value.data.ptr for v in given]
+    constants = [a.data.ptr for a in engine._constants.values()]
+    assert constants
+    assert len({*addresses, *constants}) == len(addresses) + len(constants)
 
 
 def test_memory_limits(cupy):
