@@ -103,7 +103,7 @@ _addresses: dict[int, int] = {}
 def pointer_of(array: Any) -> Any:
     """Return what CuPy's arrays have as `data`: the address, as `ptr`."""
     address = array.__array_interface__["data"][0]
-    if array.flags.c_contiguous:
+    if array.flags.c_contiguous and array.nbytes:
         _addresses[address] = array.nbytes
     return types.SimpleNamespace(ptr=address)
 

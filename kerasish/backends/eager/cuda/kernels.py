@@ -62,7 +62,12 @@ def _module(xp: ArrayModule, name: str, scalar: int) -> Any:
 def fits(*arrays: Any) -> bool:
     """Return whether kernels take these arrays: all of one dtype among SCALARS."""
     dtype = arrays[0].dtype
-    return dtype.name in SCALARS and all(a.dtype == dtype for a in arrays)
+    return _is_scalar(dtype) and all(a.dtype == dtype for a in arrays)
+
+
+@functools.cache
+def _is_scalar(dtype: Any) -> bool:
+    return dtype.name in SCALARS  # NumPy makes the name anew at each call
 
 
 def check(what: str, *arrays: Any) -> None:
