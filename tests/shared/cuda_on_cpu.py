@@ -32,7 +32,10 @@ from kerasish.ops.arrays.core import derivatives
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 NO_COMPILER = "no C++ compiler (g++ or clang++) to run CUDA kernels on the CPU"
-KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^{]*?)\)\s*\{', re.DOTALL)
+KERNEL = re.compile(
+    r'extern "C" __global__ void (?:__launch_bounds__\(\d+, \d+\) )?(\w+)\(([^{]*?)\)\s*\{',
+    re.DOTALL,
+)
 SCALARS = {"32": "float32", "16": "float16", "17": "bfloat16"}
 BY_VALUE = {
     "i64": np.dtype("int64"), "int": np.dtype("int32"), "u32": np.dtype("uint32"),
@@ -66,11 +69,13 @@ def _wrapper(name: str, kinds: list[str]) -> str:
 
 
 @functools.cache
-def compile_library(source: str, scalar: str) -> ctypes.CDLL:
+def compile_library(source: str, scalar: str, index: str = "32") -> ctypes.CDLL:
     """Return the source compiled for the CPU, from the cache if it was before."""
     text = source.replace('extern "C" __global__ void', "static void")
     wrappers = "".join(_wrapper(n, k) for n, k in signatures(source).items())
-    whole = f'#include "{HEADER}"\n#define SCALAR {scalar}\n{text}\n{wrappers}'
+    whole = (
+        f'#include "{HEADER}"\n#define SCALAR {scalar}\n#define INDEX {index}\n{text}\n{wrappers}'
+    )
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w"]
     key = hashlib.sha256((whole + HEADER.read_text() + str(options)).encode()).hexdigest()[:20]
     folder = Path(tempfile.gettempdir()) / f"cuda-on-cpu-{os.getuid()}"
@@ -223,7 +228,8 @@ class RawModule:
         if COMPILER is None:
             pytest.skip(NO_COMPILER)
         self.scalar = next(o.split("=")[1] for o in options if o.startswith("-DSCALAR="))
-        self.library, self.kinds = compile_library(code, self.scalar), signatures(code)
+        index = next((o.split("=")[1] for o in options if o.startswith("-DINDEX=")), "32")
+        self.library, self.kinds = compile_library(code, self.scalar, index), signatures(code)
         self.launches, self.counts_bytes = launches, counts_bytes
 
     def get_function(self, name: str) -> Function:

@@ -108,7 +108,8 @@ class Facts(NamedTuple):
         shared: bytes of static shared memory of each block.
         loads: bytes of each load of global memory, the widest first.
         stores: likewise.
-        calls: functions that are called: 64-bit divisions are such calls.
+        divisions: 64-bit divisions in loops. A division of whole numbers of 64 bits is a call of
+            a function of some seventy instructions.
     """
 
     registers: int
@@ -116,7 +117,7 @@ class Facts(NamedTuple):
     shared: int
     loads: tuple[int, ...]
     stores: tuple[int, ...]
-    calls: int
+    divisions: int
 
 
 def _tool(name: str) -> str:
@@ -135,7 +136,9 @@ def _run(tool: str, *arguments: str) -> str:
 _USE = re.compile(r"Function (\w+):\n\s*(.*)")
 _PART = re.compile(r"^\.text\.(\w+):", re.MULTILINE)
 _MOVE = re.compile(r"\b(LDG|STG)\.E((?:\.\w+)*)")
-_DIVISION = re.compile(r"\bCALL\.(?:REL|ABS)")
+_DIVISION = re.compile(r"\bCALL\.\S+ .*__cuda_sm\d+_(?:div|rem)_[su]64")
+_LABEL = re.compile(r"^(\.L_x_\d+):", re.MULTILINE)
+_BRANCH = re.compile(r"\bBRA\S* .*?`\((\.L_x_\d+)\)")
 
 
 def facts_of(binary: bytes) -> dict[str, Facts]:
@@ -160,8 +163,17 @@ def _facts(used: str, code: str) -> Facts:
     return Facts(
         numbers["REG"], numbers["STACK"], numbers["SHARED"],
         tuple(sorted(widths["LDG"], reverse=True)), tuple(sorted(widths["STG"], reverse=True)),
-        len(_DIVISION.findall(code)),
+        _divisions_in_loops(code),
     )  # fmt: skip
+
+
+def _divisions_in_loops(code: str) -> int:
+    """Return how many 64-bit divisions lie between a label and a branch back to it."""
+    labels = {m[1]: m.start() for m in _LABEL.finditer(code)}
+    loops = [(labels[m[1]], m.start()) for m in _BRANCH.finditer(code)
+             if labels.get(m[1], m.start()) < m.start()]  # fmt: skip
+    calls = [m.start() for m in _DIVISION.finditer(code)]
+    return sum(any(a < c < b for a, b in loops) for c in calls)
 
 
 def _width(suffixes: str) -> int:

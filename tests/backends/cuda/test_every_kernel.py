@@ -44,6 +44,7 @@ from kerasish.backends.eager.cuda import (
     softmax,
     update,
 )
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.random import philox
 
@@ -148,7 +149,8 @@ def test_columns_of_more_than_2_to_the_31_elements(cuda):
     Function.most = 2
     rows, columns, chunk, chunks = x.shape[0], 32, 2**19, 129
     parts = _sparse((1, chunks, columns), "float32")
-    sizes = [np.int64(k) for k in (rows, columns, 1, 1, 1, chunk, chunks)]
+    one = divisor(1)
+    sizes = (np.int64(rows), np.int64(columns), one, one, *map(np.int64, (1, chunk, chunks)))
     args = (x, *[kernels.NOTHING] * 3, parts, *sizes, np.int32(0))
     kernels.launch("norm", "column_parts", x.dtype, chunks, (32, 8), *args)
     np.testing.assert_array_equal(parts[0, -1], np.arange(32))
@@ -167,6 +169,25 @@ def test_sorting_keeps_the_order_of_equals(cuda, count):
     order, keys = embedding._sorted(put(places), np.dtype("float32"))
     np.testing.assert_array_equal(order, np.argsort(places, kind="stable"))
     np.testing.assert_array_equal(keys, np.sort(places))
+
+
+def _divided(numbers, by):
+    """Return the quotients that `Divisor` gives for 32-bit numbers, as the kernels compute them."""
+    d = divisor(by)
+    if by == 1:
+        return numbers
+    product = numbers.astype("u8") * np.uint64(d["multiplier"])
+    return product >> np.uint64(32) >> np.uint64(d["shift"])
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 5, 7, 10, 127, 641, 65535, 65537, 2**30 + 1, 2**31 - 1])
+def test_quotients_by_multiplication_are_exact(by):
+    rng = np.random.default_rng(by)
+    edges = np.arange(1, 200, dtype="i8") * by
+    numbers = np.concatenate([edges - 1, edges, edges + 1, 2**31 - np.arange(1, 50)])
+    numbers = np.concatenate([numbers, rng.integers(0, 2**31, 20000)])
+    numbers = numbers[(numbers >= 0) & (numbers < 2**31)].astype("u8")
+    np.testing.assert_array_equal(_divided(numbers, by), numbers // np.uint64(by))
 
 
 # --- nothing at all -------------------------------------------------------------------------------
@@ -254,7 +275,7 @@ EVERY = (*kernels.SOURCES, *UPDATES)
 
 
 def _check_compiles(source, scalar, architecture, major=0, more=()):
-    options = ("--std=c++17", f"-DSCALAR={scalar}", f"-arch={architecture}", *more)
+    options = ("--std=c++17", f"-DSCALAR={scalar}", "-DINDEX=32", f"-arch={architecture}", *more)
     binary, log = compile_text(_text(source), options, major)
     assert binary, log
     assert not log, log  # no warning either

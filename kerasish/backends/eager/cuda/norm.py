@@ -19,6 +19,7 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_rows,
     packed,
 )
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "norm"
@@ -172,7 +173,8 @@ def column_sums(
     parts = empty((many, chunks, columns), np.float32)
     totals = empty((many, columns), np.float32)
     more = (NOTHING, NOTHING, NOTHING) if x is None else (compact(x), mean, scale)
-    sizes = [np.int64(k) for k in (rows, columns, lying[0], lying[2], lying[1], chunk, chunks)]
+    each = (divisor(lying[0]), divisor(lying[2]))
+    sizes = (np.int64(rows), np.int64(columns), *each, *map(np.int64, (lying[1], chunk, chunks)))
     work = -(-columns // 32) * chunks
     args = (g, *more, parts, *sizes, np.int32(many - 1))
     launch(SOURCE, "column_parts", g.dtype, work, (32, 8), *args)
@@ -295,7 +297,7 @@ def batch_norm_gradient(
     g, x, mean = compact(g), compact(x), _factors(mean)
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
-    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
+    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (1, 0, 1))
     dx = empty(x.shape, x.dtype)
     by, sizes = _factors(gamma), (np.int64(rows), np.int64(columns))
     aligned = all(v.data.ptr % 16 == 0 for v in _given(mean, scale, sums, by))
