@@ -2,7 +2,7 @@
 
 An op runs where its data lies: on the GPU of the first input that lies on one, else on the current
 device. The current device is that of the innermost `device` block, else that of `set_device`, else
-KERASISH_DEVICE's, else a GPU that works, else the CPU.
+KERASISH_DEVICE's, else the CPU. A GPU that nobody asked for is named in one warning and not used.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def current() -> Device:
 
 
 def set_device(name: str) -> None:
-    """Make `name` the current device of the process: "cpu", "gpu:0"; None: choose by itself again.
+    """Make `name` the current device of the process: "cpu", "gpu:0"; None: KERASISH_DEVICE's
+    again, or the CPU.
 
     Variables that lie elsewhere move when a step next needs them.
 
@@ -129,9 +130,24 @@ def _usable(wanted: Device) -> Device:
 def _find_automatic() -> Device:
     with _guard:
         if _State.automatic is None:
-            named = os.environ.get("KERASISH_DEVICE", "auto")
-            _State.automatic = _first_gpu() if named == "auto" else _usable(_parse_named(named))
+            named = os.environ.get("KERASISH_DEVICE")
+            if named is None:
+                _State.automatic = _cpu_unless_asked()
+            else:
+                _State.automatic = _first_gpu() if named == "auto" else _usable(_parse_named(named))
         return _State.automatic
+
+
+def _cpu_unless_asked() -> Device:
+    """Return the CPU; say so where a GPU is present: the code for GPUs is not confirmed yet."""
+    if _has_gpu():
+        warnings.warn(
+            "A GPU is present and not used: kerasish's GPU code has not run on hardware yet. "
+            'KERASISH_DEVICE=gpu or kerasish.config.set_device("gpu") uses it, KERASISH_DEVICE=cpu '
+            "ends this warning.",
+            stacklevel=4,
+        )
+    return CPU
 
 
 def _parse_named(named: str) -> Device:
@@ -146,14 +162,19 @@ def _parse_named(named: str) -> Device:
 
 def _first_gpu() -> Device:
     """Return the first GPU if it works, else the CPU; say why one that is there does not work."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if hidden or not _has_driver() or importlib.util.find_spec("cupy") is None:
+    if not _has_gpu():
         return CPU
     try:
         return _usable(Device("gpu"))
     except DeviceError as error:
         warnings.warn(f"{error} The CPU is used instead.", stacklevel=4)
         return CPU
+
+
+def _has_gpu() -> bool:
+    """Return whether there seems to be a GPU, and CuPy to use it with; nothing is imported."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not hidden and _has_driver() and importlib.util.find_spec("cupy") is not None
 
 
 _DRIVERS = (
@@ -301,13 +322,32 @@ def telling_of_room(what: Callable[[], str], wanted: Device) -> Iterator[None]:
 
     Raises:
         DeviceMemoryError: there was too little memory; nothing has changed.
+        DeviceError: CUDA reports a fault, which may be an earlier launch's.
     """
     try:
         yield
+    except RuntimeError as error:
+        if not is_fault(error):
+            raise
+        raise DeviceError(fault(what(), wanted, error)) from error
     except MemoryError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
         raise DeviceMemoryError(out_of_memory(what(), wanted, error)) from error
+
+
+def is_fault(error: Exception) -> bool:
+    """Return whether CuPy raises it for the status of a call of CUDA."""
+    return type(error).__name__ in ("CUDARuntimeError", "CUDADriverError")
+
+
+def fault(what: str, wanted: Device, error: Exception) -> str:
+    """Return what is said when a call of CUDA fails: the launch that is meant may be another."""
+    return (
+        f"{what} on {wanted}: {error} Launches are not waited for, so an earlier one may be meant, "
+        "and after a fault every later call of the process fails likewise. With "
+        "CUDA_LAUNCH_BLOCKING=1 in the environment the launch that is meant raises itself."
+    )
 
 
 def out_of_memory(what: str, wanted: Device, error: Exception) -> str:

@@ -15,6 +15,7 @@ from kerasish import backends, devices, layers, ops
 from kerasish.backends.eager import engine_of
 from kerasish.devices import CPU, Device
 from kerasish.errors import DeviceError, DeviceMemoryError
+from kerasish.ops.op import using_engine
 from kerasish.testing import check_backend
 
 
@@ -69,7 +70,7 @@ def test_without_cupy_the_error_names_the_extra(monkeypatch):
 def _found_automatically(monkeypatch, **environment):
     monkeypatch.setattr(devices, "_has_driver", lambda: True)
     monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.delenv("KERASISH_DEVICE", raising=False)
+    monkeypatch.setenv("KERASISH_DEVICE", "auto")
     for name in ("CUDA_VISIBLE_DEVICES",):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -77,8 +78,26 @@ def _found_automatically(monkeypatch, **environment):
     return devices.current()
 
 
-def test_a_gpu_that_works_is_found(cupy, monkeypatch):
+def test_auto_takes_a_gpu_that_works(cupy, monkeypatch):
     assert _found_automatically(monkeypatch) == Device("gpu")
+
+
+def test_a_gpu_is_used_only_when_asked_for(cupy, monkeypatch):
+    _found_automatically(monkeypatch)  # a driver, CuPy, and a GPU that works
+    devices._State.automatic, devices._State.accelerated = None, False  # `cupy` puts them back
+    monkeypatch.delenv("KERASISH_DEVICE")
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
+    with pytest.warns(UserWarning, match="A GPU is present and not used") as said:
+        assert devices.current() == CPU
+    assert len(said) == 1 and "KERASISH_DEVICE=gpu" in str(said[0].message)
+    assert kerasish.Tensor([1.0]).device == "cpu"  # said once: a second warning would be an error
+
+
+def test_nothing_is_said_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(devices._State, "automatic", None)
+    monkeypatch.setattr(devices, "_has_driver", lambda: False)
+    monkeypatch.delenv("KERASISH_DEVICE", raising=False)
+    assert devices.current() == CPU
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -310,7 +329,7 @@ def test_out_of_memory_leaves_the_model_usable(gpu):
     before = model.get_weights()
     kerasish.config.set_memory_limit(stand_in.pool.used + 20_000)
     big = np.zeros((4000, 5), "float32")
-    said = r"batch: .* on gpu:0 \(used .* free .* total .*Out of memory allocating 80000 bytes"
+    said = r"batch: .* on gpu:0 \(used .* free .* total .*Out of memory allocating 81920 bytes"
     with pytest.raises(DeviceMemoryError, match=said) as caught:
         model.fit(big, np.zeros(4000), batch_size=4000, verbose=0)
     caught.value.__traceback__ = None
@@ -351,6 +370,52 @@ def test_out_of_memory_in_an_update_leaves_the_variables(gpu, monkeypatch):
         if v.path not in seeds:
             np.testing.assert_array_equal(v.numpy(), old)
     model.fit(x, y, batch_size=10, verbose=0)
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+@pytest.mark.parametrize("where", ["op", "update", "batch"])
+def test_a_fault_s_message_says_that_an_earlier_launch_may_be_meant(gpu, monkeypatch, where):
+    def faulty(*args, **kwargs):
+        raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+
+    said = rf"{where}.* on gpu:0: cudaErrorIllegalAddress.*earlier one.*CUDA_LAUNCH_BLOCKING=1"
+    if where == "op":
+        monkeypatch.setitem(engine_of(gpu)._kernels, ops.add, faulty)
+        with pytest.raises(DeviceError, match=said.replace("op", r"add\(float32\[3\], ", 1)):
+            kerasish.Tensor(np.ones(3, "float32")) + kerasish.Tensor(np.ones(3, "float32"))
+        return
+    model, x, y = _model("mlp")
+    model.fit(x, y, batch_size=10, verbose=0)
+    name = {"update": "gpu.update_by_formula", "batch": "feeding.np.copyto"}[where]
+    monkeypatch.setattr(f"kerasish.backends.eager.{name}", faulty)
+    with pytest.raises(DeviceError, match=said):
+        model.train_on_batch(x[:10], y[:10])
+
+
+def test_variables_never_share_the_memory_of_a_constant(gpu):
+    engine = engine_of(gpu)
+    with kerasish.device("cpu"):
+        given = [kerasish.Variable(np.zeros(4, "float32")) for _ in range(4)]
+        zeros = kerasish.Tensor(np.zeros(4, "float32"))
+
+    def step():
+        sums = [v + zeros for v in given]
+        given[2].assign(ops.cast(zeros, "float32"))  # the constant itself
+        return sums
+
+    for _ in range(2):
+        engine.compile(step)()
+    with using_engine(engine):
+        given[3].assign(ops.cast(zeros, "float32"))  # outside a step: seen by the next one
+    engine.compile(step)()
+    assert [v.latest.device for v in given] == ["gpu:0"] * 4
+    addresses = [v.latest.value.data.ptr for v in given]
+    constants = [a.data.ptr for a in engine._constants.values()]
+    assert constants
+    assert len({*addresses, *constants}) == len(addresses) + len(constants)
 
 
 def test_memory_limits(cupy):

@@ -12,7 +12,11 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import NORMALIZATION, NormalizationOptions
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.layers.weighted import WeightedLayer
-from kerasish.ops.networks.normalization import group_normalization, standardize
+from kerasish.ops.networks.normalization import (
+    group_normalization,
+    standardize,
+    standardize_batch,
+)
 from kerasish.ops.shapes import normalize_axes
 from kerasish.signatures import Unpack, with_options
 from kerasish.typing import (
@@ -25,6 +29,11 @@ from kerasish.typing import (
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
+
+
+def _floating(x: Tensor) -> Tensor:
+    """Return x in a dtype that the ops below take: they compute with 16-bit floats in float32."""
+    return x if x.dtype in ("float64", "float16", "bfloat16") else ops.cast(x, "float32")
 
 
 class NormalizationLayer(WeightedLayer):
@@ -138,11 +147,19 @@ class BatchNormalization(NormalizationLayer):
 
     def call(self, inputs: Tensor, training: bool = False, mask: AnyTensor | None = None) -> Tensor:
         """Normalize."""
-        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
-        rank = len(x.shape)
-        axis = self.axis % rank
+        axis = self.axis % len(inputs.shape)
         gamma, beta = self.gamma, self.beta
+        if training and self.trainable and mask is None and not self.renorm:
+            y, mean, variance = standardize_batch(
+                _floating(inputs), gamma, beta, self.moving_mean, self.moving_variance, axis,
+                self.momentum, self.epsilon,
+            )  # fmt: skip
+            self.moving_variance.assign(variance)
+            self.moving_mean.assign(mean)
+            return ops.cast(y, inputs.dtype)
+        x = _floating(inputs)
         if training and self.trainable:
+            x = x if x.dtype == "float64" else ops.cast(x, "float32")
             mean, variance = self._moments(x, axis, mask)
             if self.renorm:
                 gamma, beta = self._renormalize(mean, variance)
@@ -234,7 +251,7 @@ class LayerNormalization(NormalizationLayer):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Normalize."""
-        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        x = _floating(inputs)
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         if self.rms_scaling:
             y = ops.layer_normalization(x, self.gamma, None, axes, self.epsilon, rms_scaling=True)
@@ -295,7 +312,7 @@ class GroupNormalization(NormalizationLayer):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Normalize."""
-        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        x = _floating(inputs)
         y = group_normalization(x, self.groups, self.gamma, self.beta, self.axis, self.epsilon)
         return ops.cast(y, self.compute_dtype)
 
@@ -356,7 +373,7 @@ class RMSNormalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Normalize."""
-        x = inputs if inputs.dtype == "float64" else ops.cast(inputs, "float32")
+        x = _floating(inputs)
         axes = normalize_axes(self.axis, len(x.shape), self.display_name())
         y = ops.rms_normalization(x, self.scale, axes, self.epsilon)
         return ops.cast(y, inputs.dtype)

@@ -9,12 +9,12 @@ typedef long long i64;
 
 struct Description { int compute, scale, operations[2]; unsigned epilogue; void* bias; };
 struct Layout { int type; uint64_t rows, columns; i64 leading; int batch; i64 stride; };
-struct Wish { uint64_t workspace; unsigned alignments[4]; };
+struct Wish { uint64_t workspace; unsigned reductions, alignments[4]; };
 struct Choice { uint64_t algorithm[8]; size_t workspace; int state; float waves; int reserved[4]; };
 
 static const int REFUSED = 7;
 static unsigned choices;
-static int failing;
+static int failing, alive;  // descriptions that nobody has destroyed
 
 static float half_to_float(uint16_t b) {
     int exponent = b >> 10 & 31, fraction = b & 1023;
@@ -63,12 +63,28 @@ extern "C" {
 
 unsigned stub_choices() { return choices; }
 void stub_fail(int now) { failing = now; }
+int stub_alive() { return alive; }
+
+int cublasLtMatmulDescDestroy(Description* d) {
+    if (!d) return REFUSED;
+    free(d);
+    --alive;
+    return 0;
+}
+
+int cublasLtMatrixLayoutDestroy(Layout* l) {
+    if (!l) return REFUSED;
+    free(l);
+    --alive;
+    return 0;
+}
 
 int cublasLtCreate(void** handle) { *handle = (void*)1; return 0; }
 
 int cublasLtMatmulDescCreate(Description** made, int compute, int scale) {
     if ((compute != 68 && compute != 77) || scale != 0) return REFUSED;
     *made = (Description*)calloc(1, sizeof(Description));
+    ++alive;
     (*made)->compute = compute;
     (*made)->epilogue = 1;
     return 0;
@@ -91,6 +107,7 @@ int cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t 
     bool known = type == 0 || type == 2 || type == 14;
     if (!known || !rows || !columns || ld < (i64)rows) return REFUSED;
     *made = (Layout*)calloc(1, sizeof(Layout));
+    ++alive;
     **made = Layout{type, rows, columns, ld, 1, 0};
     return 0;
 }
@@ -104,6 +121,7 @@ int cublasLtMatrixLayoutSetAttribute(Layout* l, int attribute, const void* value
 
 int cublasLtMatmulPreferenceCreate(Wish** made) {
     *made = (Wish*)calloc(1, sizeof(Wish));
+    (*made)->reductions = 7;  // all of them, if nobody says otherwise
     return 0;
 }
 
@@ -111,6 +129,7 @@ int cublasLtMatmulPreferenceDestroy(Wish* wish) { free(wish); return 0; }
 
 int cublasLtMatmulPreferenceSetAttribute(Wish* w, int attribute, const void* value, size_t size) {
     if (attribute == 1 && size == 8) w->workspace = *(const uint64_t*)value;
+    else if (attribute == 3 && size == 4) w->reductions = *(const unsigned*)value;
     else if (attribute >= 5 && attribute <= 8 && size == 4) {
         w->alignments[attribute - 5] = *(const unsigned*)value;
     } else return REFUSED;
@@ -136,6 +155,8 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Description* d, Layout* a, Layo
                                    Layout* y, Wish* wish, int wanted, Choice* found, int* count) {
     *count = 0;
     if (!handle || wanted < 1 || !fits(d, a, b, y) || c != y) return REFUSED;
+    // In place (1) and in the dtype of the result (4): 16-bit results would be summed in 16 bits.
+    if (wish->reductions & 5 || !(wish->reductions & 2)) return REFUSED;
     for (unsigned alignment : wish->alignments) {
         if (!alignment || alignment & (alignment - 1)) return REFUSED;
     }

@@ -17,9 +17,10 @@
 
 #define ON_CPU
 #define __device__
+#define __launch_bounds__(threads, blocks)
 #define __forceinline__ inline
 
-struct Index { unsigned x, y, z; };
+struct Dim3 { unsigned x, y, z; };
 
 namespace cu {
 
@@ -33,7 +34,7 @@ struct Fiber {
     State state;
     int site;
     unsigned number;
-    Index thread;
+    Dim3 thread;
     uint64_t value;
     char* stack;
 #if defined(__x86_64__)
@@ -47,7 +48,7 @@ const size_t STACK = 128 << 10;
 static Fiber* current;
 static Fiber fibers[1024];
 static unsigned fiber_count;
-static Index block_index, block_size, grid_size;
+static Dim3 block_index, block_size, grid_size;
 static void (*body)(void**);
 static void** arguments;
 static char message[512];

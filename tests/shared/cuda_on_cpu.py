@@ -6,6 +6,7 @@ an address; `RawModule` compiles the source with a C++ compiler and cuda_on_cpu.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import functools
@@ -31,7 +32,10 @@ from kerasish.ops.arrays.core import derivatives
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 NO_COMPILER = "no C++ compiler (g++ or clang++) to run CUDA kernels on the CPU"
-KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^{]*?)\)\s*\{', re.DOTALL)
+KERNEL = re.compile(
+    r'extern "C" __global__ void (?:__launch_bounds__\(\d+, \d+\) )?(\w+)\(([^{]*?)\)\s*\{',
+    re.DOTALL,
+)
 SCALARS = {"32": "float32", "16": "float16", "17": "bfloat16"}
 BY_VALUE = {
     "i64": np.dtype("int64"), "int": np.dtype("int32"), "u32": np.dtype("uint32"),
@@ -65,11 +69,13 @@ def _wrapper(name: str, kinds: list[str]) -> str:
 
 
 @functools.cache
-def compile_library(source: str, scalar: str) -> ctypes.CDLL:
+def compile_library(source: str, scalar: str, index: str = "32") -> ctypes.CDLL:
     """Return the source compiled for the CPU, from the cache if it was before."""
     text = source.replace('extern "C" __global__ void', "static void")
     wrappers = "".join(_wrapper(n, k) for n, k in signatures(source).items())
-    whole = f'#include "{HEADER}"\n#define SCALAR {scalar}\n{text}\n{wrappers}'
+    whole = (
+        f'#include "{HEADER}"\n#define SCALAR {scalar}\n#define INDEX {index}\n{text}\n{wrappers}'
+    )
     options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-w"]
     key = hashlib.sha256((whole + HEADER.read_text() + str(options)).encode()).hexdigest()[:20]
     folder = Path(tempfile.gettempdir()) / f"cuda-on-cpu-{os.getuid()}"
@@ -102,7 +108,7 @@ _addresses: dict[int, int] = {}
 def pointer_of(array: Any) -> Any:
     """Return what CuPy's arrays have as `data`: the address, as `ptr`."""
     address = array.__array_interface__["data"][0]
-    if array.flags.c_contiguous:
+    if array.flags.c_contiguous and array.nbytes:
         _addresses[address] = array.nbytes
     return types.SimpleNamespace(ptr=address)
 
@@ -128,8 +134,13 @@ class Function:
 
     seed = 0  # another order of threads
     most = 0  # this many blocks are run, the first and the last ones; 0: all
+    dry = False  # launches are counted, and nothing is computed
 
-    def __init__(self, library: ctypes.CDLL, name: str, kinds: list[str], counted: Counter) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, name: str, kinds: list[str], counted: Counter,
+        counts_bytes: Any = None,
+    ) -> None:  # fmt: skip
+        self.counts_bytes = counts_bytes
         self.run = getattr(library, f"run_{name}")
         self.message = library.cu_message
         self.sizes = (ctypes.c_longlong * len(kinds)).in_dll(library, f"sizes_{name}")
@@ -144,12 +155,31 @@ class Function:
         buffers = (Buffer * max(len(named), 1))(*named)
         numbers = (ctypes.c_uint * 6)(*shape)
         self.counted[self.name] += 1
+        if self.counts_bytes is not None:
+            self.counts_bytes(self.name, self._bytes(args))
+        if Function.dry:
+            return
         most = ctypes.c_longlong(Function.most)
         count = ctypes.c_longlong(len(named))
         with _running:  # fibers are the library's, not a thread's
             failed = self.run(numbers, Function.seed, most, buffers, count, pointers)
             if failed:
                 raise CudaError(f"{self.name}: {self.message().decode()}")
+
+    def _bytes(self, args: Any) -> int:
+        """Return the bytes that a launch reads and writes: each element of its arrays once."""
+        read, written = 0, 0
+        for kind, given in zip(self.kinds, args):
+            names = getattr(getattr(given, "dtype", None), "names", None) or ()
+            if "arrays" in names:  # a table: the tensors' sizes, for each array of a tensor
+                itemsize = {"32": 4}.get(self.scalar, 2)
+                read += int(given["sizes"].sum()) * given["arrays"].shape[0] * itemsize
+            elif "(" in kind:
+                if kind.startswith("OUT"):
+                    written += getattr(given, "nbytes", 0)
+                elif not self.name.startswith("gather"):
+                    read += getattr(given, "nbytes", 0)
+        return read + written * (2 if self.name.startswith("gather") else 1)
 
     def _has_table(self) -> bool:
         return any(k not in BY_VALUE and "(" not in k for k in self.kinds)
@@ -191,16 +221,22 @@ class Function:
 class RawModule:
     """Kernels of one source; `launches` counts their launches by name."""
 
-    def __init__(self, launches: Counter, *, code: str, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, launches: Counter, counts_bytes: Any = None, *, code: str,
+        options: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         if COMPILER is None:
             pytest.skip(NO_COMPILER)
-        scalar = next(o.split("=")[1] for o in options if o.startswith("-DSCALAR="))
-        self.library, self.kinds = compile_library(code, scalar), signatures(code)
-        self.launches = launches
+        self.scalar = next(o.split("=")[1] for o in options if o.startswith("-DSCALAR="))
+        index = next((o.split("=")[1] for o in options if o.startswith("-DINDEX=")), "32")
+        self.library, self.kinds = compile_library(code, self.scalar, index), signatures(code)
+        self.launches, self.counts_bytes = launches, counts_bytes
 
     def get_function(self, name: str) -> Function:
         """Return a kernel by its name."""
-        return Function(self.library, name, self.kinds[name], self.launches)
+        found = Function(self.library, name, self.kinds[name], self.launches, self.counts_bytes)
+        found.scalar = self.scalar
+        return found
 
 
 class StandIn(types.ModuleType):
@@ -211,8 +247,11 @@ class StandIn(types.ModuleType):
         self.launches: Counter = Counter()
         self.ndarray = Array
         self.cuda = types.SimpleNamespace(
+            Device=contextlib.nullcontext,
             get_current_stream=lambda: types.SimpleNamespace(ptr=0),
-            runtime=types.SimpleNamespace(runtimeGetVersion=lambda: 0),
+            runtime=types.SimpleNamespace(
+                runtimeGetVersion=lambda: 0, deviceSynchronize=lambda: None
+            ),
         )
         self.RawModule = functools.partial(RawModule, self.launches)
 

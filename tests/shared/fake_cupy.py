@@ -21,6 +21,40 @@ launches: Counter[str] = Counter()  # of CUDA kernels, which run on the CPU
 log: list[str] = []  # what streams were asked for, in order
 
 
+class Work:
+    """What the device would do: launches by name, and the bytes that each reads and writes."""
+
+    def __init__(self) -> None:
+        self.launches: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        self.launches.clear()
+        self.bytes.clear()
+
+    def add(self, name: str, inputs: Any, results: Any) -> None:
+        """Count a launch, unless the results are views of the inputs."""
+        read = [a for a in _flat(inputs) if isinstance(a, np.ndarray)]
+        made = [a for a in _flat(results) if isinstance(a, np.ndarray)]
+        made = [a for a in made if not any(np.may_share_memory(a, r) for r in read)]
+        if made:
+            self.put(name, sum(a.nbytes for a in [*read, *made]))
+
+    def put(self, name: str, count: int) -> None:
+        """Count a launch that moves so many bytes."""
+        self.launches[name] += 1
+        self.bytes[name] += count
+
+
+def _flat(values: Any) -> list[Any]:
+    if isinstance(values, (list, tuple)):
+        return [v for part in values for v in _flat(part)]
+    return list(_flat(list(values.values()))) if isinstance(values, dict) else [values]
+
+
+work = Work()
+
+
 class OutOfMemoryError(MemoryError):
     """The pool's limit would be exceeded."""
 
@@ -93,16 +127,23 @@ class ndarray:  # noqa: N801 - CuPy's name
         found = getattr(self._a, name)
         if isinstance(found, np.ndarray):
             return _wrapped(found)
-        return _Function(found, cupy_rules.bound(rule)) if callable(found) else found
+        if not callable(found):
+            return found
+        return _Function(found, cupy_rules.bound(rule), self._a)
 
     def __getitem__(self, key: Any) -> Any:
-        return _wrapped(np.asarray(self._a[_index(key)]))
+        found = np.asarray(self._a[_index(key)])
+        work.add("gather", (self._a[:0], found, key), found)
+        return _wrapped(found)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         numbers = _unwrapped(value)
+        place = self._a[_index(key)]
+        work.put("copy", place.nbytes + getattr(numbers, "nbytes", 0))
         self._a[_index(key)] = numbers
 
     def fill(self, value: Any) -> None:
+        work.put("fill", self._a.nbytes)
         self._a.fill(value)
 
     def __len__(self) -> int:
@@ -125,6 +166,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         self._a[...] = array
 
     def copy(self) -> ndarray:
+        work.put("copy", 2 * self._a.nbytes)
         return _wrapped(self._a.copy())
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -154,7 +196,9 @@ def _operator(name: str) -> Any:
     def operate(self: ndarray, *others: Any) -> Any:
         if any(isinstance(o, np.ndarray) and o.ndim for o in others):
             raise TypeError(f"Unsupported type {np.ndarray}")
-        found = getattr(self._a, name)(*[_unwrapped(o) for o in others])
+        given = [_unwrapped(o) for o in others]
+        found = getattr(self._a, name)(*given)
+        work.add(name.strip("_"), [self._a, *given], found)
         return found if found is NotImplemented else _wrapped(np.asarray(found))
 
     return operate
@@ -198,8 +242,8 @@ def _wrapped(value: Any) -> Any:
 class _Function:
     """A function of NumPy's, or one of its ufuncs, that takes and gives arrays on the device."""
 
-    def __init__(self, function: Any, rule: Any = None) -> None:
-        self._function, self._rule = function, rule
+    def __init__(self, function: Any, rule: Any = None, owner: Any = None) -> None:
+        self._function, self._rule, self._owner = function, rule, owner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         cupy_rules.check_arguments(self._rule, args, kwargs)
@@ -208,21 +252,32 @@ class _Function:
         if isinstance(out, ndarray):  # memory that is there
             given = {k: _unwrapped(v) for k, v in kwargs.items()}
             self._function(*args, **given)
+            work.put(self._name(), sum(a.nbytes for a in (*args, out) if hasattr(a, "nbytes")))
             return out
         with np.errstate(all="ignore"):
             found = self._function(*args, **{k: _unwrapped(v) for k, v in kwargs.items()})
+        if self._name() not in _HOST_ONLY:
+            given = [a for a in _flat([args, self._owner]) if isinstance(a, np.ndarray)]
+            work.add(self._name(), given, np.asarray(found) if np.isscalar(found) else found)
         if not kwargs and isinstance(self._function, np.ufunc):
             cupy_rules.check_dtypes(self._rule, args, found)
         return _wrapped(found)
+
+    def _name(self) -> str:
+        return str(getattr(self._function, "__name__", "a function"))
 
     def __getattr__(self, name: str) -> Any:
         rule = None if self._rule is None else getattr(self._rule, name)
         return _Function(getattr(self._function, name), rule)
 
 
+_HOST_ONLY = {"empty", "empty_like", "result_type", "can_cast", "broadcast_shapes", "ndim", "shape"}
+
+
 def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> Any:
     if isinstance(value, ndarray):
         if copy or (dtype is not None and value.dtype != dtype):
+            work.put("astype", 2 * value._a.nbytes)
             return _wrapped(np.array(value._a, dtype))
         return value
     if isinstance(value, (list, tuple)):
@@ -297,6 +352,7 @@ def make(devices: int = 1) -> types.ModuleType:
     counts.clear()
     log.clear()
     launches.clear()
+    work.clear()
     pool.limit = 0
     module = types.ModuleType("cupy")
     runtime = types.SimpleNamespace(
@@ -315,7 +371,7 @@ def make(devices: int = 1) -> types.ModuleType:
         "is_stand_in": True,
         "__version__": "stand-in",
         "ndarray": ndarray,
-        "RawModule": functools.partial(cuda_on_cpu.RawModule, launches),
+        "RawModule": functools.partial(cuda_on_cpu.RawModule, launches, work.put),
         "asarray": _put,
         "from_dlpack": lambda array: ndarray(np.from_dlpack(_OnCPU(array))),
         "array": lambda value, dtype=None, copy=True, **kwargs: _put(value, dtype, copy),

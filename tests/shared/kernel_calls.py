@@ -85,6 +85,11 @@ def _batch_norm(put: Put) -> list[Any]:
     return [mean, variance, *norm.batch_norm(x, mean, variance, put(some(24)), put(some(24)))]
 
 
+def _batch_norm_training(put: Put) -> list[Any]:
+    x, f = put(some(300, 24)), lambda seed: put(abs(some(24, seed=seed)), "float32")
+    return list(norm.batch_norm_training(x, f(1), f(2), f(3), f(4), 0.9, 0.01))
+
+
 def _batch_norm_gradient(put: Put) -> list[Any]:
     x = put(some(300, 24))
     mean, variance = norm.column_moments(x)
@@ -241,6 +246,7 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "column_totals": _layer_norm_gradient,
     "moment_parts": _batch_norm,
     "moment_totals": _batch_norm,
+    "batch_totals": _batch_norm_training,
     "column_factors": _batch_norm,
     "scale_shift": _batch_norm,
     "batch_gradient": _batch_norm_gradient,

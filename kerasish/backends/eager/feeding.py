@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,44 +14,81 @@ from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Array, ArrayModule, Structure
 
 
+def size_class(count: int) -> int:
+    """Return the bytes of the buffers that serve arrays of `count` bytes, at least `count`.
+
+    Eight classes for each power of two: at most an eighth of a buffer is unused, and batches
+    whose sizes differ a little share their buffers.
+
+    Args:
+        count: bytes, >= 1.
+
+    Example:
+        >>> [size_class(n) for n in (1, 512, 513, 1025, 2_000_000)]
+        [512, 512, 576, 1152, 2097152]
+    """
+    step = max(64, 1 << max((count - 1).bit_length() - 4, 0))
+    return max(512, -(-count // step) * step)
+
+
+def _wait(copied: list[Any], pinned: list[Any]) -> None:
+    """Wait for the last copy from each buffer; `pinned` keeps the buffers until then."""
+    for event in copied:
+        if event is not None:
+            event.synchronize()
+    pinned.clear()
+
+
 class _Lane:
-    """The way of arrays of one shape and dtype: two pinned buffers, used in turn.
+    """The way of arrays of one size class: two pinned buffers, used in turn.
 
     Host memory is pinned so that the copy needs no staging by the driver. The array on the device
     that the NEXT batch will fill is taken one batch ahead: whatever used that memory before has
     been handed in by then, so the copy need only wait for work handed in before this batch, and
-    runs in parallel with this batch's.
+    runs beside this batch's own.
+
+    CuPy's pool hands out freed pinned memory at once, whatever still reads it. So the buffers are
+    given up after their last copies only: by `close`, or when the lane is collected.
     """
 
-    def __init__(self, xp: ArrayModule, array: Array) -> None:
-        self.xp = xp
-        self.shape, self.dtype = array.shape, array.dtype
-        self.pinned = [self._pin(array) for _ in range(2)]
+    def __init__(self, xp: ArrayModule, size: int) -> None:
+        self.xp, self.size = xp, size
+        self.pinned = [self._pin() for _ in range(2)]
         self.copied: list[Any] = [None, None]  # when each buffer's last copy was over
         self.turn = 0
-        self.next, self.ready = self._take()
+        self.close = weakref.finalize(self, _wait, self.copied, self.pinned)
+        self._take()
 
-    def _pin(self, array: Array) -> Array:
-        memory = self.xp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-        return np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    def _pin(self) -> Array:
+        memory = self.xp.cuda.alloc_pinned_memory(self.size)
+        return np.frombuffer(memory, np.uint8, self.size)
 
-    def _take(self) -> tuple[Any, Any]:
-        """Return an array on the device, and when all work handed in until now is over."""
-        return self.xp.empty(self.shape, self.dtype), self.xp.cuda.get_current_stream().record()
+    def _take(self) -> None:
+        """Take memory on the device for the next batch; remember when it may be written."""
+        self.taken_in = self.xp.cuda.get_current_stream()
+        self.next = self.xp.empty(self.size, np.uint8)
+        self.ready = self.taken_in.record()
 
     def send(self, array: Array, stream: Any) -> Any:
         """Return the array's numbers on the device; the copy goes on in `stream`."""
+        current = self.xp.cuda.get_current_stream()
+        if current != self.taken_in:
+            self._take()  # the pool reuses memory in the order of the stream that took it
         turn, self.turn = self.turn, 1 - self.turn
         if self.copied[turn] is not None:
             self.copied[turn].synchronize()  # two batches ago: over long since
-        np.copyto(self.pinned[turn], array)
-        filled, ready = self.next, self.ready
-        self.next, self.ready = self._take()
+        pinned = self.pinned[turn][: array.nbytes]
+        np.copyto(pinned.view(array.dtype).reshape(array.shape), array)
+        filled, ready = self.next[: array.nbytes], self.ready
+        self._take()
         stream.wait_event(ready)
-        filled.set(self.pinned[turn], stream=stream)
-        self.copied[turn] = stream.record()
-        self.xp.cuda.get_current_stream().wait_event(self.copied[turn])
-        return filled
+        try:
+            filled.set(pinned, stream=stream)
+        finally:
+            # Also after an error: the copy may be under way, and its memory is not free before.
+            self.copied[turn] = stream.record()
+            current.wait_event(self.copied[turn])
+        return filled.view(array.dtype).reshape(array.shape)
 
 
 class Feeder:
@@ -60,12 +99,13 @@ class Feeder:
         device: the GPU.
     """
 
-    MOST_LANES = 16  # shapes and dtypes whose buffers are kept
+    MOST_LANES = 16  # size classes whose buffers are kept
 
     def __init__(self, xp: ArrayModule, device: Device) -> None:
         self.xp, self.device = xp, device
-        self._lanes: dict[Any, _Lane] = {}
+        self._lanes: dict[int, _Lane] = {}
         self._stream: Any = None
+        self._feeding = threading.Lock()  # a lane serves one batch at a time
 
     def feed(self, x: Array) -> Structure:
         """Return an array of numbers on the device; anything else as it is."""
@@ -73,7 +113,7 @@ class Feeder:
             return self._moved(x)
         if not x.shape or not x.size:
             return devices.place(x, self.device)
-        with self.xp.cuda.Device(self.device.index):
+        with self._feeding, self.xp.cuda.Device(self.device.index):
             if self._stream is None:
                 self._stream = self.xp.cuda.Stream(non_blocking=True)
             return self._lane(x).send(x, self._stream)
@@ -85,11 +125,11 @@ class Feeder:
         return own if place_of(own) == self.device else devices.place(own, self.device)
 
     def _lane(self, x: Array) -> _Lane:
-        key = (x.shape, x.dtype)
+        key = size_class(x.nbytes)
         lane = self._lanes.pop(key, None)
         if lane is None:
             if len(self._lanes) >= self.MOST_LANES:
-                del self._lanes[next(iter(self._lanes))]
-            lane = _Lane(self.xp, x)
-        self._lanes[key] = lane  # the latest last
+                self._lanes.pop(next(iter(self._lanes))).close()
+            lane = _Lane(self.xp, key)
+        self._lanes[key] = lane  # the newest last
         return lane

@@ -11,12 +11,12 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
-from kerasish.backends.eager.cuda.fused_functions import FIRST_OF_SEVERAL, FUSED_FUNCTIONS
+from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS, FUSED_FUNCTIONS
 from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.devices import Device, place_of
-from kerasish.errors import DeviceMemoryError
+from kerasish.errors import DeviceError, DeviceMemoryError
 from kerasish.ops.op import Op, UpdateFormula
 from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
 from kerasish.typing import Array, Structure
@@ -48,6 +48,7 @@ class EagerOnGPU(Eager):
         self.device = device
         self._quiet = _NoNeed()  # type: ignore[assignment]
         self._constants: dict[Any, Any] = {}
+        self._kept: set[int] = set()  # the ids of the constants
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Compute `op` here; record it if a gradient may be asked for."""
@@ -71,12 +72,23 @@ class EagerOnGPU(Eager):
         value = tensor.value
         if type(value.dtype) is str or place_of(value) == self.device:
             return tensor
-        moved = wrap(
-            self._constant(value) if value.nbytes <= devices.SMALL else self._placed(value)
-        )
-        moved.maker, moved.index = tensor.maker, tensor.index
-        moved.key, moved.tracked = tensor.key, tensor.tracked
-        return moved
+        small = value.nbytes <= devices.SMALL
+        return _with_value(tensor, self._constant(value) if small else self._placed(value))
+
+    def for_variable(self, tensor: Tensor) -> Tensor:
+        """Return the tensor if it lies here in memory of its own, else one that does.
+
+        A kept constant serves every op that needs those numbers, but never two variables: what
+        writes one in place, such as a captured step, would change the other.
+        """
+        value = tensor.value
+        if type(value.dtype) is str or place_of(value) != self.device:
+            return tensor if type(value.dtype) is str else _with_value(tensor, self._placed(value))
+        return _with_value(tensor, value.copy()) if self.is_kept(value) else tensor
+
+    def is_kept(self, value: Array) -> bool:
+        """Return whether an array is a constant that is kept for all who need its numbers."""
+        return id(value) in self._kept
 
     def _constant(self, value: Array) -> Any:
         """Return a small array on the device, kept: such constants come back every step."""
@@ -87,7 +99,9 @@ class EagerOnGPU(Eager):
         if result is None:
             if len(self._constants) >= 2000:
                 self._constants.clear()
+                self._kept.clear()
             result = self._constants[key] = self._placed(value)
+            self._kept.add(id(result))
         return result
 
     fuses_calls = True
@@ -102,7 +116,8 @@ class EagerOnGPU(Eager):
             return None
         op, inputs, attrs = call
         result = self.apply(op, inputs, attrs)
-        return result[0] if op in FIRST_OF_SEVERAL else result
+        count = FIRST_RESULTS.get(op)
+        return result if count is None else result[0] if count == 1 else result[:count]
 
     def fused_update(
         self,
@@ -125,6 +140,10 @@ class EagerOnGPU(Eager):
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
     ) -> None:
+        if devices.is_fault(error):
+            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+            said = devices.fault(f"{op.name}({shapes})", self.device, error)
+            raise DeviceError(said) from error
         if type(error).__name__ == "OutOfMemoryError":
             shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             said = devices.out_of_memory(f"{op.name}({shapes})", self.device, error)
@@ -177,9 +196,23 @@ class _MovingScope(VariableScope):
     def read(self, variable: Variable) -> Tensor:
         if variable not in self.written:
             leaf = variable.latest
-            if place_of(leaf.value) != self.engine.device:
-                variable.latest = self.engine._brought(leaf)
+            own = self.engine.for_variable(leaf)
+            if own is not leaf:
+                variable.latest = own
         return super().read(variable)
+
+    def write(self, variable: Variable, value: Tensor) -> None:
+        if self.engine.is_kept(value.value):
+            value = _with_value(value, value.value.copy())
+        super().write(variable, value)
+
+
+def _with_value(tensor: Tensor, value: Array) -> Tensor:
+    """Return a tensor of the same origin whose numbers are `value`."""
+    result = wrap(value)
+    result.maker, result.index = tensor.maker, tensor.index
+    result.key, result.tracked = tensor.key, tensor.tracked
+    return result
 
 
 _engines: dict[tuple[Device, Any], EagerOnGPU] = {}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kerasish.ops.basic.arithmetic import multiply, subtract
 from kerasish.ops.basic.comparison import greater
-from kerasish.ops.basic.conversion import cast
+from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.elementwise import elementwise
-from kerasish.typing import Array, ArrayModule
+from kerasish.ops.op import function
+from kerasish.typing import Array, ArrayModule, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
 
 __all__ = ["relu", "sigmoid", "softplus"]
 
@@ -27,7 +33,14 @@ def softplus(xp: ArrayModule, x: Array) -> Array:
     return xp.logaddexp(x, xp.zeros((), dtype=x.dtype))
 
 
-@elementwise(lambda g, y, x: (multiply(g, cast(greater(y, 0), dtype=g.dtype)),), None)
+@function
+def relu_gradient(g: TensorLike, y: TensorLike) -> Tensor:
+    """Return g where y, a result of relu, is above 0, else g * 0."""
+    g = as_tensor(g)
+    return multiply(g, cast(greater(y, 0), dtype=g.dtype))
+
+
+@elementwise(lambda g, y, x: (relu_gradient(g, y),), None)
 def relu(xp: ArrayModule, x: Array) -> Array:
     """max(x, 0). Source: Nair & Hinton, ICML 2010."""
     return xp.maximum(x, xp.zeros((), dtype=x.dtype))

@@ -20,7 +20,7 @@ from kerasish.ops.basic.arithmetic import (
     subtract,
 )
 from kerasish.ops.basic.comparison import greater_equal, logical_and, select
-from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.conversion import as_tensor, cast, stop_gradient
 from kerasish.ops.basic.creation import arange
 from kerasish.ops.basic.exponentials import power, rsqrt
 from kerasish.ops.basic.movement import reshape, transpose
@@ -136,15 +136,65 @@ def standardize(
     """Return (x - mean) / sqrt(variance + epsilon) * gamma + beta along `axis`.
 
     As `batch_normalization`, but the mean is taken off first: precise for means far from 0, too.
+    Half-precision inputs are computed with in the dtype of the variance.
     """
-    x = as_tensor(x)
+    x, variance = as_tensor(x), as_tensor(variance)
+    wide = x if variance.dtype in _LOW else _wide(x)
     axes = (normalize_axis(axis, len(x.shape), "standardize"),)
     factor = rsqrt(add(variance, epsilon))
     if gamma is not None:
         factor = multiply(factor, gamma)
     shape = tuple(s if i in axes else 1 for i, s in enumerate(x.shape))
-    y = multiply(subtract(x, reshape(mean, shape)), reshape(factor, shape))
-    return y if beta is None else add(y, reshape(beta, shape))
+    y = multiply(subtract(wide, reshape(mean, shape)), reshape(factor, shape))
+    y = y if beta is None else add(y, reshape(beta, shape))
+    return y if wide is x else cast(y, x.dtype)
+
+
+def _moved(moving: TensorLike, batch: Tensor, momentum: float) -> Tensor:
+    """Return a moving number, nearer to the batch's."""
+    return add(multiply(moving, momentum), multiply(stop_gradient(batch), 1.0 - momentum))
+
+
+@function
+def standardize_batch(
+    x: TensorLike,
+    gamma: TensorLike | None,
+    beta: TensorLike | None,
+    moving_mean: TensorLike,
+    moving_variance: TensorLike,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 1e-3,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x standardized by its own moments along all axes but one, and the moving moments.
+
+    Half-precision inputs are computed with in float32, and the result has their dtype.
+
+    Args:
+        gamma, beta: factor and summand of each feature; None: 1 and 0.
+        moving_mean, moving_variance: the moving moments before, shape (features,).
+        axis: that of the features.
+        momentum: of the moving moments: moving * momentum + the batch's * (1 - momentum).
+        epsilon: added to the variance.
+
+    Returns:
+        The result, in x's shape; the moving mean; the moving variance.
+
+    Source: Ioffe & Szegedy, ICML 2015.
+
+    Example:
+        >>> y, mean, variance = standardize_batch([[1.0], [3.0]], None, None, [0.0], [1.0], -1, 0.5)
+        >>> y.numpy().round(2).tolist(), mean.tolist(), variance.tolist()
+        ([[-1.0], [1.0]], [1.0], [1.0])
+    """
+    x = as_tensor(x)
+    wide = _wide(x)
+    axis = normalize_axis(axis, len(x.shape), "standardize_batch")
+    mean, variance = moments(wide, tuple(i for i in range(len(x.shape)) if i != axis))
+    moved_variance = _moved(moving_variance, variance, momentum)
+    moved_mean = _moved(moving_mean, mean, momentum)
+    y = standardize(wide, mean, variance, gamma, beta, axis, epsilon)
+    return cast(y, x.dtype), moved_mean, moved_variance
 
 
 @function
@@ -162,10 +212,11 @@ def group_normalization(
     Source: Wu & He, ECCV 2018.
     """
     x = as_tensor(x)
+    wide = _wide(x)
     shape = tuple(x.shape)
     axis = normalize_axis(axis, len(shape), "group_normalization")
     split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
-    parts = reshape(x, split)
+    parts = reshape(wide, split)
     axes = tuple(i for i in range(1, len(split)) if i != axis)
     centered = subtract(parts, mean(parts, axes, True))
     variance = mean(square(centered), axes, True)
@@ -173,7 +224,8 @@ def group_normalization(
     along = tuple(s if i == axis else 1 for i, s in enumerate(shape))
     if gamma is not None:
         y = multiply(y, reshape(gamma, along))
-    return y if beta is None else add(y, reshape(beta, along))
+    y = y if beta is None else add(y, reshape(beta, along))
+    return y if wide is x else cast(y, x.dtype)
 
 
 @function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import pathlib
@@ -28,7 +29,7 @@ def lib(cuda, library, monkeypatch):
     monkeypatch.setattr(blas, "library", lambda version: library)
     library.stub_fail(0)
     monkeypatch.setattr(config._Settings, "tf32", False)
-    cublaslt._plan.cache_clear()
+    cublaslt.plans.clear()
     blas._warn_once.cache_clear()
     return library
 
@@ -78,6 +79,47 @@ def test_plans_are_made_once(lib):
     assert lib.stub_choices() == before + 1
     cublaslt.multiply(lib, numbers((7, 5), "float16"), b)
     assert lib.stub_choices() == before + 2
+
+
+def test_what_the_library_keeps_for_dropped_plans_is_given_back(lib, monkeypatch):
+    monkeypatch.setattr(cublaslt, "MOST_PLANS", 3)
+    b = numbers((5, 8), "float16")
+    for rows in (1, 2, 3, 4, 2, 5, 1):
+        a = numbers((rows, 5), "float16")
+        assert_close(cublaslt.multiply(lib, a, b), wide(a) @ wide(b), "float16")
+        assert lib.stub_alive() <= 3 * 4  # a product's description and three matrices' each
+    before = lib.stub_choices()
+    cublaslt.multiply(lib, numbers((2, 5), "float16"), b)  # used later than 3 and 4: kept
+    assert lib.stub_choices() == before
+    lib.stub_fail(1)
+    with pytest.raises(cublaslt.LibraryError, match="no algorithm"):
+        cublaslt.multiply(lib, numbers((7, 5), "float16"), b)
+    cublaslt.plans.clear()
+    assert lib.stub_alive() == 0
+
+
+def test_parts_of_16_bit_products_are_summed_in_float32_only(lib, monkeypatch):
+    a, b = numbers((6, 5), "bfloat16"), numbers((5, 8), "bfloat16")
+    cublaslt.multiply(lib, a, b)
+    for schemes in (0, 1, 4, 7):  # in place and in the result's dtype: refused by the library here
+        monkeypatch.setattr(cublaslt, "IN_COMPUTE_TYPE", schemes)
+        cublaslt.plans.clear()
+        with pytest.raises(cublaslt.LibraryError, match="no algorithm"):
+            cublaslt.multiply(lib, a, b)
+
+
+def test_a_handle_belongs_to_the_product_s_device(lib, cuda, monkeypatch):
+    entered = []
+
+    def device(index):
+        entered.append(index)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(cuda.cuda, "Device", device)
+    cublaslt._handle.cache_clear()
+    cublaslt._handle(lib, 1)
+    cublaslt._handle(lib, 0)
+    assert entered == [1, 0]
 
 
 MATMULS = [
@@ -132,17 +174,28 @@ def test_convolutions_follow_the_setting(lib):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", [None, "relu"])
-def test_bias_and_relu_take_no_kernel_of_their_own(lib, cuda, monkeypatch, activation, dtype):
+@pytest.mark.parametrize("within", [True, False])
+def test_a_bias_takes_no_kernel_and_relu_one(lib, cuda, monkeypatch, within, activation, dtype):
+    monkeypatch.setattr(blas, "RELU_IN_PASSING", within)
     x, k, b = (numbers(s, dtype, seed=i) for i, s in enumerate([(6, 5), (5, 8), (8,)]))
     y = wide(x) @ wide(k) + wide(b)
     expected = y if activation is None else np.maximum(y, 0)
     before = lib.stub_choices()
     assert_close(blas.affine(x, k, b, activation), expected, dtype)
     assert lib.stub_choices() == before + 1
-    assert not cuda.launches
+    assert cuda.launches == ({} if within or activation is None else {"bias_activation": 1})
+    cuda.launches.clear()
     monkeypatch.setattr(blas, "library", lambda version: None)
     assert_close(blas.affine(x, k, b, activation), expected, dtype)
     assert cuda.launches == {"bias_activation": 1}
+
+
+def test_nan_survives_the_relu_of_a_dense_layer(lib):
+    x, k, b = (numbers(s, "float32") for s in [(6, 5), (5, 8), (8,)])
+    x[2, 3] = np.nan  # the stub's relu, as some libraries', gives 0 for it
+    y = blas.affine(x, k, b, "relu")
+    assert np.isnan(y[2]).all()
+    assert not np.isnan(np.delete(y, 2, 0)).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -155,7 +208,7 @@ def test_a_kernel_s_gradient_brings_the_bias_s(lib, cuda, monkeypatch, dtype):
     assert lib.stub_choices() == before + 1
     assert not cuda.launches
     lib.stub_fail(1)
-    cublaslt._plan.cache_clear()
+    cublaslt.plans.clear()
     with pytest.warns(UserWarning, match="no algorithm"):
         found = blas.kernel_gradient(x, g)
     for a, b in zip(found, expected):
@@ -169,7 +222,7 @@ def test_what_is_refused_is_asked_once(lib):
     for _ in range(2):
         with pytest.raises(cublaslt.LibraryError, match="no algorithm"):
             cublaslt.multiply(lib, a, b)
-    assert cublaslt._plan.cache_info().misses == 1
+    assert len(cublaslt.plans) == 1
 
 
 def test_the_setting_is_a_truth_value():
@@ -205,6 +258,8 @@ FACTS = {
     "CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT": cublaslt.BATCH_COUNT,
     "CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET": cublaslt.BATCH_STRIDE,
     "CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES": cublaslt.WORKSPACE_BYTES,
+    "CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK": cublaslt.REDUCTION_SCHEMES,
+    "CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE": cublaslt.IN_COMPUTE_TYPE,
     "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES": cublaslt.ALIGNMENTS[0],
     "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES": cublaslt.ALIGNMENTS[1],
     "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES": cublaslt.ALIGNMENTS[2],

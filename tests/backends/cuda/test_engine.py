@@ -5,11 +5,13 @@ from __future__ import annotations
 import fake_cupy as stand_in
 import numpy as np
 import pytest
+from cuda_on_cpu import signatures
 
 import kerasish
 from kerasish import layers, ops, optimizers
 from kerasish.backends.eager import Eager
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda.kernels import source
 from kerasish.ops.op import REGISTRY, using_engine
 
 
@@ -200,3 +202,118 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
     assert updates.get("norm_of_parts", 0) == (6 if model.optimizer.global_clipnorm else 0)
     for a, b in zip(made[0][0] + made[0][1], made[1][0] + made[1][1]):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_a_cast_to_the_same_dtype_copies_nothing(gpu, dtype):
+    with kerasish.device("gpu"), using_engine(gpu):
+        x = kerasish.Tensor(np.ones((30, 5), dtype))
+        stand_in.work.clear()
+        assert ops.cast(x, dtype).value is x.value
+        assert not stand_in.work.launches
+        assert ops.cast(x, "float16").numpy().tolist() == np.ones((30, 5)).tolist()
+        assert stand_in.work.launches == {"astype": 1}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_relu_and_its_gradient_are_a_launch_each(gpu, dtype):
+    numbers = np.array([[-1.0, 0.0, 2.0, np.nan], [np.inf, -np.inf, -0.0, 3.0]], "float32")
+    found = []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            x = ops.cast(kerasish.Tensor(numbers), dtype)
+            stand_in.work.clear()
+            y, slope = kerasish.value_and_grad(lambda x: ops.relu(x).sum())(x)
+            found += [y.numpy(), slope.numpy(), ops.relu(x).numpy()]
+    launched = stand_in.work.launches
+    assert (launched["bias_activation"], launched["bias_activation_gradient"]) == (2, 1)
+    assert not launched.keys() & {"maximum", "greater", "multiply", "zeros"}
+    for a, b in zip(found[:3], found[3:]):
+        np.testing.assert_array_equal(a.astype("float32"), b.astype("float32"))
+
+
+def test_nothing_is_written_for_gradients_that_no_code_asks_for(gpu):
+    rng = np.random.default_rng(0)
+    with kerasish.device("gpu"), using_engine(gpu):
+        x, g, b = (
+            kerasish.Tensor(rng.standard_normal(s).astype("float32")) for s in [(6, 5), (5,), (5,)]
+        )
+        classes = kerasish.Tensor(np.zeros(6, "int32"))
+        stand_in.work.clear()
+        kerasish.grad(lambda x: ops.layer_normalization(x, g, b).sum())(x)
+        kerasish.grad(
+            lambda x: ops.sparse_categorical_crossentropy(classes, x, from_logits=True).sum()
+        )(x)
+    assert stand_in.work.launches["full"] == 2  # the ones that the sums' gradients begin with
+    assert stand_in.work.launches["fill"] == 0
+
+
+def _step(layer, x):
+    def loss(x):
+        y = layer(x, training=True) if isinstance(layer, layers.BatchNormalization) else layer(x)
+        ramp = np.linspace(-1, 1, x.size, dtype="float32").reshape(x.shape)
+        return ops.sum(ops.cast(y, "float32") * ramp)
+
+    return kerasish.value_and_grad(loss, argnums=0, variables=layer.trainable_variables)(x)
+
+
+NORMS = {
+    "batch": lambda **k: layers.BatchNormalization(**k),
+    "layer": lambda **k: layers.LayerNormalization(**k),
+    "group": lambda **k: layers.GroupNormalization(2, **k),
+    "rms": lambda **k: layers.RMSNormalization(**k),
+}
+
+
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16", "float32"])
+@pytest.mark.parametrize("name", NORMS)
+def test_normalizations_read_16_bits_where_they_are_given_16_bits(gpu, name, dtype):
+    """The bytes of a layer's forward and backward pass, without those of its loss."""
+    numbers = np.random.default_rng(0).standard_normal((64, 8, 8, 16)).astype("float32") + 3
+    kind = dtype.removeprefix("mixed_")
+    found, moved = [], []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            layer = NORMS[name](dtype=dtype)
+            layer.build(numbers.shape)
+            x = ops.cast(kerasish.Tensor(numbers), kind)
+            with engine.step_scope():
+                _step(layer, x)  # variables move here, kernels are compiled
+            stand_in.work.clear()
+            with engine.step_scope():
+                value, slopes = _step(layer, x)
+            found.append([value / 1000, *kerasish.tree.flatten(slopes)])
+            moved.append([v.numpy() for v in layer.variables])
+    scale = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}[kind]
+    for a, b in zip(*found):
+        a, b = (ops.convert_to_numpy(v).astype("float32") for v in (a, b))
+        np.testing.assert_allclose(a, b, rtol=0, atol=scale * max(1.0, np.abs(a).max()))
+    for a, b in zip(*moved):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    work = stand_in.work
+    kernels = [k for k in work.launches if k in signatures(source("norm"))]
+    moving = sum(work.bytes[k] for k in kernels)
+    per_element = moving / numbers.size
+    width = 4 if kind == "float32" else 2
+    # Read for moments, read, written; g and x read twice, dx written.
+    assert per_element <= 8 * width + 4
+    assert sum(work.launches[k] for k in kernels) == (6 if name == "batch" else 4)
+    # Of 16-bit data nothing is cast but what the loss here asks for, and the gradient back.
+    assert work.launches["astype"] <= (0 if kind == "float32" else 2)
+
+
+def test_a_batch_s_moments_and_the_moving_ones_are_one_launch(gpu):
+    x = np.random.default_rng(1).standard_normal((50, 6)).astype("float32") * 3 + 1
+    found = []
+    for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
+        with kerasish.device(device), using_engine(engine):
+            layer = layers.BatchNormalization(momentum=0.7)
+            layer.build(x.shape)
+            for _ in range(3):
+                stand_in.work.clear()
+                with engine.step_scope():
+                    y = layer(kerasish.Tensor(x), training=True)
+            found.append([y.numpy(), layer.moving_mean.numpy(), layer.moving_variance.numpy()])
+    assert dict(stand_in.work.launches) == {"moment_parts": 1, "batch_totals": 1, "scale_shift": 1}
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

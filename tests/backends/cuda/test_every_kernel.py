@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import functools
-import importlib.util
 import inspect
 import pathlib
 import re
@@ -31,6 +29,7 @@ from cuda_on_cpu import (
     wide,
 )
 from kernel_calls import CALLS, UPDATES, update_source
+from nvrtc import BY_CUPY, compile_text
 
 import kerasish
 from kerasish import ops, optimizers, tree
@@ -45,6 +44,7 @@ from kerasish.backends.eager.cuda import (
     softmax,
     update,
 )
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.random import philox
 
@@ -149,7 +149,8 @@ def test_columns_of_more_than_2_to_the_31_elements(cuda):
     Function.most = 2
     rows, columns, chunk, chunks = x.shape[0], 32, 2**19, 129
     parts = _sparse((1, chunks, columns), "float32")
-    sizes = [np.int64(k) for k in (rows, columns, 1, 1, 1, chunk, chunks)]
+    one = divisor(1)
+    sizes = (np.int64(rows), np.int64(columns), one, one, *map(np.int64, (1, chunk, chunks)))
     args = (x, *[kernels.NOTHING] * 3, parts, *sizes, np.int32(0))
     kernels.launch("norm", "column_parts", x.dtype, chunks, (32, 8), *args)
     np.testing.assert_array_equal(parts[0, -1], np.arange(32))
@@ -168,6 +169,25 @@ def test_sorting_keeps_the_order_of_equals(cuda, count):
     order, keys = embedding._sorted(put(places), np.dtype("float32"))
     np.testing.assert_array_equal(order, np.argsort(places, kind="stable"))
     np.testing.assert_array_equal(keys, np.sort(places))
+
+
+def _divided(numbers, by):
+    """Return the quotients that `Divisor` gives for 32-bit numbers, as the kernels compute them."""
+    d = divisor(by)
+    if by == 1:
+        return numbers
+    product = numbers.astype("u8") * np.uint64(d["multiplier"])
+    return product >> np.uint64(32) >> np.uint64(d["shift"])
+
+
+@pytest.mark.parametrize("by", [1, 2, 3, 5, 7, 10, 127, 641, 65535, 65537, 2**30 + 1, 2**31 - 1])
+def test_quotients_by_multiplication_are_exact(by):
+    rng = np.random.default_rng(by)
+    edges = np.arange(1, 200, dtype="i8") * by
+    numbers = np.concatenate([edges - 1, edges, edges + 1, 2**31 - np.arange(1, 50)])
+    numbers = np.concatenate([numbers, rng.integers(0, 2**31, 20000)])
+    numbers = numbers[(numbers >= 0) & (numbers < 2**31)].astype("u8")
+    np.testing.assert_array_equal(_divided(numbers, by), numbers // np.uint64(by))
 
 
 # --- nothing at all -------------------------------------------------------------------------------
@@ -240,38 +260,8 @@ def test_rows_of_a_table_of_more_than_2_to_the_31_elements(cuda):
 # --- for GPUs -------------------------------------------------------------------------------------
 
 
-def _nvrtc():
-    spec = importlib.util.find_spec("nvidia")
-    folders = [pathlib.Path(p) for p in spec.submodule_search_locations] if spec else []
-    found = [lib for f in folders for lib in sorted(f.glob("*/lib/libnvrtc.so.*"))]
-    if not found:
-        pytest.skip("NVRTC is not installed: the wheel nvidia-cuda-nvrtc, part of the extra test")
-    return ctypes.CDLL(str(found[0]))
-
-
-def _compile(nvrtc, text, *options):
-    program = ctypes.c_void_p()
-    made = nvrtc.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None
-    )
-    assert made == 0
-    given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
-    result, size = nvrtc.nvrtcCompileProgram(program, len(options), given), ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    binary = b""
-    if result == 0:
-        nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
-        buffer = ctypes.create_string_buffer(size.value)
-        nvrtc.nvrtcGetCUBIN(program, buffer)
-        binary = buffer.raw
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return binary, log.value.decode()
-
-
 def test_nvrtc_refuses_what_is_wrong():
-    binary, log = _compile(_nvrtc(), "__global__ void f() { nothing; }", "-arch=sm_90")
+    binary, log = compile_text("__global__ void f() { nothing; }", ("-arch=sm_90",))
     assert not binary
     assert "nothing" in log
 
@@ -284,9 +274,9 @@ def _text(source):
 EVERY = (*kernels.SOURCES, *UPDATES)
 
 
-def _check_compiles(source, scalar, architecture):
-    options = ("--std=c++17", f"-DSCALAR={scalar}", f"-arch={architecture}")
-    binary, log = _compile(_nvrtc(), _text(source), *options)
+def _check_compiles(source, scalar, architecture, major=0, more=()):
+    options = ("--std=c++17", f"-DSCALAR={scalar}", "-DINDEX=32", f"-arch={architecture}", *more)
+    binary, log = compile_text(_text(source), options, major)
     assert binary, log
     assert not log, log  # no warning either
     for name in signatures(_text(source)):
@@ -298,17 +288,23 @@ def test_every_source_compiles_for_the_oldest_gpu(source):
     _check_compiles(source, "17", "sm_75")
 
 
-# Each scalar for the oldest, a present and the newest chip, one scalar for those between.
-BUILDS = [("32", "sm_75"), ("16", "sm_75")]
-BUILDS += [(scalar, a) for scalar in sorted(SCALARS) for a in ("sm_90", "sm_100")]
-BUILDS += [("17", a) for a in ("sm_80", "sm_86", "sm_89")]
+@pytest.mark.slow
+@pytest.mark.parametrize("source", EVERY)
+def test_every_source_compiles_with_cuda_12(source):
+    """NVRTC 12.9 and 13 differ in what they take without options: bare, and with CuPy's."""
+    builds = [("17", "sm_75", ()), ("32", "sm_90", BY_CUPY), ("16", "sm_120", ())]
+    for scalar, architecture, more in builds if source in kernels.SOURCES else builds[:1]:
+        _check_compiles(source, scalar, architecture, 12, more)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", EVERY)
-@pytest.mark.parametrize(("scalar", "architecture"), BUILDS)
-def test_every_source_compiles_for_gpus(source, scalar, architecture):
-    _check_compiles(source, scalar, architecture)
+@pytest.mark.parametrize("source", [*kernels.SOURCES, "adam_update"])
+@pytest.mark.parametrize("scalar", sorted(SCALARS))
+def test_every_source_compiles_with_cuda_13(source, scalar):
+    """test_binaries.py compiles them for each generation of GPUs."""
+    for architecture in ("sm_90", "sm_120"):
+        _check_compiles(source, scalar, architecture, 13)
+    _check_compiles(source, scalar, "sm_90", 13, BY_CUPY)
 
 
 PACKAGE = pathlib.Path(kerasish.__file__).parent

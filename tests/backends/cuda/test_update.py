@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import types
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -186,3 +189,53 @@ def test_gradients_of_another_dtype_are_refused(cuda):
             [[numbers((2,), "float32")], [numbers((2,), "float16")]],
             [put(np.float32(0.1))],
         )
+
+
+class _Plain:
+    """An array of which only its place, size and dtype are asked for."""
+
+    def __init__(self, address, size):
+        self.data = types.SimpleNamespace(ptr=address)
+        self.size, self.dtype = size, np.dtype("float32")
+
+
+def test_tables_are_made_once_while_the_pointers_stay(monkeypatch):
+    source = update_source(optimizers.Adam(0.1))
+    made, build = [], kernels._made
+    monkeypatch.setattr(kernels, "_kept", OrderedDict())
+    monkeypatch.setattr(kernels, "_made", lambda *args: made.append(args) or build(*args))
+
+    def step(address, count=160):
+        lists = [[_Plain(address + 4096 * (k * count + i), 7 + i) for i in range(count)]
+                 for k in range(7)]  # fmt: skip
+        return kernels._launches(source.table, source.most, lists, [0.0] * count, (1.0, 2.0))
+
+    first = step(1 << 20)
+    for _ in range(5):
+        assert step(1 << 30) is not first
+        assert step(1 << 20) is first
+    assert len(made) == 2
+    for k in range(kernels.KEPT):
+        step(k << 40)
+    assert step(1 << 20) is not first  # forgotten: few are kept
+    assert len(kernels._kept) == kernels.KEPT
+    for launch, start in zip(first, range(0, 160, source.most)):
+        count = int(launch.table["count"])
+        assert launch.table["sizes"][:count].tolist() == [
+            7 + i for i in range(start, start + count)
+        ]
+        place = launch.table["arrays"][3, 0]
+        assert place == (1 << 20) + 4096 * (3 * 160 + start)
+        assert launch.packed == 1
+
+
+def test_new_values_take_memory_once_for_each_dtype(cuda, monkeypatch):
+    taken, empty = [], kernels.empty
+    monkeypatch.setattr(kernels, "empty", lambda *args: taken.append(args) or empty(*args))
+    arrays = [numbers(s, d) for s in SHAPES for d in ("float32", "float16")]
+    made = kernels._results(arrays)
+    assert len(taken) == 2
+    assert [(m.shape, m.dtype) for m in made] == [(a.shape, a.dtype) for a in arrays]
+    places = sorted((m.data.ptr, m.nbytes) for m in made if m.size)
+    assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(places))
+    assert all(p % kernels.ALIGNMENT == 0 for p, _ in places)

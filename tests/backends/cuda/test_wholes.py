@@ -14,13 +14,20 @@ from kerasish.ops.arrays.contraction import affine
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic.conv import biased_conv
+from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks.attention import attend
-from kerasish.ops.networks.normalization import group_normalization, standardize
+from kerasish.ops.networks.normalization import (
+    group_normalization,
+    standardize,
+    standardize_batch,
+)
 from kerasish.ops.op import using_engine
 from kerasish.ops.random import dropout
 from kerasish.optimizers.clipping import norm_factor
 
 STATE, CLASSES = np.array([3, 4], "uint32"), np.array([0, 4, 2], "int32")
+RECTIFIED = np.maximum(np.arange(-7.0, 8.0, dtype="float32"), 0).reshape(3, 5)
+MOVING = np.arange(1.0, 6.0, dtype="float32")
 
 # name -> (function of floating inputs, their shapes, the kernel it must come to)
 CASES = {
@@ -70,6 +77,13 @@ CASES = {
     "batch norm": (
         lambda x, a, b: standardize(x, *ops.moments(x, (0, 1)), a, b, epsilon=0.1),
         [(2, 3, 5), (5,), (5,)], "batch_gradient",
+    ),
+    "relu gradient": (
+        lambda g: relu_gradient(g, RECTIFIED), [(3, 5)], "bias_activation_gradient",
+    ),
+    "batch norm, training": (
+        lambda x, a, b: standardize_batch(x, a, b, MOVING, MOVING, epsilon=0.1)[0],
+        [(2, 3, 5), (5,), (5,)], "batch_totals",
     ),
     "batch norm by other moments": (
         lambda x, m, v, a, b: standardize(x, m, ops.exp(v), a, b),

@@ -7,6 +7,7 @@ from typing import Any
 from kerasish.backends.eager.cuda import (
     activation,
     blas,
+    conversion,
     convolution,
     embedding,
     pooling,
@@ -18,6 +19,7 @@ from kerasish.backends.eager.cuda import (
 KERNELS: dict[str, Any] = {
     **activation.KERNELS,
     **blas.KERNELS,
+    **conversion.KERNELS,
     **convolution.KERNELS,
     **embedding.KERNELS,
     **pooling.KERNELS,

@@ -1,4 +1,4 @@
-"""activation(x + bias) in one pass, and its gradient; `sigmoid` and `softplus` for the table."""
+"""activation(x + bias) in one pass, and its gradient; relu, sigmoid and softplus as ops."""
 
 from __future__ import annotations
 
@@ -87,5 +87,5 @@ def _through(activation: str) -> Callable[..., Any]:
     return kernel
 
 
-# Those that CuPy would compute in several passes.
-KERNELS: dict[str, Any] = {name: _through(name) for name in ("sigmoid", "softplus")}
+# Those that CuPy would compute in several passes; relu, as its zero is an array of its own.
+KERNELS: dict[str, Any] = {name: _through(name) for name in ("relu", "sigmoid", "softplus")}

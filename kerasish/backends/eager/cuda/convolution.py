@@ -28,7 +28,8 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_elements,
     packed,
 )
-from kerasish.backends.eager.cuda.window import fits_window, window
+from kerasish.backends.eager.cuda.norm import add_chunks
+from kerasish.backends.eager.cuda.window import divisor, fits_window, window
 from kerasish.ops.basic.window import window_counts
 from kerasish.typing import Array
 
@@ -64,9 +65,10 @@ class _Setting:
         rows = empty((windows, self.places * self.part), x.dtype)
         first = group * self.part
         together = _packs(self.part, self.channels, first, x, rows)
-        sizes = tuple(np.int64(k) for k in (windows, self.channels, first, self.part))
-        args = (x, rows, self.record, *sizes, together)
-        pieces = rows.size // (16 // x.dtype.itemsize) if together else rows.size
+        width = 16 // x.dtype.itemsize if together else 1
+        sizes = tuple(np.int64(k) for k in (windows, self.channels, first))
+        args = (x, rows, self.record, divisor(self.part // width), *sizes, together)
+        pieces = rows.size // width
         launch_elements(SOURCE, "windows_to_rows", x.dtype, pieces, *args)
         return rows
 
@@ -75,10 +77,10 @@ class _Setting:
         places = x.shape[0] * math.prod(self.sizes)
         first = group * self.part
         together = _packs(self.part, self.channels, first, x, rows)
-        sizes = tuple(np.int64(k) for k in (places, self.channels, first, self.part))
-        count = places * self.part
-        pieces = count // (16 // x.dtype.itemsize) if together else count
-        args = (rows, x, self.record, *sizes, together)
+        width = 16 // x.dtype.itemsize if together else 1
+        sizes = tuple(np.int64(k) for k in (places, self.channels, first))
+        pieces = places * self.part // width
+        args = (rows, x, self.record, divisor(self.part // width), *sizes, together)
         launch_elements(SOURCE, "rows_to_places", x.dtype, pieces, *args)
 
 
@@ -115,8 +117,8 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
         return y
     if _is_depthwise(s):
         many = results // s.channels
-        sizes = tuple(np.int64(k) for k in (y.size // results, s.channels, many))
-        args = (x, compact(kernel), y, s.record, *sizes)
+        sizes = (np.int64(y.size // results), np.int64(s.channels))
+        args = (x, compact(kernel), y, s.record, divisor(results), divisor(many), *sizes)
         launch_elements(SOURCE, "depthwise", x.dtype, y.size, *args)
         return y
     each = results // s.groups
@@ -144,8 +146,8 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
     if not g.size:
         return filled(dx, 0)
     if _is_depthwise(s):
-        sizes = (dx.size // s.channels, s.channels, kernel.shape[-1] // s.channels)
-        args = (g, compact(kernel), dx, s.record, *(np.int64(k) for k in sizes))
+        sizes = (np.int64(dx.size // s.channels), np.int64(kernel.shape[-1] // s.channels))
+        args = (g, compact(kernel), dx, s.record, divisor(s.channels), *sizes)
         launch_elements(SOURCE, "depthwise_data", g.dtype, dx.size, *args)
         return dx
     each = kernel.shape[-1] // groups
@@ -199,13 +201,12 @@ def _depthwise_kernel(x: Array, g: Array, s: _Setting) -> Array:
     chunk = max(CHUNK_WINDOWS, -(-windows // MOST_CHUNKS))
     chunks = -(-windows // chunk)
     parts = empty((1, chunks, s.places * results), np.float32)
-    total = empty(s.places * results, np.float32)
-    sizes = (windows, s.channels, results // s.channels, chunk, chunks)
-    args = (x, g, parts, s.record, *(np.int64(k) for k in sizes))
+    total = empty((1, s.places * results), np.float32)
+    sizes = tuple(np.int64(k) for k in (windows, s.channels, chunk, chunks))
+    args = (x, g, parts, s.record, divisor(results // s.channels), *sizes)
     work = -(-results // 32) * s.places * chunks
     launch(SOURCE, "depthwise_kernel_parts", x.dtype, work, (32, 8), *args)
-    counts = (np.int64(1), np.int64(chunks), np.int64(s.places * results))
-    launch_elements("norm", "column_totals", x.dtype, total.size, parts, total, *counts)
+    add_chunks(x.dtype, parts, total)
     return cast(total, x.dtype).reshape(*s.window, 1, results)
 
 

@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import math
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,10 @@ TRANSPOSED = 1
 # Attributes of a product's description, of a matrix's, of what an algorithm may be.
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 BATCH_COUNT, BATCH_STRIDE = 5, 6
-WORKSPACE_BYTES, ALIGNMENTS = 1, (5, 6, 7, 8)
+WORKSPACE_BYTES, REDUCTION_SCHEMES, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
+# Products that are split along the summed axis add their parts in float32: the other schemes add
+# them in the dtype of the result, 16 bits.
+IN_COMPUTE_TYPE = 2
 # What is done to the product on its way out; a bias is one more bit.
 EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
 PLAIN, WITH_BIAS = 1, 4
@@ -37,6 +41,7 @@ PLAIN, WITH_BIAS = 1, 4
 # factor comes first).
 WITH_SUMS = 256
 MOST_WORKSPACE = 32 << 20
+MOST_PLANS = 1024
 
 
 class LibraryError(RuntimeError):
@@ -115,8 +120,10 @@ def _set(lib: Any, kind: str, made: Any, attribute: int, value: Any) -> None:
 
 @functools.cache
 def _handle(lib: Any, device: int) -> Any:
+    """Return the handle of a device: the library makes it for the current one."""
     handle = ctypes.c_void_p()
-    _checked("cublasLtCreate", lib.cublasLtCreate(ctypes.byref(handle)))
+    with cupy().cuda.Device(device):
+        _checked("cublasLtCreate", lib.cublasLtCreate(ctypes.byref(handle)))
     return handle
 
 
@@ -149,7 +156,6 @@ def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
     return result
 
 
-@functools.lru_cache(maxsize=1024)
 def _plan(lib: Any, product: Product) -> Plan | str:
     """Return the plan of a product, or what is said where there is none."""
     description, right, left, result = describe(lib, product)
@@ -158,6 +164,7 @@ def _plan(lib: Any, product: Product) -> Plan | str:
     _checked("MatmulPreferenceCreate", create(ctypes.byref(wish)))
     most = ctypes.c_uint64(MOST_WORKSPACE)
     _set(lib, "MatmulPreference", wish, WORKSPACE_BYTES, most)
+    _set(lib, "MatmulPreference", wish, REDUCTION_SCHEMES, ctypes.c_uint32(IN_COMPUTE_TYPE))
     for attribute, bytes_ in zip(ALIGNMENTS, product.alignments):
         _set(lib, "MatmulPreference", wish, attribute, ctypes.c_uint32(bytes_))
     choice, count = Choice(), ctypes.c_int()
@@ -166,10 +173,54 @@ def _plan(lib: Any, product: Product) -> Plan | str:
         ctypes.byref(choice), ctypes.byref(count),
     )  # fmt: skip
     lib.cublasLtMatmulPreferenceDestroy(wish)
+    plan = Plan(description, left, right, result, choice)
     if status or not count.value or choice.state:
+        _destroy(lib, plan)
         why = f" (status {status})" if status else ""
         return f"cuBLASLt has no algorithm for {product}{why}."
-    return Plan(description, left, right, result, choice)
+    return plan
+
+
+def _destroy(lib: Any, plan: Plan) -> None:
+    """Give back what the library keeps for a plan. Products handed in before need it no more."""
+    _checked("MatmulDescDestroy", lib.cublasLtMatmulDescDestroy(plan.description))
+    for layout in (plan.left, plan.right, plan.result):
+        _checked("MatrixLayoutDestroy", lib.cublasLtMatrixLayoutDestroy(layout))
+
+
+class _Plans:
+    """The plans used last, `MOST_PLANS` of them. Whoever calls `of` holds `_running`."""
+
+    def __init__(self) -> None:
+        self._plans: OrderedDict[tuple[Any, Product], Plan | str] = OrderedDict()
+
+    def of(self, lib: Any, product: Product) -> Plan | str:
+        """Return the plan of a product, or what is said where there is none."""
+        key = (lib, product)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _plan(lib, product)
+            while len(self._plans) > MOST_PLANS:
+                self._drop(*self._plans.popitem(last=False))
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        while self._plans:
+            self._drop(*self._plans.popitem())
+
+    @staticmethod
+    def _drop(key: tuple[Any, Product], plan: Plan | str) -> None:
+        if not isinstance(plan, str):
+            _destroy(key[0], plan)
+
+
+plans = _Plans()
 
 
 def _lying(x: Array) -> tuple[Any, bool]:
@@ -194,7 +245,8 @@ def _alignment(x: Array) -> int:
     return min(256, pointer & -pointer)
 
 
-_running = threading.Lock()  # the bias is part of a plan, which calls share
+# The bias is part of a plan, which calls share; a plan that another call drops is destroyed.
+_running = threading.Lock()
 
 
 def multiply(
@@ -249,15 +301,15 @@ def _run(lib: Any, a: Array, b: Array, y: Array, epilogue: int, bias: Array, tf3
         _matrix(b, b_turned), _matrix(y, False),
         (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue, tf32,
     )  # fmt: skip
-    plan = _plan(lib, product)
-    if isinstance(plan, str):
-        raise LibraryError(plan)
-    size = plan.choice.workspace
-    workspace = empty(max(size, 1), np.uint8)
-    one, zero = ctypes.c_float(1), ctypes.c_float(0)
-    pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
-    stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)
     with _running:
+        plan = plans.of(lib, product)
+        if isinstance(plan, str):
+            raise LibraryError(plan)
+        size = plan.choice.workspace
+        workspace = empty(max(size, 1), np.uint8)
+        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
+        stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)
         if bias is not None:
             _set(lib, "MatmulDesc", plan.description, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
         status = lib.cublasLtMatmul(

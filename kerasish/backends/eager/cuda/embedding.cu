@@ -40,20 +40,22 @@ __device__ __forceinline__ i64 place_of(i64 at, i64 size) {
 
 // index (outer, along, inner) -> the flat place in (outer, size, inner).
 template <class I>
-__device__ void all_along(I index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
-    for (i64 e = first_element(); e < count; e += element_step()) {
-        i64 at = place_of(index[e], size), outer = e / inner / along;
-        places[e] = at < 0 ? -1 : (outer * size + at) * inner + e % inner;
+__device__ void all_along(
+    I index, OUT(i64) places, i64 count, const Divisor& along, const Divisor& inner, i64 size) {
+    for (Index e = first_index(); e < (Index)count; e += index_step()) {
+        int rest;
+        i64 at = place_of(index[e], size), outer = quotient(divided(e, inner, &rest), along);
+        places[e] = at < 0 ? -1 : (outer * size + at) * inner.by + rest;
     }
 }
 
 extern "C" __global__ void places_along_int(
-    IN(int) index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
+    IN(int) index, OUT(i64) places, i64 count, Divisor along, Divisor inner, i64 size) {
     all_along(index, places, count, along, inner, size);
 }
 
 extern "C" __global__ void places_along_long(
-    IN(i64) index, OUT(i64) places, i64 count, i64 along, i64 inner, i64 size) {
+    IN(i64) index, OUT(i64) places, i64 count, Divisor along, Divisor inner, i64 size) {
     all_along(index, places, count, along, inner, size);
 }
 
@@ -67,7 +69,9 @@ template <class I>
 __device__ void all_at(I index, OUT(i64) places, const Sizes& s, i64 count) {
     for (i64 e = first_element(); e < count; e += element_step()) {
         i64 place = 0;
-        for (int axis = 0; axis < s.axes; ++axis) {
+#pragma unroll  // else the sizes are copied to local memory, to be indexed
+        for (int axis = 0; axis < 8; ++axis) {
+            if (axis >= s.axes) break;
             i64 at = place_of(index[e * s.axes + axis], s.sizes[axis]);
             place = at < 0 || place < 0 ? -1 : place * s.sizes[axis] + at;
         }
@@ -88,23 +92,23 @@ template <class K>
 __device__ __forceinline__ i64 rank_of(i64 key, K keys, i64 count, bool equal_too) {
     i64 low = 0, high = count;
     while (low < high) {
-        i64 middle = (low + high) / 2, found = keys[middle];
+        i64 middle = (low + high) >> 1, found = keys[middle];
         if (found < key || (equal_too && found == key)) low = middle + 1;
         else high = middle;
     }
     return low;
 }
 
-// Where element e of neighbouring sorted runs of `width` goes when each two of them are merged: as
+// Where element e of neighbouring sorted runs of width = 2^shift goes when each two of them are merged: as
 // far behind its own run's start as it is, and as many of the other run come before it. Equal keys
 // keep their order.
 template <class K>
-__device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, i64 width) {
-    i64 run = e / width, pair = run / 2 * 2 * width;
-    bool second = run % 2;
+__device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, int shift) {
+    i64 width = 1ll << shift, run = e >> shift, pair = run >> 1 << 1 << shift;
+    bool second = run & 1;
     i64 begin = second ? pair : pair + width;
     i64 other = begin >= count ? 0 : (begin + width < count ? width : count - begin);
-    return pair + e % width + rank_of(keys[e], keys + begin, other, second);
+    return pair + (e & (width - 1)) + rank_of(keys[e], keys + begin, other, second);
 }
 
 #define SORTED 1024
@@ -124,9 +128,9 @@ extern "C" __global__ void sort_chunks(
             from_order[e] = e;
         }
         __syncthreads();
-        for (int width = 1; width < many; width *= 2) {
+        for (int shift = 0; 1 << shift < many; ++shift) {
             for (int e = threadIdx.x; e < many; e += blockDim.x) {
-                i64 place = merged_place(e, from, many, width);
+                i64 place = merged_place(e, from, many, shift);
                 to[place] = from[e];
                 to_order[place] = from_order[e];
             }
@@ -145,11 +149,11 @@ extern "C" __global__ void sort_chunks(
     }
 }
 
-// One round: sorted runs of `width` become runs of twice that.
+// One round: sorted runs of 2^shift become runs of twice that.
 extern "C" __global__ void sort_merge(
-    IN(i64) keys, IN(i64) order, OUT(i64) new_keys, OUT(i64) new_order, i64 count, i64 width) {
+    IN(i64) keys, IN(i64) order, OUT(i64) new_keys, OUT(i64) new_order, i64 count, i64 shift) {
     for (i64 e = first_element(); e < count; e += element_step()) {
-        i64 place = merged_place(e, keys, count, width);
+        i64 place = merged_place(e, keys, count, (int)shift);
         new_keys[place] = keys[e];
         new_order[place] = order[e];
     }
@@ -164,8 +168,9 @@ extern "C" __global__ void sort_merge(
 extern "C" __global__ void scatter_chunks(
     IN(Scalar) g, IN(i64) order, IN(i64) places, OUT(Scalar) y, OUT(float) edges, i64 count,
     i64 size, i64 n, i64 chunk) {
-    i64 tiles = (n + blockDim.x - 1) / blockDim.x, chunks = (count + chunk - 1) / chunk;
-    for (i64 w = blockIdx.x; w < tiles * chunks; w += gridDim.x) {
+    Index tiles = ((Index)n + blockDim.x - 1) / blockDim.x;
+    i64 chunks = (count + chunk - 1) / chunk;
+    for (Index w = blockIdx.x; w < tiles * (Index)chunks; w += gridDim.x) {
         i64 part = w / tiles, j = w % tiles * blockDim.x + threadIdx.x;
         if (j >= n) continue;
         i64 begin = part * chunk, end = begin + chunk < count ? begin + chunk : count;
@@ -189,8 +194,9 @@ extern "C" __global__ void scatter_chunks(
 // Adds up the runs that go over several chunks, in their order; each by the chunk it starts in.
 extern "C" __global__ void scatter_runs(
     IN(i64) places, IN(float) edges, OUT(Scalar) y, i64 count, i64 size, i64 n, i64 chunk) {
-    i64 tiles = (n + blockDim.x - 1) / blockDim.x, chunks = (count + chunk - 1) / chunk;
-    for (i64 w = blockIdx.x; w < tiles * chunks; w += gridDim.x) {
+    Index tiles = ((Index)n + blockDim.x - 1) / blockDim.x;
+    i64 chunks = (count + chunk - 1) / chunk;
+    for (Index w = blockIdx.x; w < tiles * (Index)chunks; w += gridDim.x) {
         i64 part = w / tiles, j = w % tiles * blockDim.x + threadIdx.x;
         i64 begin = part * chunk, end = begin + chunk;
         if (j >= n || end >= count) continue;

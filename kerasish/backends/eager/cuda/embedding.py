@@ -16,6 +16,7 @@ from kerasish.backends.eager.cuda.kernels import (
     packed,
     product,
 )
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "embedding"
@@ -57,7 +58,7 @@ def _sorted(places: Array, dtype: str) -> tuple[Any, Any]:
     launch(SOURCE, "sort_chunks", dtype, blocks, (256,), places, keys, order, product((count,)))
     width = SORTED
     while width < count:
-        args = (keys, order, new_keys, new_order, np.int64(count), np.int64(width))
+        args = (keys, order, new_keys, new_order, np.int64(count), np.int64(width.bit_length() - 1))
         launch_elements(SOURCE, "sort_merge", dtype, count, *args)
         keys, order, new_keys, new_order = new_keys, new_order, keys, order
         width *= 2
@@ -78,7 +79,8 @@ def _add(rows: Array, places: Array, size: int) -> Array:
     sizes = tuple(np.int64(k) for k in (count, size, n, CHUNK))
     args = (compact(rows), order, places, y, edges, *sizes)
     launch(SOURCE, "scatter_chunks", rows.dtype, work, (threads,), *args)
-    launch(SOURCE, "scatter_runs", rows.dtype, work, (threads,), places, edges, y, *sizes)
+    if chunks > 1:  # else no run goes from one chunk to the next
+        launch(SOURCE, "scatter_runs", rows.dtype, work, (threads,), places, edges, y, *sizes)
     return y
 
 
@@ -90,7 +92,7 @@ def _places(indices: Array, dtype: Any, along: int, inner: int, size: int) -> Ar
     """
     indices, kind = _whole(indices)
     places = empty(indices.size, np.int64)
-    sizes = (np.int64(k) for k in (indices.size, along, inner, size))
+    sizes = (np.int64(indices.size), divisor(along), divisor(inner), np.int64(size))
     args = (indices, places, *sizes)
     launch_elements(SOURCE, f"places_along_{kind}", dtype, indices.size, *args)
     return places

@@ -16,10 +16,23 @@ Call = tuple[Op, list[Any], dict[str, Any]]
 
 
 def make_op(
-    kernel: Callable[..., Any], grad: Callable[..., Any] | None = None, outputs: int = 1
+    kernel: Callable[..., Any],
+    grad: Callable[..., Any] | None = None,
+    outputs: int = 1,
+    first_alone: bool = False,
 ) -> Op:
-    """Return an op that is in no registry, since only the engine of a GPU uses it."""
-    return Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+    """Return an op that is in no registry, since only the engine of a GPU uses it.
+
+    Args:
+        kernel: function of the array module and of arrays.
+        grad: the rule of its gradient.
+        outputs: how many results it has.
+        first_alone: whether gradients reach the first result alone: the rule gets None for the
+            others, and nothing writes zeros for them.
+    """
+    made = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+    made.sparse_gradients = first_alone
+    return made
 
 
 def again(f: Callable[..., Any], inputs: Sequence[Any], g: Array) -> list[Any]:

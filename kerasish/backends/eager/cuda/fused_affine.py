@@ -1,4 +1,4 @@
-"""x @ kernel + bias, and relu of it, in the epilogue of the product; see `fused_functions`."""
+"""x @ kernel + bias in the epilogue of the product, and relu of it; see `fused_functions`."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _rule(g: Array, y: Array, *inputs: Any, scale: float, causal: bool) -> Any:
 _GRADIENT = make_op(_gradient_kernel, _again, outputs=3)
 _BIASED = make_op(_biased_kernel, _again, outputs=3)
 _WITH_BIAS = make_op(_biased_kernel, _again, outputs=4)
-ATTENTION = make_op(_kernel, _rule, outputs=2)
+ATTENTION = make_op(_kernel, _rule, outputs=2, first_alone=True)
 
 
 def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[Any] | None:

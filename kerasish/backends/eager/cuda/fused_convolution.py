@@ -1,11 +1,11 @@
-"""Convolution + bias, and relu of it, by cuDNN where it supports it; see `fused_functions`."""
+"""Convolution + bias by cuDNN where it supports it, and relu of it; see `fused_functions`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.backends.eager.cuda import convolution, cudnn, cudnn_convolution
+from kerasish.backends.eager.cuda import blas, convolution, cudnn, cudnn_convolution
 from kerasish.backends.eager.cuda.activation import bias_activation
 from kerasish.backends.eager.cuda.fused import Call, device_of, fits, make_op
 from kerasish.backends.eager.cuda.fused_affine import BIAS_GRADIENT, THROUGH_RELU
@@ -23,9 +23,10 @@ def _kernel(
     dilation: IntOrTuple, groups: int,
 ) -> Array:  # fmt: skip
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
-    y = cudnn_convolution.biased_convolution(x, kernel, bias, rectified=rectified, **attrs)
+    within = rectified and blas.RELU_IN_PASSING
+    y = cudnn_convolution.biased_convolution(x, kernel, bias, rectified=within, **attrs)
     if y is not None:
-        return y
+        return y if within == rectified else bias_activation(y, None, "relu")
     y = convolution.convolution(x, kernel, **attrs)
     return bias_activation(y, bias, "relu" if rectified else "linear")
 
@@ -62,7 +63,8 @@ def whole_biased_conv(
     attrs["groups"] = x.shape[-1] // kernel.shape[-2]
     attrs = CONVOLUTION.canonical([x.shape, kernel.shape], attrs)  # type: ignore[misc]
     y = CONVOLUTION.shape(Spec(x.shape, x.dtype), Spec(kernel.shape, x.dtype), **attrs).shape
-    request = cudnn_convolution.of_biased(x, kernel, y, rectified, attrs)
+    within = rectified and blas.RELU_IN_PASSING
+    request = cudnn_convolution.of_biased(x, kernel, y, within, attrs)
     if request is None or cudnn.planned(request, device_of(*given)) is None:
         return None
     return _BIASED, given, {"rectified": rectified, **attrs}

@@ -13,10 +13,15 @@ from typing import Any
 
 from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, make_op
-from kerasish.backends.eager.cuda.fused_affine import whole_affine, whole_einsum_affine
+from kerasish.backends.eager.cuda.fused_affine import (
+    THROUGH_RELU,
+    whole_affine,
+    whole_einsum_affine,
+)
 from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
 from kerasish.backends.eager.cuda.fused_norm import (
+    BATCH_NORM,
     GROUP_NORM,
     LAYER_NORM,
     RMS_NORM,
@@ -26,6 +31,7 @@ from kerasish.backends.eager.cuda.fused_norm import (
     whole_moments,
     whole_rms_norm,
     whole_standardize,
+    whole_standardize_batch,
 )
 from kerasish.backends.eager.cuda.fused_softmax import (
     CLASS_LOSS,
@@ -42,6 +48,7 @@ from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.conversion import as_tensor
+from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import attention, crossentropy, normalization
 from kerasish.optimizers import clipping
 from kerasish.typing import Array, ArrayModule
@@ -81,6 +88,12 @@ def _gelu(x: Array, approximate: bool = True) -> Call | None:
 def _silu(x: Array) -> Call | None:
     x = as_tensor(x)
     return (_ACTIVATION, [x], {"kind": "silu"}) if fits(x) else None
+
+
+def _relu_gradient(g: Array, y: Array) -> Call | None:
+    given = [as_tensor(g), as_tensor(y)]
+    same = len({(t.dtype, t.shape) for t in given}) == 1
+    return (THROUGH_RELU, given, {}) if same and fits(*given) else None
 
 
 def _dropout_kernel(xp: ArrayModule, state: Array, x: Array, *, rate: float) -> Array:
@@ -126,6 +139,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     activations.log_softmax: whole_log_softmax,
     activations.gelu: _gelu,
     activations.silu: _silu,
+    relu_gradient: _relu_gradient,
     crossentropy.sparse_categorical_crossentropy: whole_class_loss,
     crossentropy.categorical_crossentropy: whole_target_loss,
     attention.attend: whole_attend,
@@ -135,16 +149,18 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     normalization.rms_normalization: whole_rms_norm,
     normalization.moments: whole_moments,
     normalization.standardize: whole_standardize,
+    normalization.standardize_batch: whole_standardize_batch,
     randoms.dropout: _dropout,
     clipping.norm_factor: _norm_factor,
 }
-# What a whole gives beside its result is for its gradient; moments are two results.
-FIRST_OF_SEVERAL = (
-    CLASS_LOSS,
-    TARGET_LOSS,
-    LAYER_NORM,
-    RMS_NORM,
-    GROUP_NORM,
-    STANDARDIZE,
-    ATTENTION,
-)
+# How many of an op's results are its function's; the others are for its gradient.
+FIRST_RESULTS = {
+    CLASS_LOSS: 1,
+    TARGET_LOSS: 1,
+    LAYER_NORM: 1,
+    RMS_NORM: 1,
+    GROUP_NORM: 1,
+    STANDARDIZE: 1,
+    ATTENTION: 1,
+    BATCH_NORM: 3,
+}

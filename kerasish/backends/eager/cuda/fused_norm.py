@@ -75,8 +75,8 @@ def _norm_rule(g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: 
 
 
 _NORM_GRADIENT = make_op(_norm_gradient_kernel, _norm_again, outputs=3)
-LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3)
-RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3)
+LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3, first_alone=True)
+RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3, first_alone=True)
 
 
 def _epsilon(epsilon: float | None) -> float:
@@ -167,7 +167,7 @@ def _group_rule(
 
 
 _GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
-GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3)
+GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3, first_alone=True)
 
 
 def whole_group_norm(
@@ -282,7 +282,7 @@ def _standardize_rule(
 
 
 _BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
-STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2)
+STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, first_alone=True)
 
 
 def whole_standardize(
@@ -299,3 +299,39 @@ def whole_standardize(
     if any(v.shape != shape[-1:] for v in given[1:]):
         return None
     return STANDARDIZE, given, {"epsilon": float(epsilon)}
+
+
+# --- batch normalisation by the batch's own moments -----------------------------------------------
+
+
+def _batch_kernel(
+    xp: ArrayModule, x: Array, gamma: Array, beta: Array, moving_mean: Array,
+    moving_variance: Array, *, momentum: float, epsilon: float,
+) -> Array:  # fmt: skip
+    return norm.batch_norm_training(x, gamma, beta, moving_mean, moving_variance, momentum, epsilon)
+
+
+def _batch_rule(
+    g: Array, y: Array, x: Array, gamma: Array, beta: Array, *moving: Any, momentum: float,
+    epsilon: float,
+) -> tuple[Any, ...]:  # fmt: skip
+    dx, by_gamma, by_beta = _BATCH_GRADIENT(g[0], x, y[3], y[4], gamma, epsilon=epsilon)
+    return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype), None, None
+
+
+BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, first_alone=True)
+
+
+def whole_standardize_batch(
+    x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_variance: Array,
+    axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3,
+) -> Call | None:  # fmt: skip
+    """Return the op that does `standardize_batch` whole: along the last axis only."""
+    if gamma is None or beta is None:
+        return None
+    x, *columns = given = [as_tensor(v) for v in (x, gamma, beta, moving_mean, moving_variance)]
+    if not fits(*given) or len(x.shape) < 2 or not is_last(axis, len(x.shape)):
+        return None
+    if any(v.shape != x.shape[-1:] or v.dtype != "float32" for v in columns):
+        return None
+    return BATCH_NORM, given, {"momentum": float(momentum), "epsilon": float(epsilon)}

@@ -86,6 +86,7 @@ CLASS_LOSS = make_op(
     _class_loss_kernel,
     lambda g, y, classes, x: (None, _CLASS_LOSS_GRADIENT(g[0], classes, x, y[1])),
     outputs=2,
+    first_alone=True,
 )
 
 
@@ -131,7 +132,7 @@ def _target_loss_rule(g: Array, y: Array, target: Array, x: Array) -> tuple[Any,
 
 
 _TARGET_LOSS_GRADIENT = make_op(_target_loss_gradient_kernel, _target_loss_again)
-TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3)
+TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3, first_alone=True)
 
 
 def whole_target_loss(

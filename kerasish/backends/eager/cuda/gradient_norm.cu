@@ -1,20 +1,29 @@
 // The norm of all gradients together: sums of squares in a fixed order.
 
+// The sum of squares of what it is called for.
+template <class P>
+struct Squares {
+    P from;
+    float total;
+
+    template <int N>
+    __device__ __forceinline__ void operator()(i64 at, Numbers<N> values) {
+        load_into(from + at, values);
+#pragma unroll
+        for (int k = 0; k < N; ++k) total += values.at[k] * values.at[k];
+    }
+};
+
 // parts[offset + block]: the sum of squares of the block's share of its tensor.
 extern "C" __global__ void square_parts(
     Table table, OUT(float) parts, i64 offset, i64 chunk, int packed) {
     int t = tensor_of(table, blockIdx.x);
     i64 begin, end;
     share_of(table, t, chunk, &begin, &end);
-    auto g = AT(Scalar, table.arrays[0][t]);
-    float total = 0.0f;
-    each_of_share(begin, end, packed, [&](i64 at, auto value) {
-        constexpr int N = sizeof(value) / sizeof(float);
-        load_into(g + at, value);
-#pragma unroll
-        for (int k = 0; k < N; ++k) total += value.at[k] * value.at[k];
-    });
-    total = reduce_row(total, Sum());
+    typedef decltype(AT(Scalar, table.arrays[0][t])) Pointer;
+    Squares<Pointer> squares = {AT(Scalar, table.arrays[0][t]), 0.0f};
+    each_of_share(begin, end, packed, squares);
+    float total = reduce_row(squares.total, Sum());
     if (threadIdx.x == 0) parts[offset + blockIdx.x] = total;
 }
 

@@ -32,6 +32,7 @@ SCALARS = {"float32": 32, "float16": 16, "bfloat16": 17}
 # Blocks of a launch over all elements: threads go on in steps of the whole grid.
 MOST_BLOCKS = 1 << 16
 THREADS = 256
+FAR = 2**31  # positions in arrays of so many elements need 64 bits
 NOTHING = np.uint64(0)  # an argument that a kernel does not look at
 
 
@@ -48,21 +49,30 @@ def text_of(*parts: str) -> str:
 
 
 @functools.cache
-def function(xp: ArrayModule, name: str, kernel: str, scalar: int) -> Any:
-    """Return a kernel, compiled by xp for numbers stored as `scalar` says (see SCALARS)."""
-    return _module(xp, name, scalar).get_function(kernel)
+def function(xp: ArrayModule, name: str, kernel: str, scalar: int, index: int = 32) -> Any:
+    """Return a kernel, compiled by xp for numbers stored as `scalar` says (see SCALARS).
+
+    Args:
+        index: the bits of positions in arrays, 32 or 64.
+    """
+    return _module(xp, name, scalar, index).get_function(kernel)
 
 
 @functools.cache
-def _module(xp: ArrayModule, name: str, scalar: int) -> Any:
-    options = ("--std=c++17", f"-DSCALAR={scalar}")
+def _module(xp: ArrayModule, name: str, scalar: int, index: int) -> Any:
+    options = ("--std=c++17", f"-DSCALAR={scalar}", f"-DINDEX={index}")
     return xp.RawModule(code=source(name), options=options)
 
 
 def fits(*arrays: Any) -> bool:
     """Return whether kernels take these arrays: all of one dtype among SCALARS."""
     dtype = arrays[0].dtype
-    return dtype.name in SCALARS and all(a.dtype == dtype for a in arrays)
+    return _is_scalar(dtype) and all(a.dtype == dtype for a in arrays)
+
+
+@functools.cache
+def _is_scalar(dtype: Any) -> bool:
+    return dtype.name in SCALARS  # NumPy makes the name anew at each call
 
 
 def check(what: str, *arrays: Any) -> None:
@@ -94,7 +104,9 @@ def launch(
         dtype: the dtype in which numbers are stored.
         args: arrays and NumPy scalars, of exactly the types of the kernel's parameters.
     """
-    run = function(cupy(), name, kernel, SCALARS[dtype.name])
+    # CuPy's and NumPy's scalars have a size, too.
+    index = 64 if any(a.size >= FAR for a in args) else 32
+    run = function(cupy(), name, kernel, SCALARS[dtype.name], index)
     run((min(blocks, 2**31 - 1),), threads, args)
 
 

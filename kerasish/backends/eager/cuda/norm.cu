@@ -6,17 +6,17 @@
 // width elements, width = channels / groups.
 
 // The start of a row.
-__device__ __forceinline__ i64 row_start(i64 row, i64 n, i64 width, i64 channels) {
-    i64 groups = channels / width;
+__device__ __forceinline__ Index row_start(Index row, Index n, Index width, Index channels) {
+    Index groups = channels / width;
     return groups == 1 ? row * n : (row / groups) * (n * groups) + (row % groups) * width;
 }
 
 // Calls f(offset from the row's start, channel from the group's first), N elements at a time.
 template <int N, class F>
-__device__ __forceinline__ void each_of_row(i64 n, i64 width, i64 channels, F f) {
-    i64 at = (i64)threadIdx.x * N, step = (i64)blockDim.x * N;
-    i64 line = at / width, column = at % width;
-    i64 lines = step / width, columns = step % width;
+__device__ __forceinline__ void each_of_row(Index n, Index width, Index channels, F f) {
+    Index at = (Index)threadIdx.x * N, step = (Index)blockDim.x * N;
+    Index line = at / width, column = at % width;
+    Index lines = step / width, columns = step % width;
     for (; at < n; at += step) {
         f(line * channels + column, column);
         line += lines;
@@ -31,13 +31,13 @@ __device__ __forceinline__ void each_of_row(i64 n, i64 width, i64 channels, F f)
 template <int N>
 __device__ void normalize_rows(
     IN(Scalar) x, IN(float) gamma, IN(float) beta, OUT(Scalar) y, OUT(float) mean,
-    OUT(float) scale, i64 rows, i64 n, i64 width, i64 channels, float epsilon, int centered,
+    OUT(float) scale, Index rows, Index n, Index width, Index channels, float epsilon, int centered,
     int has_gamma, int has_beta) {
-    for (i64 row = first_row(); row < rows; row += row_step()) {
-        i64 start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
+    for (Index row = (Index)first_row(); row < rows; row += (Index)row_step()) {
+        Index start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
         float center = 0.0f, total = 0.0f;
         if (centered) {
-            each_of_row<N>(n, width, channels, [&](i64 at, i64) {
+            each_of_row<N>(n, width, channels, [&](Index at, Index) {
                 Numbers<N> v = load<N>(x + start + at);
 #pragma unroll
                 for (int k = 0; k < N; ++k) total += v.at[k];
@@ -45,7 +45,7 @@ __device__ void normalize_rows(
             center = reduce_row(total, Sum()) / (float)n;
         }
         total = 0.0f;
-        each_of_row<N>(n, width, channels, [&](i64 at, i64) {
+        each_of_row<N>(n, width, channels, [&](Index at, Index) {
             Numbers<N> v = load<N>(x + start + at);
 #pragma unroll
             for (int k = 0; k < N; ++k) total += (v.at[k] - center) * (v.at[k] - center);
@@ -55,7 +55,7 @@ __device__ void normalize_rows(
             mean[row] = center;
             scale[row] = factor;
         }
-        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+        each_of_row<N>(n, width, channels, [&](Index at, Index column) {
             Numbers<N> v = load<N>(x + start + at);
 #pragma unroll
             for (int k = 0; k < N; ++k) v.at[k] = (v.at[k] - center) * factor;
@@ -76,7 +76,7 @@ __device__ void normalize_rows(
 
 // y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(mean((x - mean)^2) + epsilon) for each
 // row; mean is 0 unless centered.
-extern "C" __global__ void normalize(
+extern "C" __global__ void __launch_bounds__(512, 2) normalize(
     IN(Scalar) x, IN(float) gamma, IN(float) beta, OUT(Scalar) y, OUT(float) mean,
     OUT(float) scale, i64 rows, i64 n, i64 width, i64 channels, float epsilon, int centered,
     int has_gamma, int has_beta, int packed) {
@@ -92,11 +92,11 @@ extern "C" __global__ void normalize(
 template <int N>
 __device__ void normalize_back(
     IN(Scalar) g, IN(Scalar) x, IN(float) gamma, IN(float) mean, IN(float) scale, OUT(Scalar) dx,
-    i64 rows, i64 n, i64 width, i64 channels, int centered, int has_gamma) {
-    for (i64 row = first_row(); row < rows; row += row_step()) {
-        i64 start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
+    Index rows, Index n, Index width, Index channels, int centered, int has_gamma) {
+    for (Index row = (Index)first_row(); row < rows; row += (Index)row_step()) {
+        Index start = row_start(row, n, width, channels), first = (row % (channels / width)) * width;
         float center = mean[row], factor = scale[row], plain = 0.0f, along = 0.0f;
-        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+        each_of_row<N>(n, width, channels, [&](Index at, Index column) {
             Numbers<N> a = load<N>(g + start + at), v = load<N>(x + start + at), by;
             if (has_gamma) by = load<N>(gamma + first + column);
 #pragma unroll
@@ -108,7 +108,7 @@ __device__ void normalize_back(
         });
         plain = centered ? reduce_row(plain, Sum()) / (float)n : 0.0f;
         along = reduce_row(along, Sum()) / (float)n;
-        each_of_row<N>(n, width, channels, [&](i64 at, i64 column) {
+        each_of_row<N>(n, width, channels, [&](Index at, Index column) {
             Numbers<N> a = load<N>(g + start + at), v = load<N>(x + start + at), by;
             if (has_gamma) by = load<N>(gamma + first + column);
 #pragma unroll
@@ -122,7 +122,7 @@ __device__ void normalize_back(
 }
 
 // dx of `normalize`: scale * (a - mean(a) - h mean(a h)), a = g gamma, h = (x - mean) scale.
-extern "C" __global__ void normalize_gradient(
+extern "C" __global__ void __launch_bounds__(512, 2) normalize_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(float) gamma, IN(float) mean, IN(float) scale, OUT(Scalar) dx,
     i64 rows, i64 n, i64 width, i64 channels, int centered, int has_gamma, int packed) {
     if (packed) {
@@ -144,50 +144,71 @@ extern "C" __global__ void normalize_gradient(
 // moments of element (row, column) are s = row / rows_each * in_line + column / columns_each.
 extern "C" __global__ void column_parts(
     IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, OUT(float) parts, i64 rows,
-    i64 columns, i64 rows_each, i64 columns_each, i64 in_line, i64 chunk, i64 chunks,
+    i64 columns, Divisor rows_each, Divisor columns_each, i64 in_line, i64 chunk, i64 chunks,
     int with_x) {
     SHARED(float, plain_parts, TILE * LINES);
     SHARED(float, along_parts, TILE * LINES);
-    i64 tiles = (columns + TILE - 1) / TILE, work = tiles * chunks;
+    Index tiles = ((Index)columns + TILE - 1) / TILE, work = tiles * (Index)chunks;
     int own = threadIdx.y * TILE + threadIdx.x;
-    for (i64 w = blockIdx.x; w < work; w += gridDim.x) {
-        i64 column = w % tiles * TILE + threadIdx.x, part = w / tiles;
-        i64 end = part * chunk + chunk < rows ? part * chunk + chunk : rows;
+    for (Index w = blockIdx.x; w < work; w += gridDim.x) {
+        Index part = w / tiles, column = (w - part * tiles) * TILE + threadIdx.x;
+        Index end = (part + 1) * (Index)chunk;
+        if (end > (Index)rows) end = (Index)rows;
         float plain = 0.0f, along = 0.0f;
-        if (column < columns) {
-            for (i64 row = part * chunk + threadIdx.y; row < end; row += LINES) {
-                float arriving = get(g + row * columns + column);
+        if (column < (Index)columns) {
+            Index within = with_x ? quotient(column, columns_each) : 0;
+            for (Index row = part * (Index)chunk + threadIdx.y; row < end; row += LINES) {
+                Index at = row * (Index)columns + column;
+                float arriving = get(g + at);
                 plain += arriving;
                 if (with_x) {
-                    i64 line = rows_each == 1 ? row : row / rows_each;
-                    i64 s = line * in_line + column / columns_each;
-                    along += arriving * (get(x + row * columns + column) - mean[s]) * scale[s];
+                    Index s = quotient(row, rows_each) * (Index)in_line + within;
+                    along += arriving * (get(x + at) - mean[s]) * scale[s];
                 }
             }
         }
         plain_parts[own] = plain;
         along_parts[own] = along;
         __syncthreads();
-        if (threadIdx.y == 0 && column < columns) {
+        if (threadIdx.y == 0 && column < (Index)columns) {
             for (int k = 1; k < LINES; ++k) {
                 plain += plain_parts[k * TILE + threadIdx.x];
                 along += along_parts[k * TILE + threadIdx.x];
             }
-            parts[part * columns + column] = plain;
-            if (with_x) parts[(chunks + part) * columns + column] = along;
+            parts[part * (Index)columns + column] = plain;
+            if (with_x) parts[((Index)chunks + part) * (Index)columns + column] = along;
         }
         __syncthreads();
     }
 }
 
+// Totals over chunks: a block has 32 x 16 threads, 32 columns, chunks by sixteens, then a tree.
+#define BRANCHES 16
+
 // totals (count, columns): the sums over the chunks of parts (count, chunks, columns).
 extern "C" __global__ void column_totals(
     IN(float) parts, OUT(float) totals, i64 count, i64 chunks, i64 columns) {
-    for (i64 at = first_element(); at < count * columns; at += element_step()) {
-        auto from = parts + (at / columns) * chunks * columns + at % columns;
+    SHARED(float, sums, TILE * BRANCHES);
+    Index tiles = ((Index)columns + TILE - 1) / TILE;
+    int own = threadIdx.y * TILE + threadIdx.x;
+    for (Index w = blockIdx.x; w < tiles * (Index)count; w += gridDim.x) {
+        Index which = w / tiles, column = (w - which * tiles) * TILE + threadIdx.x;
         float total = 0.0f;
-        for (i64 part = 0; part < chunks; ++part) total += from[part * columns];
-        totals[at] = total;
+        if (column < (Index)columns) {
+            for (Index part = threadIdx.y; part < (Index)chunks; part += BRANCHES) {
+                total += parts[(which * (Index)chunks + part) * (Index)columns + column];
+            }
+        }
+        sums[own] = total;
+        __syncthreads();
+        for (int half = BRANCHES / 2; half; half >>= 1) {
+            if (threadIdx.y < half) sums[own] = sums[own] + sums[own + half * TILE];
+            __syncthreads();
+        }
+        if (threadIdx.y == 0 && column < (Index)columns) {
+            totals[which * (Index)columns + column] = sums[own];
+        }
+        __syncthreads();
     }
 }
 
@@ -214,15 +235,16 @@ extern "C" __global__ void moment_parts(
     SHARED(float, counts, TILE * LINES);
     SHARED(float, means, TILE * LINES);
     SHARED(float, aparts, TILE * LINES);
-    i64 tiles = (columns + TILE - 1) / TILE, work = tiles * chunks;
+    Index tiles = ((Index)columns + TILE - 1) / TILE, work = tiles * (Index)chunks;
     int own = threadIdx.y * TILE + threadIdx.x;
-    for (i64 w = blockIdx.x; w < work; w += gridDim.x) {
-        i64 column = w % tiles * TILE + threadIdx.x, part = w / tiles;
-        i64 end = part * chunk + chunk < rows ? part * chunk + chunk : rows;
+    for (Index w = blockIdx.x; w < work; w += gridDim.x) {
+        Index part = w / tiles, column = (w - part * tiles) * TILE + threadIdx.x;
+        Index end = (part + 1) * (Index)chunk;
+        if (end > (Index)rows) end = (Index)rows;
         Moments m = {0.0f, 0.0f, 0.0f};
-        if (column < columns) {
-            for (i64 row = part * chunk + threadIdx.y; row < end; row += LINES) {
-                float v = get(x + row * columns + column), delta = v - m.mean;
+        if (column < (Index)columns) {
+            for (Index row = part * (Index)chunk + threadIdx.y; row < end; row += LINES) {
+                float v = get(x + (row * (Index)columns + column)), delta = v - m.mean;
                 m.count += 1.0f;
                 m.mean += delta / m.count;
                 m.apart += delta * (v - m.mean);
@@ -232,13 +254,13 @@ extern "C" __global__ void moment_parts(
         means[own] = m.mean;
         aparts[own] = m.apart;
         __syncthreads();
-        if (threadIdx.y == 0 && column < columns) {
+        if (threadIdx.y == 0 && column < (Index)columns) {
             for (int k = 1; k < LINES; ++k) {
                 int of = k * TILE + threadIdx.x;
                 Moments other = {counts[of], means[of], aparts[of]};
                 m = joined(m, other);
             }
-            i64 at = part * columns + column, all = chunks * columns;
+            Index at = part * (Index)columns + column, all = (Index)chunks * (Index)columns;
             parts[at] = m.count;
             parts[all + at] = m.mean;
             parts[2 * all + at] = m.apart;
@@ -247,18 +269,77 @@ extern "C" __global__ void moment_parts(
     }
 }
 
-extern "C" __global__ void moment_totals(
-    IN(float) parts, OUT(float) mean, OUT(float) variance, i64 chunks, i64 columns) {
+// The moments of the block's column, from all chunks; every thread calls it. The three arrays have
+// TILE * BRANCHES elements. The result is that of the threads of line 0.
+template <class P, class S>
+__device__ __forceinline__ Moments all_chunks(
+    P parts, i64 chunks, i64 columns, i64 column, S counts, S means, S aparts) {
     i64 all = chunks * columns;
-    for (i64 column = first_element(); column < columns; column += element_step()) {
-        Moments m = {0.0f, 0.0f, 0.0f};
-        for (i64 part = 0; part < chunks; ++part) {
+    int own = threadIdx.y * TILE + threadIdx.x;
+    Moments m = {0.0f, 0.0f, 0.0f};
+    if (column < columns) {
+        for (i64 part = threadIdx.y; part < chunks; part += BRANCHES) {
             i64 at = part * columns + column;
             Moments other = {parts[at], parts[all + at], parts[2 * all + at]};
             m = joined(m, other);
         }
-        mean[column] = m.mean;
-        variance[column] = m.apart / m.count;
+    }
+    counts[own] = m.count;
+    means[own] = m.mean;
+    aparts[own] = m.apart;
+    __syncthreads();
+    for (int half = BRANCHES / 2; half; half >>= 1) {
+        if (threadIdx.y < half) {
+            int of = own + half * TILE;
+            Moments other = {counts[of], means[of], aparts[of]};
+            m = joined(m, other);
+            counts[own] = m.count;
+            means[own] = m.mean;
+            aparts[own] = m.apart;
+        }
+        __syncthreads();
+    }
+    return m;
+}
+
+extern "C" __global__ void moment_totals(
+    IN(float) parts, OUT(float) mean, OUT(float) variance, i64 chunks, i64 columns) {
+    SHARED(float, counts, TILE * BRANCHES);
+    SHARED(float, means, TILE * BRANCHES);
+    SHARED(float, aparts, TILE * BRANCHES);
+    for (i64 tile = blockIdx.x; tile * TILE < columns; tile += gridDim.x) {
+        i64 column = tile * TILE + threadIdx.x;
+        Moments m = all_chunks(parts, chunks, columns, column, counts, means, aparts);
+        if (threadIdx.y == 0 && column < columns) {
+            mean[column] = m.mean;
+            variance[column] = m.apart / m.count;
+        }
+        __syncthreads();
+    }
+}
+
+// Of a batch's moments: the mean, scale = 1 / sqrt(variance + epsilon), factor = scale * gamma, and
+// the moving moments: moving * momentum + the batch's * rest.
+extern "C" __global__ void batch_totals(
+    IN(float) parts, IN(float) gamma, IN(float) moving_mean, IN(float) moving_variance,
+    OUT(float) mean, OUT(float) scale, OUT(float) factor, OUT(float) moved_mean,
+    OUT(float) moved_variance, i64 chunks, i64 columns, float epsilon, float momentum,
+    float rest) {
+    SHARED(float, counts, TILE * BRANCHES);
+    SHARED(float, means, TILE * BRANCHES);
+    SHARED(float, aparts, TILE * BRANCHES);
+    for (i64 tile = blockIdx.x; tile * TILE < columns; tile += gridDim.x) {
+        i64 column = tile * TILE + threadIdx.x;
+        Moments m = all_chunks(parts, chunks, columns, column, counts, means, aparts);
+        if (threadIdx.y == 0 && column < columns) {
+            float variance = m.apart / m.count, by = 1.0f / sqrtf(variance + epsilon);
+            mean[column] = m.mean;
+            scale[column] = by;
+            factor[column] = by * gamma[column];
+            moved_mean[column] = moving_mean[column] * momentum + m.mean * rest;
+            moved_variance[column] = moving_variance[column] * momentum + variance * rest;
+        }
+        __syncthreads();
     }
 }
 
@@ -329,7 +410,7 @@ __device__ void batch_back(
 
 // dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows); sums: (2,
 // columns).
-extern "C" __global__ void batch_gradient(
+extern "C" __global__ void __launch_bounds__(256, 4) batch_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,
     OUT(Scalar) dx, i64 rows, i64 columns, int has_gamma, int packed) {
     if (packed) batch_back<PACK>(g, x, mean, scale, gamma, sums, dx, rows, columns, has_gamma);

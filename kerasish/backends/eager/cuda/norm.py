@@ -19,12 +19,14 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_rows,
     packed,
 )
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "norm"
 # Rows of a chunk at least, and chunks at most, of sums down columns: by shape alone, so that the
 # order of additions is the same everywhere.
 CHUNK_ROWS, MOST_CHUNKS = 64, 256
+TILE, BRANCHES = 32, 16  # the threads of a block that adds up chunks: see norm.cu
 
 
 def _factors(v: Array) -> Array:
@@ -171,13 +173,39 @@ def column_sums(
     parts = empty((many, chunks, columns), np.float32)
     totals = empty((many, columns), np.float32)
     more = (NOTHING, NOTHING, NOTHING) if x is None else (compact(x), mean, scale)
-    sizes = [np.int64(k) for k in (rows, columns, lying[0], lying[2], lying[1], chunk, chunks)]
+    each = (divisor(lying[0]), divisor(lying[2]))
+    sizes = (np.int64(rows), np.int64(columns), *each, *map(np.int64, (lying[1], chunk, chunks)))
     work = -(-columns // 32) * chunks
     args = (g, *more, parts, *sizes, np.int32(many - 1))
     launch(SOURCE, "column_parts", g.dtype, work, (32, 8), *args)
-    counts = (np.int64(many), np.int64(chunks), np.int64(columns))
-    launch_elements(SOURCE, "column_totals", g.dtype, many * columns, parts, totals, *counts)
+    add_chunks(g.dtype, parts, totals)
     return totals if many == 2 else totals[0]
+
+
+def add_chunks(dtype: Any, parts: Any, totals: Any) -> None:
+    """Write the sums over the second axis of parts.
+
+    Args:
+        dtype: of the numbers that the sums are of: one compiled source does all.
+
+    Shape: (count, chunks, columns) -> (count, columns), float32.
+    """
+    count, _, columns = parts.shape
+    sizes = tuple(np.int64(k) for k in parts.shape)
+    blocks = count * -(-columns // TILE)
+    launch(SOURCE, "column_totals", dtype, blocks, (TILE, BRANCHES), parts, totals, *sizes)
+
+
+def _moment_parts(x: Array) -> Any:
+    """Return the moments of chunks of rows: counts, means, squared distances."""
+    columns = x.shape[-1]
+    rows = x.size // columns
+    chunk, chunks = _chunks(rows)
+    parts = empty((3, chunks, columns), np.float32)
+    sizes = [np.int64(k) for k in (rows, columns, chunk, chunks)]
+    work = -(-columns // 32) * chunks
+    launch(SOURCE, "moment_parts", x.dtype, work, (32, 8), x, parts, *sizes)
+    return parts
 
 
 def column_moments(x: Any) -> tuple[Any, Any]:
@@ -192,13 +220,10 @@ def column_moments(x: Any) -> tuple[Any, Any]:
     mean, variance = empty(columns, np.float32), empty(columns, np.float32)
     if not rows:
         return filled(mean, np.nan), filled(variance, np.nan)  # of nothing
-    chunk, chunks = _chunks(rows)
-    parts = empty((3, chunks, columns), np.float32)
-    sizes = [np.int64(k) for k in (rows, columns, chunk, chunks)]
-    work = -(-columns // 32) * chunks
-    launch(SOURCE, "moment_parts", x.dtype, work, (32, 8), x, parts, *sizes)
-    counts = (np.int64(chunks), np.int64(columns))
-    launch_elements(SOURCE, "moment_totals", x.dtype, columns, parts, mean, variance, *counts)
+    parts = _moment_parts(x)
+    counts = (np.int64(parts.shape[1]), np.int64(columns))
+    args = (parts, mean, variance, *counts)
+    launch(SOURCE, "moment_totals", x.dtype, -(-columns // TILE), (TILE, BRANCHES), *args)
     return mean, variance
 
 
@@ -222,14 +247,46 @@ def batch_norm(
     more = (np.int64(mean.size), np.float32(epsilon), *given)
     factors = (_factors(variance), _factors(gamma), _factors(beta), scale, factor, shift)
     launch_elements(SOURCE, "column_factors", x.dtype, mean.size, *factors, *more)
-    together = np.int32(
-        packed(x.shape[-1], x, y) and all(v.data.ptr % 16 == 0 for v in (center, factor, shift))
-    )
-    pieces = x.size // (16 // x.dtype.itemsize) if together else x.size
-    sizes = (np.int64(x.size), np.int64(max(x.shape[-1], 1)))
-    args = (x, center, factor, shift, y, *sizes, together)
-    launch_elements(SOURCE, "scale_shift", x.dtype, pieces, *args)
+    _scale_shift(x, center, factor, shift, y)
     return y, scale
+
+
+def _scale_shift(x: Array, center: Array, factor: Array, shift: Array, y: Array) -> None:
+    """Write (x - center) * factor + shift into y; the three are float32, one number a column."""
+    columns = x.shape[-1]
+    aligned = all(v.data.ptr % 16 == 0 for v in (center, factor, shift))
+    together = np.int32(packed(columns, x, y) and aligned)
+    pieces = x.size // (16 // x.dtype.itemsize) if together else x.size
+    args = (x, center, factor, shift, y, np.int64(x.size), np.int64(max(columns, 1)), together)
+    launch_elements(SOURCE, "scale_shift", x.dtype, pieces, *args)
+
+
+def batch_norm_training(
+    x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_variance: Array,
+    momentum: float, epsilon: float,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return (y, moved mean, moved variance, the batch's mean, its scale) by three launches.
+
+    y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(variance + epsilon), of x's columns;
+    what moves is moving * momentum + the batch's * (1 - momentum).
+
+    Args:
+        x: not empty, of a dtype among SCALARS; the others are float32.
+
+    Shape: (..., c) and (c,) four times -> (..., c), and (c,) float32 four times.
+    """
+    check("batch_norm_training", x)
+    x, columns = compact(x), x.shape[-1]
+    parts, shift = _moment_parts(x), _factors(beta)
+    mean, scale, factor, moved_mean, moved_variance = (empty(columns, np.float32) for _ in range(5))
+    given = (parts, *(_factors(v) for v in (gamma, moving_mean, moving_variance)))
+    sizes = (np.int64(parts.shape[1]), np.int64(columns))
+    numbers = tuple(np.float32(v) for v in (epsilon, momentum, 1.0 - momentum))
+    args = (*given, mean, scale, factor, moved_mean, moved_variance, *sizes, *numbers)
+    launch(SOURCE, "batch_totals", x.dtype, -(-columns // TILE), (TILE, BRANCHES), *args)
+    y = empty(x.shape, x.dtype)
+    _scale_shift(x, mean, factor, shift, y)
+    return y, moved_mean, moved_variance, mean, scale
 
 
 def batch_norm_gradient(
@@ -240,7 +297,7 @@ def batch_norm_gradient(
     g, x, mean = compact(g), compact(x), _factors(mean)
     columns = x.shape[-1]
     rows = x.size // columns if columns else 0
-    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (max(rows, 1), 0, 1))
+    sums = column_sums(_by_last(g), _by_last(x), mean, scale, (1, 0, 1))
     dx = empty(x.shape, x.dtype)
     by, sizes = _factors(gamma), (np.int64(rows), np.int64(columns))
     aligned = all(v.data.ptr % 16 == 0 for v in _given(mean, scale, sums, by))

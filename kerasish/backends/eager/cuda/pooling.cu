@@ -3,12 +3,14 @@
 
 template <int N>
 __device__ void largest_of_windows(
-    IN(Scalar) x, OUT(Scalar) y, OUT(int) chosen, const Window& w, i64 windows, i64 channels,
+    IN(Scalar) x, OUT(Scalar) y, OUT(int) chosen, const Window& w, const Divisor& packs, i64 windows,
     int want_values, int want_places) {
-    i64 packs = channels / N;
-    for (i64 e = first_element(); e < windows * packs; e += element_step()) {
-        i64 c = e % packs * N;
-        Spot spot = spot_of(e / packs, w.out);
+    Index channels = (Index)packs.by * N, count = (Index)windows * packs.by;
+    for (Index e = first_index(); e < count; e += index_step()) {
+        int c;
+        Index at_window = divided(e, packs, &c);
+        c *= N;
+        Spot spot = spot_of(at_window, w.by_out);
         int low[3], high[3], at[3], k[3];
         inside(w, spot, low, high);
         Numbers<N> best;
@@ -22,7 +24,7 @@ __device__ void largest_of_windows(
                         at[a] = spot.at[a] * w.stride[a] - w.before[a] + k[a];
                     }
                     int here = (k[0] * w.size[1] + k[1]) * w.size[2] + k[2];
-                    Numbers<N> v = load<N>(x + flat(spot.sample, at, w.in) * channels + c);
+                    Numbers<N> v = load<N>(x + (flat(spot.sample, at, w.in) * channels + c));
 #pragma unroll
                     for (int i = 0; i < N; ++i) {
                         // The first largest; the first NaN is larger than all.
@@ -34,7 +36,7 @@ __device__ void largest_of_windows(
                         }
                     }
                 }
-        i64 to = (e / packs) * channels + c;
+        Index to = at_window * channels + c;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
             if (place[i] < 0) best.at[i] = LOWEST;  // a window in the padding
@@ -46,22 +48,23 @@ __device__ void largest_of_windows(
 
 // y: the largest of each window; chosen: its place in the window, in C order. Either may be left.
 extern "C" __global__ void pool_largest(
-    IN(Scalar) x, OUT(Scalar) y, OUT(int) chosen, Window w, i64 windows, i64 channels,
+    IN(Scalar) x, OUT(Scalar) y, OUT(int) chosen, Window w, Divisor packs, i64 windows,
     int want_values, int want_places, int packed) {
     if (packed) {
         largest_of_windows<PACK>(
-            x, y, chosen, w, windows, channels, want_values, want_places);
+            x, y, chosen, w, packs, windows, want_values, want_places);
     } else {
-        largest_of_windows<1>(x, y, chosen, w, windows, channels, want_values, want_places);
+        largest_of_windows<1>(x, y, chosen, w, packs, windows, want_values, want_places);
     }
 }
 
 // dx: each element gets the g of the windows in which it was chosen. places = samples * in.
 extern "C" __global__ void pool_largest_gradient(
-    IN(Scalar) g, IN(int) chosen, OUT(Scalar) dx, Window w, i64 places, i64 channels) {
-    for (i64 e = first_element(); e < places * channels; e += element_step()) {
-        i64 c = e % channels;
-        Spot spot = spot_of(e / channels, w.in);
+    IN(Scalar) g, IN(int) chosen, OUT(Scalar) dx, Window w, Divisor packs, i64 places) {
+    Index count = (Index)places * packs.by;
+    for (Index e = first_index(); e < count; e += index_step()) {
+        int c;
+        Spot spot = spot_of(divided(e, packs, &c), w.by_in);
         int low[3], high[3], i[3];
         covering(w, spot, low, high);
         float total = 0.0f;
@@ -73,7 +76,7 @@ extern "C" __global__ void pool_largest_gradient(
                         int k = spot.at[a] + w.before[a] - i[a] * w.stride[a];
                         here = here * w.size[a] + k;
                     }
-                    i64 from = flat(spot.sample, i, w.out) * channels + c;
+                    Index from = flat(spot.sample, i, w.out) * packs.by + c;
                     if (chosen[from] == here) total += get(g + from);
                 }
         put(dx + e, total);
@@ -82,29 +85,33 @@ extern "C" __global__ void pool_largest_gradient(
 
 // y: the element of h at the place chosen in each window.
 extern "C" __global__ void pool_pick(
-    IN(Scalar) h, IN(int) chosen, OUT(Scalar) y, Window w, i64 windows, i64 channels) {
-    for (i64 e = first_element(); e < windows * channels; e += element_step()) {
-        Spot spot = spot_of(e / channels, w.out);
-        int k = chosen[e], at[3];
+    IN(Scalar) h, IN(int) chosen, OUT(Scalar) y, Window w, Divisor packs, i64 windows) {
+    Index count = (Index)windows * packs.by;
+    for (Index e = first_index(); e < count; e += index_step()) {
+        int c, of, at[3];
+        Spot spot = spot_of(divided(e, packs, &c), w.by_out);
+        int k = chosen[e];
         if (k < 0) {
             put(y + e, 0.0f);
             continue;
         }
         for (int a = 2; a >= 0; --a) {
-            at[a] = spot.at[a] * w.stride[a] - w.before[a] + k % w.size[a];
-            k /= w.size[a];
+            k = (int)divided(k, w.by_size[a], &of);
+            at[a] = spot.at[a] * w.stride[a] - w.before[a] + of;
         }
-        put(y + e, get(h + flat(spot.sample, at, w.in) * channels + e % channels));
+        put(y + e, get(h + (flat(spot.sample, at, w.in) * packs.by + c)));
     }
 }
 
 template <int N>
 __device__ void mean_of_windows(
-    IN(Scalar) x, OUT(Scalar) y, const Window& w, i64 windows, i64 channels) {
-    i64 packs = channels / N;
-    for (i64 e = first_element(); e < windows * packs; e += element_step()) {
-        i64 c = e % packs * N;
-        Spot spot = spot_of(e / packs, w.out);
+    IN(Scalar) x, OUT(Scalar) y, const Window& w, const Divisor& packs, i64 windows) {
+    Index channels = (Index)packs.by * N, count = (Index)windows * packs.by;
+    for (Index e = first_index(); e < count; e += index_step()) {
+        int c;
+        Index at_window = divided(e, packs, &c);
+        c *= N;
+        Spot spot = spot_of(at_window, w.by_out);
         int low[3], high[3], at[3], k[3];
         inside(w, spot, low, high);
         Numbers<N> total;
@@ -116,31 +123,34 @@ __device__ void mean_of_windows(
                     for (int a = 0; a < 3; ++a) {
                         at[a] = spot.at[a] * w.stride[a] - w.before[a] + k[a];
                     }
-                    Numbers<N> v = load<N>(x + flat(spot.sample, at, w.in) * channels + c);
+                    Numbers<N> v = load<N>(x + (flat(spot.sample, at, w.in) * channels + c));
 #pragma unroll
                     for (int i = 0; i < N; ++i) total.at[i] += v.at[i];
                 }
         float share = 1.0f / (float)((high[0] - low[0]) * (high[1] - low[1]) * (high[2] - low[2]));
 #pragma unroll
         for (int i = 0; i < N; ++i) total.at[i] *= share;
-        store<N>(y + (e / packs) * channels + c, total);
+        store<N>(y + (at_window * channels + c), total);
     }
 }
 
 // y: the mean of each window's places inside the data.
 extern "C" __global__ void pool_mean(
-    IN(Scalar) x, OUT(Scalar) y, Window w, i64 windows, i64 channels, int packed) {
-    if (packed) mean_of_windows<PACK>(x, y, w, windows, channels);
-    else mean_of_windows<1>(x, y, w, windows, channels);
+    IN(Scalar) x, OUT(Scalar) y, Window w, Divisor packs, i64 windows, int packed) {
+    if (packed) mean_of_windows<PACK>(x, y, w, packs, windows);
+    else mean_of_windows<1>(x, y, w, packs, windows);
 }
 
 template <int N>
 __device__ void spread_mean(
-    IN(Scalar) g, OUT(Scalar) dx, const Window& w, i64 places, i64 channels) {
-    i64 packs = channels / N;
-    for (i64 e = first_element(); e < places * packs; e += element_step()) {
-        i64 c = e % packs * N;
-        Spot spot = spot_of(e / packs, w.in), window;
+    IN(Scalar) g, OUT(Scalar) dx, const Window& w, const Divisor& packs, i64 places) {
+    Index channels = (Index)packs.by * N, count = (Index)places * packs.by;
+    for (Index e = first_index(); e < count; e += index_step()) {
+        int c;
+        Index at_place = divided(e, packs, &c);
+        c *= N;
+        Spot spot = spot_of(at_place, w.by_in), window;
+        window.sample = spot.sample;
         int low[3], high[3], from[3], to[3];
         covering(w, spot, low, high);
         Numbers<N> total;
@@ -151,19 +161,19 @@ __device__ void spread_mean(
             for (at[1] = low[1]; at[1] < high[1]; ++at[1])
                 for (at[2] = low[2]; at[2] < high[2]; ++at[2]) {
                     inside(w, window, from, to);
-                    int count = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
-                    float share = 1.0f / (float)count;
-                    Numbers<N> v = load<N>(g + flat(spot.sample, at, w.out) * channels + c);
+                    int covered = (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]);
+                    float share = 1.0f / (float)covered;
+                    Numbers<N> v = load<N>(g + (flat(spot.sample, at, w.out) * channels + c));
 #pragma unroll
                     for (int i = 0; i < N; ++i) total.at[i] += v.at[i] * share;
                 }
-        store<N>(dx + (e / packs) * channels + c, total);
+        store<N>(dx + (at_place * channels + c), total);
     }
 }
 
 // dx: each element gets its part of the g of the windows it is in.
 extern "C" __global__ void pool_mean_gradient(
-    IN(Scalar) g, OUT(Scalar) dx, Window w, i64 places, i64 channels, int packed) {
-    if (packed) spread_mean<PACK>(g, dx, w, places, channels);
-    else spread_mean<1>(g, dx, w, places, channels);
+    IN(Scalar) g, OUT(Scalar) dx, Window w, Divisor packs, i64 places, int packed) {
+    if (packed) spread_mean<PACK>(g, dx, w, packs, places);
+    else spread_mean<1>(g, dx, w, packs, places);
 }

@@ -13,7 +13,7 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_elements,
     packed,
 )
-from kerasish.backends.eager.cuda.window import fits_window, window
+from kerasish.backends.eager.cuda.window import divisor, fits_window, window
 from kerasish.ops.basic.window import window_counts
 from kerasish.typing import Array
 
@@ -31,10 +31,10 @@ def _window(
 
 
 def _split(count: int, channels: int, together: Array, x: Array) -> tuple[Any, Any, int]:
-    """Return (places, channels) as a kernel takes them, and its pieces of work."""
+    """Return (the divisor by packs of channels, places), and the pieces of work of a kernel."""
+    width = 16 // x.dtype.itemsize if together else 1
     places = count // channels if channels else 0
-    pieces = count // (16 // x.dtype.itemsize) if together else count
-    return np.int64(places), np.int64(max(channels, 1)), pieces
+    return divisor(channels // width), np.int64(places), count // width
 
 
 def _largest(x: Array, attrs: dict[str, Any], values: bool, places: bool) -> tuple[Any, Any]:
@@ -44,9 +44,9 @@ def _largest(x: Array, attrs: dict[str, Any], values: bool, places: bool) -> tup
     chosen = empty(shape, np.int32) if places else NOTHING
     together = packed(x.shape[-1], x, *([y] if values else []))
     count = int(np.prod(shape, dtype=np.int64))
-    windows, channels, pieces = _split(count, x.shape[-1], together, x)
+    packs, windows, pieces = _split(count, x.shape[-1], together, x)
     flags = (np.int32(values), np.int32(places), together)
-    args = (x, y, chosen, w, windows, channels, *flags)
+    args = (x, y, chosen, w, packs, windows, *flags)
     launch_elements(SOURCE, "pool_largest", x.dtype, pieces, *args)
     return y, chosen
 
@@ -66,8 +66,8 @@ def pool_max_gradient(g: Any, x: Any, **attrs: Any) -> Any:
     _, chosen = _largest(x, attrs, False, True)
     dx = empty(x.shape, g.dtype)
     w, _ = _window(x.shape, **attrs)
-    places, channels, pieces = _split(x.size, x.shape[-1], 0, x)
-    args = (g, chosen, dx, w, places, channels)
+    packs, places, pieces = _split(x.size, x.shape[-1], 0, x)
+    args = (g, chosen, dx, w, packs, places)
     launch_elements(SOURCE, "pool_largest_gradient", g.dtype, pieces, *args)
     return dx
 
@@ -80,8 +80,8 @@ def pool_max_select(h: Any, x: Any, **attrs: Any) -> Any:
     _, chosen = _largest(x, attrs, False, True)
     w, shape = _window(x.shape, **attrs)
     y = empty(shape, h.dtype)
-    windows, channels, pieces = _split(y.size, x.shape[-1], 0, x)
-    launch_elements(SOURCE, "pool_pick", h.dtype, pieces, h, chosen, y, w, windows, channels)
+    packs, windows, pieces = _split(y.size, x.shape[-1], 0, x)
+    launch_elements(SOURCE, "pool_pick", h.dtype, pieces, h, chosen, y, w, packs, windows)
     return y
 
 
@@ -93,8 +93,8 @@ def pool_average(x: Any, **attrs: Any) -> Any:
     w, shape = _window(x.shape, **attrs)
     y = empty(shape, x.dtype)
     together = packed(x.shape[-1], x, y)
-    windows, channels, pieces = _split(y.size, x.shape[-1], together, x)
-    launch_elements(SOURCE, "pool_mean", x.dtype, pieces, x, y, w, windows, channels, together)
+    packs, windows, pieces = _split(y.size, x.shape[-1], together, x)
+    launch_elements(SOURCE, "pool_mean", x.dtype, pieces, x, y, w, packs, windows, together)
     return y
 
 
@@ -107,8 +107,8 @@ def pool_average_gradient(g: Any, *, sizes: Any, **attrs: Any) -> Any:
     w, _ = _window(shape, **attrs)
     dx = empty(shape, g.dtype)
     together = packed(shape[-1], g, dx)
-    places, channels, pieces = _split(dx.size, shape[-1], together, g)
-    args = (g, dx, w, places, channels, together)
+    packs, places, pieces = _split(dx.size, shape[-1], together, g)
+    args = (g, dx, w, packs, places, together)
     launch_elements(SOURCE, "pool_mean_gradient", g.dtype, pieces, *args)
     return dx
 

@@ -9,6 +9,14 @@ typedef long long i64;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+// INDEX is 32 where every array of a launch has fewer than 2^31 elements: a division of 64 bits
+// takes some seventy instructions. A position plus a step of the whole grid still fits.
+#if INDEX == 32
+typedef u32 Index;
+#else
+typedef i64 Index;
+#endif
+
 #ifndef ON_CPU
 #define IN(T) const T* __restrict__
 #define OUT(T) T* __restrict__
@@ -114,6 +122,30 @@ __device__ __forceinline__ void store(P to, const Numbers<N>& values) {
     store_as<N, Scalar>(to, values);
 }
 
+// --- division by a number that the host knows --------------------------------------------------
+
+// n / by = n * multiplier >> 32 + shift, exact for n < 2^31 and 0 < by < 2^31.
+// Source: Granlund & Montgomery, Division by invariant integers using multiplication, PLDI 1994.
+struct Divisor {
+    int by, shift;
+    u32 multiplier;
+};
+
+__device__ __forceinline__ Index quotient(Index n, const Divisor& d) {
+#if INDEX == 32
+    return d.by == 1 ? n : __umulhi(n, d.multiplier) >> d.shift;
+#else
+    return n / d.by;
+#endif
+}
+
+// n / by, and the remainder in `rest`.
+__device__ __forceinline__ Index divided(Index n, const Divisor& d, int* rest) {
+    Index q = quotient(n, d);
+    *rest = (int)(n - q * (Index)d.by);
+    return q;
+}
+
 // --- who does what -----------------------------------------------------------------------------
 
 // A loop over all elements: the first of this thread, and the step to its next.
@@ -121,6 +153,8 @@ __device__ __forceinline__ i64 first_element() {
     return (i64)blockIdx.x * blockDim.x + threadIdx.x;
 }
 __device__ __forceinline__ i64 element_step() { return (i64)gridDim.x * blockDim.x; }
+__device__ __forceinline__ Index first_index() { return (Index)first_element(); }
+__device__ __forceinline__ Index index_step() { return (Index)element_step(); }
 
 // A loop over rows: a row belongs to a warp (blocks of 32 x rows) or to a whole block (x 1).
 __device__ __forceinline__ i64 first_row() { return (i64)blockIdx.x * blockDim.y + threadIdx.y; }

@@ -7,17 +7,18 @@ __device__ __forceinline__ float logistic(float x) { return 0.5f * tanhf(0.5f * 
 
 // Whether the step counts for the sample.
 template <class P>
-__device__ __forceinline__ bool counts(P mask, int masked, i64 sample) {
+__device__ __forceinline__ bool counts(P mask, int masked, Index sample) {
     return !masked || get(mask + sample) != 0.0f;
 }
 
 // h = tanh(x + s), s = before @ recurrent.
 extern "C" __global__ void simple_step(
     IN(Scalar) x, IN(Scalar) s, IN(Scalar) before, IN(Scalar) mask, OUT(Scalar) h, i64 count,
-    i64 units, int masked) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
+    Divisor by, int masked) {
+    Index all = (Index)count * by.by;
+    for (Index e = first_index(); e < all; e += index_step()) {
         float made = tanhf(get(x + e) + get(s + e));
-        put(h + e, counts(mask, masked, e / units) ? made : get(before + e));
+        put(h + e, counts(mask, masked, quotient(e, by)) ? made : get(before + e));
     }
 }
 
@@ -25,12 +26,13 @@ extern "C" __global__ void simple_step(
 // goes to the state before by other ways. past = (dz of the step after) @ recurrent^T.
 extern "C" __global__ void simple_step_gradient(
     IN(Scalar) g, IN(Scalar) h, IN(float) carry, IN(Scalar) past, IN(Scalar) mask,
-    OUT(Scalar) dz, OUT(float) next, i64 count, i64 units, int masked, int has_past) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
+    OUT(Scalar) dz, OUT(float) next, i64 count, Divisor by, int masked, int has_past) {
+    Index all = (Index)count * by.by;
+    for (Index e = first_index(); e < all; e += index_step()) {
         float dh = get(g + e);
         if (has_past) dh += carry[e] + get(past + e);
         float y = get(h + e);
-        bool on = counts(mask, masked, e / units);
+        bool on = counts(mask, masked, quotient(e, by));
         put(dz + e, on ? dh * (1.0f - y * y) : 0.0f);
         next[e] = on ? 0.0f : dh;
     }
@@ -39,14 +41,16 @@ extern "C" __global__ void simple_step_gradient(
 // z = x + s lies as (i, f, g, o): c = f before_c + i g, h = o tanh(c). `cell` is c as float.
 extern "C" __global__ void lstm_step(
     IN(Scalar) x, IN(Scalar) s, IN(Scalar) before, IN(float) before_c, IN(Scalar) mask,
-    OUT(Scalar) h, OUT(Scalar) c, OUT(float) cell, OUT(Scalar) gates, i64 count, i64 units,
+    OUT(Scalar) h, OUT(Scalar) c, OUT(float) cell, OUT(Scalar) gates, i64 count, Divisor by,
     int masked) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
-        i64 sample = e / units, z = sample * 4 * units + e % units;
+    Index units = by.by, all = (Index)count * units;
+    for (Index e = first_index(); e < all; e += index_step()) {
+        int unit;
+        Index sample = divided(e, by, &unit), z = sample * 4 * units + unit;
         float i = logistic(get(x + z) + get(s + z));
-        float f = logistic(get(x + z + units) + get(s + z + units));
-        float g = tanhf(get(x + z + 2 * units) + get(s + z + 2 * units));
-        float o = logistic(get(x + z + 3 * units) + get(s + z + 3 * units));
+        float f = logistic(get(x + (z + units)) + get(s + (z + units)));
+        float g = tanhf(get(x + (z + 2 * units)) + get(s + (z + 2 * units)));
+        float o = logistic(get(x + (z + 3 * units)) + get(s + (z + 3 * units)));
         float new_c = f * before_c[e] + i * g;
         bool on = counts(mask, masked, sample);
         float kept = on ? new_c : before_c[e];
@@ -54,9 +58,9 @@ extern "C" __global__ void lstm_step(
         put(c + e, kept);
         cell[e] = kept;
         put(gates + z, i);
-        put(gates + z + units, f);
-        put(gates + z + 2 * units, g);
-        put(gates + z + 3 * units, o);
+        put(gates + (z + units), f);
+        put(gates + (z + 2 * units), g);
+        put(gates + (z + 3 * units), o);
     }
 }
 
@@ -64,11 +68,13 @@ extern "C" __global__ void lstm_step(
 extern "C" __global__ void lstm_step_gradient(
     IN(Scalar) g_h, IN(Scalar) g_c, IN(Scalar) gates, IN(Scalar) c, IN(Scalar) before_c,
     IN(float) carry_h, IN(float) carry_c, IN(Scalar) past, IN(Scalar) mask, OUT(Scalar) dz,
-    OUT(float) next_h, OUT(float) next_c, i64 count, i64 units, int masked, int has_past) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
-        i64 sample = e / units, z = sample * 4 * units + e % units;
-        float i = get(gates + z), f = get(gates + z + units);
-        float g = get(gates + z + 2 * units), o = get(gates + z + 3 * units);
+    OUT(float) next_h, OUT(float) next_c, i64 count, Divisor by, int masked, int has_past) {
+    Index units = by.by, all = (Index)count * units;
+    for (Index e = first_index(); e < all; e += index_step()) {
+        int unit;
+        Index sample = divided(e, by, &unit), z = sample * 4 * units + unit;
+        float i = get(gates + z), f = get(gates + (z + units));
+        float g = get(gates + (z + 2 * units)), o = get(gates + (z + 3 * units));
         float dh = get(g_h + e), dc = get(g_c + e);
         if (has_past) {
             dh += carry_h[e] + get(past + e);
@@ -78,9 +84,9 @@ extern "C" __global__ void lstm_step_gradient(
         float through = dc + dh * o * (1.0f - reached * reached);
         bool on = counts(mask, masked, sample);
         put(dz + z, on ? through * g * i * (1.0f - i) : 0.0f);
-        put(dz + z + units, on ? through * get(before_c + e) * f * (1.0f - f) : 0.0f);
-        put(dz + z + 2 * units, on ? through * i * (1.0f - g * g) : 0.0f);
-        put(dz + z + 3 * units, on ? dh * reached * o * (1.0f - o) : 0.0f);
+        put(dz + (z + units), on ? through * get(before_c + e) * f * (1.0f - f) : 0.0f);
+        put(dz + (z + 2 * units), on ? through * i * (1.0f - g * g) : 0.0f);
+        put(dz + (z + 3 * units), on ? dh * reached * o * (1.0f - o) : 0.0f);
         next_h[e] = on ? 0.0f : dh;
         next_c[e] = on ? through * f : dc;
     }
@@ -90,34 +96,38 @@ extern "C" __global__ void lstm_step_gradient(
 // n = tanh(x_n + r s_n). gates: z, r, n, s_n.
 extern "C" __global__ void gru_step(
     IN(Scalar) x, IN(Scalar) s, IN(Scalar) bias, IN(Scalar) before, IN(Scalar) mask,
-    OUT(Scalar) h, OUT(Scalar) gates, i64 count, i64 units, int masked) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
-        i64 sample = e / units, unit = e % units, at = sample * 3 * units + unit;
-        i64 to = sample * 4 * units + unit;
+    OUT(Scalar) h, OUT(Scalar) gates, i64 count, Divisor by, int masked) {
+    Index units = by.by, all = (Index)count * units;
+    for (Index e = first_index(); e < all; e += index_step()) {
+        int unit;
+        Index sample = divided(e, by, &unit), at = sample * 3 * units + unit;
+        Index to = sample * 4 * units + unit;
         float z = logistic(get(x + at) + get(s + at) + get(bias + unit));
         float r = logistic(
-            get(x + at + units) + get(s + at + units) + get(bias + unit + units));
-        float inner = get(s + at + 2 * units) + get(bias + unit + 2 * units);
-        float n = tanhf(get(x + at + 2 * units) + r * inner);
+            get(x + (at + units)) + get(s + (at + units)) + get(bias + (unit + units)));
+        float inner = get(s + (at + 2 * units)) + get(bias + (unit + 2 * units));
+        float n = tanhf(get(x + (at + 2 * units)) + r * inner);
         float old = get(before + e);
         put(h + e, counts(mask, masked, sample) ? z * old + (1.0f - z) * n : old);
         put(gates + to, z);
-        put(gates + to + units, r);
-        put(gates + to + 2 * units, n);
-        put(gates + to + 3 * units, inner);
+        put(gates + (to + units), r);
+        put(gates + (to + 2 * units), n);
+        put(gates + (to + 3 * units), inner);
     }
 }
 
 // Going back: dh = carry + past + g arrives at h; dx goes to x, ds to the product.
 extern "C" __global__ void gru_step_gradient(
     IN(Scalar) g, IN(Scalar) gates, IN(Scalar) before, IN(float) carry, IN(Scalar) past,
-    IN(Scalar) mask, OUT(Scalar) dx, OUT(Scalar) ds, OUT(float) next, i64 count, i64 units,
+    IN(Scalar) mask, OUT(Scalar) dx, OUT(Scalar) ds, OUT(float) next, i64 count, Divisor by,
     int masked, int has_past) {
-    for (i64 e = first_element(); e < count * units; e += element_step()) {
-        i64 sample = e / units, unit = e % units, at = sample * 3 * units + unit;
-        i64 from = sample * 4 * units + unit;
-        float z = get(gates + from), r = get(gates + from + units);
-        float n = get(gates + from + 2 * units), inner = get(gates + from + 3 * units);
+    Index units = by.by, all = (Index)count * units;
+    for (Index e = first_index(); e < all; e += index_step()) {
+        int unit;
+        Index sample = divided(e, by, &unit), at = sample * 3 * units + unit;
+        Index from = sample * 4 * units + unit;
+        float z = get(gates + from), r = get(gates + (from + units));
+        float n = get(gates + (from + 2 * units)), inner = get(gates + (from + 3 * units));
         float dh = get(g + e);
         if (has_past) dh += carry[e] + get(past + e);
         bool on = counts(mask, masked, sample);
@@ -125,11 +135,11 @@ extern "C" __global__ void gru_step_gradient(
         float dz = on ? dh * (get(before + e) - n) * z * (1.0f - z) : 0.0f;
         float dr = dn * inner * r * (1.0f - r);
         put(dx + at, dz);
-        put(dx + at + units, dr);
-        put(dx + at + 2 * units, dn);
+        put(dx + (at + units), dr);
+        put(dx + (at + 2 * units), dn);
         put(ds + at, dz);
-        put(ds + at + units, dr);
-        put(ds + at + 2 * units, dn * r);
+        put(ds + (at + units), dr);
+        put(ds + (at + 2 * units), dn * r);
         next[e] = on ? dh * z : dh;
     }
 }

@@ -11,6 +11,7 @@ from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, copy_int
 from kerasish.backends.eager.cuda.blas import matrix_product
 from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
 from kerasish.backends.eager.cuda.norm import column_sums
+from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "recurrent"
@@ -36,7 +37,7 @@ def _step(kernel: str, x: Array, units: int, *args: Any) -> None:
 
 def _sizes(x: Array, units: int, mask: Array, *flags: bool) -> tuple[Any, ...]:
     masked = np.int32(mask is not None)
-    return (np.int64(x.shape[1]), np.int64(units), masked, *(np.int32(f) for f in flags))
+    return (np.int64(x.shape[1]), divisor(units), masked, *(np.int32(f) for f in flags))
 
 
 def _at(mask: Array, t: int) -> Array:

@@ -40,9 +40,10 @@ __device__ __forceinline__ void share_of(
     *end = *begin + chunk < size ? *begin + chunk : size;
 }
 
-// Calls f(place, how many) for this thread's elements of [begin, end), by packs where aligned.
+// Calls f(place, Numbers<N>) for this thread's elements of [begin, end), by packs where aligned. f
+// has a template operator(): NVRTC takes no lambda with `auto` without an option of its own.
 template <class F>
-__device__ __forceinline__ void each_of_share(i64 begin, i64 end, int packed, F f) {
+__device__ __forceinline__ void each_of_share(i64 begin, i64 end, int packed, F& f) {
     int width = packed ? PACK : 1;
     for (i64 at = begin + (i64)threadIdx.x * width; at < end; at += (i64)blockDim.x * width) {
         if (packed && at + PACK <= end) {

@@ -7,22 +7,15 @@
 //   each(table, common, x, y): computes the outputs y of one element of the inputs x.
 //
 // New arrays may be the old ones: each element is read before it is written.
-extern "C" __global__ void NAME_update(Table table, i64 chunk, int packed) {
-    SHARED(float, shared, SHARES);
-    int t = tensor_of(table, blockIdx.x);
-    if (threadIdx.x == 0) once(table, table.decays[t], shared);
-    __syncthreads();
-    float common[SHARES];
-#pragma unroll
-    for (int i = 0; i < SHARES; ++i) common[i] = shared[i];
-    decltype(AT(Scalar, table.arrays[0][t])) arrays[ARRAYS];
-#pragma unroll
-    for (int i = 0; i < ARRAYS; ++i) arrays[i] = AT(Scalar, table.arrays[i][t]);
-    i64 begin, end;
-    share_of(table, t, chunk, &begin, &end);
-    each_of_share(begin, end, packed, [&](i64 at, auto value) {
-        constexpr int N = sizeof(value) / sizeof(float);
-        decltype(value) x[INPUTS], y[OUTPUTS];
+template <class P>
+struct Update {
+    const Table& table;
+    const float (&common)[SHARES];
+    P (&arrays)[ARRAYS];
+
+    template <int N>
+    __device__ __forceinline__ void operator()(i64 at, Numbers<N>) {
+        Numbers<N> x[INPUTS], y[OUTPUTS];
 #pragma unroll
         for (int i = 0; i < INPUTS; ++i) load_into(arrays[i] + at, x[i]);
 #pragma unroll
@@ -36,5 +29,23 @@ extern "C" __global__ void NAME_update(Table table, i64 chunk, int packed) {
         }
 #pragma unroll
         for (int i = 0; i < OUTPUTS; ++i) store<N>(arrays[INPUTS + i] + at, y[i]);
-    });
+    }
+};
+
+extern "C" __global__ void NAME_update(Table table, i64 chunk, int packed) {
+    SHARED(float, shared, SHARES);
+    int t = tensor_of(table, blockIdx.x);
+    if (threadIdx.x == 0) once(table, table.decays[t], shared);
+    __syncthreads();
+    float common[SHARES];
+#pragma unroll
+    for (int i = 0; i < SHARES; ++i) common[i] = shared[i];
+    typedef decltype(AT(Scalar, table.arrays[0][t])) Pointer;
+    Pointer arrays[ARRAYS];
+#pragma unroll
+    for (int i = 0; i < ARRAYS; ++i) arrays[i] = AT(Scalar, table.arrays[i][t]);
+    i64 begin, end;
+    share_of(table, t, chunk, &begin, &end);
+    Update<Pointer> update = {table, common, arrays};
+    each_of_share(begin, end, packed, update);
 }

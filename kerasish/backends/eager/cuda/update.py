@@ -7,8 +7,9 @@ rate, the counter and the factor that clips are read on the device: no launch wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,42 +21,99 @@ from kerasish.ops.op import UpdateFormula
 from kerasish.ops.shapes import Spec
 
 CHUNK = 8192  # elements of a block
+ALIGNMENT = 256  # bytes: as CuPy's pool aligns memory
+KEPT = 8  # tables that are kept for each list of tensors
 GRADIENTS = table_of(1, 1, 2, MOST)  # the table of `gradient_norm.cu`
 Arrays = Sequence[Any]
 
 
-def _tables(
+class Launch(NamedTuple):
+    """A launch for as many tensors of a dtype as a table holds."""
+
+    table: Any
+    blocks: int
+    dtype: Any
+    packed: Any
+
+
+_kept: OrderedDict[Any, list[Launch]] = OrderedDict()
+
+
+def _launches(
     kind: np.dtype[Any],
     most: int,
     lists: Sequence[Arrays],
     decays: Sequence[float] | None = None,
     constants: Sequence[float] = (),
     numbers: Arrays = (),
-) -> Iterator[tuple[Any, int, Any, Any]]:
-    """Yield (table, blocks, dtype, packed) for as many tensors of a dtype as a launch takes.
+) -> list[Launch]:
+    """Return the launches for all tensors; those made before where all pointers are the same.
+
+    A step's new values lie where those of two steps before lay, as the pool hands out what was
+    given back: so few tables serve a whole training.
 
     Args:
         kind: the table's dtype; most: how many tensors it holds.
         lists: for each array of a tensor one list over the tensors.
     """
-    groups: dict[Any, list[int]] = {}
-    for i, array in enumerate(lists[0]):
-        if array.size:
-            groups.setdefault(array.dtype, []).append(i)
-    for dtype, members in groups.items():
+    pointers = [a.data.ptr for arrays in lists for a in arrays]
+    known = tuple(n.data.ptr for n in numbers)
+    sizes = tuple(a.size for a in lists[0])
+    dtypes = tuple(a.dtype for a in lists[0])
+    shares = None if decays is None else tuple(decays)
+    key = (kind, most, tuple(pointers), known, sizes, dtypes, shares, tuple(constants))
+    launches = _kept.get(key)
+    if launches is None:
+        table = np.array(pointers, "u8").reshape(len(lists), -1)
+        launches = _made(kind, most, table, dtypes, np.array(sizes, "i8"), shares)
+        for launch_ in launches:
+            launch_.table["constants"][: len(constants)] = constants
+            launch_.table["numbers"][: len(known)] = known
+        while len(_kept) >= KEPT:
+            _kept.popitem(last=False)
+    else:
+        del _kept[key]
+    _kept[key] = launches  # the latest last
+    return launches
+
+
+def _made(
+    kind: np.dtype[Any], most: int, pointers: Any, dtypes: Sequence[Any], sizes: Any,
+    decays: Sequence[float] | None,
+) -> list[Launch]:  # fmt: skip
+    """Return the launches whose tables hold these pointers (arrays of a tensor, tensors)."""
+    launches = []
+    for dtype in dict.fromkeys(dtypes):
+        members = np.flatnonzero([d == dtype and n > 0 for d, n in zip(dtypes, sizes)])
         for start in range(0, len(members), most):
             some = members[start : start + most]
-            table, blocks = np.zeros((), kind), 0  # CuPy passes an array of one element by value
-            for place, i in enumerate(some):
-                table["arrays"][:, place] = [arrays[i].data.ptr for arrays in lists]
-                table["sizes"][place], table["first"][place] = lists[0][i].size, blocks
-                table["decays"][place] = 0 if decays is None else decays[i]
-                blocks += -(-lists[0][i].size // CHUNK)
-            table["first"][len(some)], table["count"] = blocks, len(some)
-            table["constants"][: len(constants)] = constants
-            table["numbers"][: len(numbers)] = [n.data.ptr for n in numbers]
-            packed = np.int32((table["arrays"][:, : len(some)] % 16 == 0).all())
-            yield table, blocks, dtype, packed
+            count = len(some)
+            table = np.zeros((), kind)  # CuPy passes an array of one element by value
+            table["arrays"][:, :count], table["sizes"][:count] = pointers[:, some], sizes[some]
+            if decays is not None:
+                table["decays"][:count] = np.asarray(decays, "f4")[some]
+            table["first"][1 : count + 1] = np.cumsum(-(-sizes[some] // CHUNK))
+            table["count"] = count
+            packed = np.int32((pointers[:, some] % 16 == 0).all())
+            launches.append(Launch(table, int(table["first"][count]), dtype, packed))
+    return launches
+
+
+def _results(arrays: Arrays) -> list[Any]:
+    """Return new arrays like these, in memory taken at once for each dtype."""
+    parts: list[Any] = [None] * len(arrays)
+    for dtype in dict.fromkeys(a.dtype for a in arrays):
+        some = [i for i, a in enumerate(arrays) if a.dtype == dtype]
+        step = ALIGNMENT // dtype.itemsize
+        starts, total = [], 0
+        for i in some:
+            starts.append(total)
+            total += -(-arrays[i].size // step) * step
+        memory = empty(total, dtype)
+        for i, start in zip(some, starts):
+            a = arrays[i]
+            parts[i] = memory[start : start + a.size].reshape(a.shape)
+    return parts
 
 
 def _given(*lists: Arrays) -> list[list[Any]]:
@@ -80,11 +138,9 @@ def update_tensors(
     """
     lists = _given(*elements)
     known = [cast(n, v.dtype) for n, v in zip(numbers, source.program.numbers)]
-    results = [
-        [empty(a.shape, a.dtype) for a in some] for k, some in enumerate(lists) if k != 1
-    ]  # the gradients have no new ones
-    tables = _tables(source.table, source.most, [*lists, *results], decays, source.constants, known)
-    for table, blocks, dtype, packed in tables:
+    results = [_results(some) for k, some in enumerate(lists) if k != 1]  # gradients have none
+    given = ([*lists, *results], decays, source.constants, known)
+    for table, blocks, dtype, packed in _launches(source.table, source.most, *given):
         args = (table, np.int64(CHUNK), packed)
         launch(source.name, source.kernel, dtype, blocks, (THREADS,), *args)
     return results
@@ -96,7 +152,7 @@ def global_norm(gradients: Arrays, limit: float = np.inf) -> tuple[Any, Any]:
     Sums of squares are float32, added in a fixed order.
     """
     (arrays,) = _given(gradients)
-    tables = list(_tables(GRADIENTS, MOST, [arrays]))
+    tables = _launches(GRADIENTS, MOST, [arrays])
     total = sum(blocks for _, blocks, _, _ in tables)
     parts = empty(max(total, 1), np.float32)
     norm, factor = empty((), np.float32), empty((), np.float32)

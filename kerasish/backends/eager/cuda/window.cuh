@@ -8,25 +8,24 @@ struct Window {
     int stride[3];
     int before[3];  // padding
     int apart[3];   // dilation
+    Divisor by_in[3], by_out[3], by_size[3], by_stride[3];
 };
 
 struct Spot {
-    i64 sample;
+    Index sample;
     int at[3];
 };
 
 // Where the flat position `at` lies in (samples, *sizes).
-__device__ __forceinline__ Spot spot_of(i64 at, const int* sizes) {
+__device__ __forceinline__ Spot spot_of(Index at, const Divisor* sizes) {
     Spot spot;
-    for (int axis = 2; axis >= 0; --axis) {
-        spot.at[axis] = (int)(at % sizes[axis]);
-        at /= sizes[axis];
-    }
+#pragma unroll
+    for (int axis = 2; axis >= 0; --axis) at = divided(at, sizes[axis], &spot.at[axis]);
     spot.sample = at;
     return spot;
 }
 
-__device__ __forceinline__ i64 flat(i64 sample, const int* at, const int* sizes) {
+__device__ __forceinline__ Index flat(Index sample, const int* at, const int* sizes) {
     return ((sample * sizes[0] + at[0]) * sizes[1] + at[1]) * sizes[2] + at[2];
 }
 
@@ -44,8 +43,8 @@ __device__ __forceinline__ void inside(const Window& w, const Spot& spot, int* l
 __device__ __forceinline__ void covering(const Window& w, const Spot& spot, int* low, int* high) {
     for (int axis = 0; axis < 3; ++axis) {
         int place = spot.at[axis] + w.before[axis], first = place - w.size[axis] + 1;
-        low[axis] = first > 0 ? (first + w.stride[axis] - 1) / w.stride[axis] : 0;
-        int last = place / w.stride[axis] + 1;
+        low[axis] = first > 0 ? (int)quotient(first + w.stride[axis] - 1, w.by_stride[axis]) : 0;
+        int last = (int)quotient(place, w.by_stride[axis]) + 1;
         high[axis] = last < w.out[axis] ? last : w.out[axis];
     }
 }

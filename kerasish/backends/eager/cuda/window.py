@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,30 @@ import numpy as np
 from kerasish.typing import IntOrTuple
 
 AXES = 3
-WINDOW = np.dtype([(n, "i4", AXES) for n in ("in", "out", "size", "stride", "before", "apart")])
+DIVISOR = np.dtype([("by", "i4"), ("shift", "i4"), ("multiplier", "u4")])
+WINDOW = np.dtype(
+    [(n, "i4", AXES) for n in ("in", "out", "size", "stride", "before", "apart")]
+    + [(f"by_{n}", DIVISOR, AXES) for n in ("in", "out", "size", "stride")]
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def divisor(by: int) -> Any:
+    """Return what `Divisor` in prelude.cuh is for a number: quotients by multiply and shift.
+
+    Args:
+        by: 1 <= by < 2**31. 0, of arrays of no elements, counts as 1.
+
+    Source: Granlund & Montgomery, Division by invariant integers using multiplication, PLDI 1994.
+    """
+    by = max(int(by), 1)
+    result = np.zeros((), DIVISOR)
+    result["by"] = by
+    if by > 1:
+        power = 31 + (by - 1).bit_length()
+        result["multiplier"], result["shift"] = -(-(1 << power) // by), power - 32
+    result.flags.writeable = False
+    return result
 
 
 def _filled(numbers: Any, with_: int) -> tuple[int, ...]:
@@ -38,6 +62,9 @@ def window(
     result["size"], result["stride"] = _filled(size, 1), _filled(strides, 1)
     result["before"] = _filled([a for a, _ in padding], 0)
     result["apart"] = _filled(dilation or (1,) * len(size), 1)
+    for name in ("in", "out", "size", "stride"):
+        for axis in range(AXES):
+            result[f"by_{name}"][axis] = divisor(int(result[name][axis]))
     return result  # CuPy passes an array of one element by value
 
 
