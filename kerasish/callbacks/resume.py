@@ -119,6 +119,7 @@ class Resume(Callback):
         self._folder: Any = None
         self._past: dict[str, Any] | None = None
         self._calls: Any = None
+        self._data: Data | None = None
         self._variables: list[Any] = []
         self._kept: dict[str, Any] = {}  # the part that is the same in all states of a run
         self._at_epoch: Any = None  # the random state at the start of the epoch, if needed
@@ -220,6 +221,7 @@ class Resume(Callback):
     def begin(self, calls: Callback, data: Data, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks after their on_train_begin; return the (epoch, batch) to start at."""
         self._calls, self._variables, self._begun = calls, state_variables(self.model), True
+        self._data = data
         past, engine = self._past, self.model.training_program.engine_facts()
         if past is None:
             self._kept.update(version=_VERSION, first=epoch, seed=seed, engine=engine)
@@ -278,7 +280,8 @@ class Resume(Callback):
         values, random = list(capture(self._variables).values()), random_state()
         try:
             if data is not None:
-                data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch)
+                data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch,
+                           past.get("data"))  # fmt: skip
             self._put_back(past)
         except BaseException:
             with using_scope(None):
@@ -357,6 +360,7 @@ class Resume(Callback):
             "at_epoch": self._at_epoch,
             "random": random_state(),
             "callbacks": self._calls.get_state(),
+            "data": None if self._data is None else self._data.state(),
             "variables": capture(self._variables),
         }
         self._batches, self._overdue = 0, False
@@ -414,7 +418,7 @@ class Resume(Callback):
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to no run.
         copied = super().__getstate__()
-        of_a_run = dict.fromkeys(("_folder", "_past", "_calls", "_at_epoch"))
+        of_a_run = dict.fromkeys(("_folder", "_past", "_calls", "_data", "_at_epoch"))
         return {**copied, **of_a_run, "_variables": [], "_kept": {}}
 
 

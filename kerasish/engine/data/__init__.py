@@ -8,4 +8,5 @@ from kerasish.engine.data.data import Data as Data
 from kerasish.engine.data.data import Epoch as Epoch
 from kerasish.engine.data.make import make_data as make_data
 from kerasish.engine.data.py_dataset import PyDataset as PyDataset
+from kerasish.engine.data.source import DataSource as DataSource
 from kerasish.engine.data.split import train_validation_split as train_validation_split

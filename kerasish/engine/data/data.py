@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,11 @@ class Epoch(Iterator[Batch]):
     def push_back(self, batch: Batch) -> None:
         """Make `batch` the next one again."""
         self._pushed_back.append(batch)
+
+    @property
+    def has_pushed_back(self) -> bool:
+        """Whether a batch was pushed back and not read again."""
+        return bool(self._pushed_back)
 
     def close(self) -> None:
         """Stop reading. Closing twice does no harm."""
@@ -120,7 +126,21 @@ class Data:
         self._held = (epoch, 0, batches)
         return first
 
-    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+    def state(self) -> dict[str, Any] | None:
+        """Return the place after the batches that were taken, for `go_to`.
+
+        None where the numbers of the epoch and of the batch say it all.
+        """
+        return None
+
+    def go_to(
+        self,
+        first: int,
+        epoch: int,
+        batch: int,
+        redraw: Callable[[], None],
+        state: dict[str, Any] | None = None,
+    ) -> None:
         """Make `epoch(epoch, batch)` give what it would have given, had all before been read.
 
         Nothing to do where each batch is a function of its number.
@@ -131,6 +151,7 @@ class Data:
             batch: batches of it that are done.
             redraw: sets the process's random sequences to where they were when `epoch` began; to be
                 called before the epoch is opened.
+            state: what `state` returned when the training was saved.
         """
 
     def facts(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
 from kerasish.engine.data.py_dataset import PyDataset, PyDatasetData
 from kerasish.engine.data.rows import is_sparse, is_stored
+from kerasish.engine.data.source import DataSource, SourceData
 from kerasish.engine.data.streams import StreamData
 from kerasish.engine.data.weights import check_class_weight
 from kerasish.typing import Array, Structure
@@ -61,6 +62,9 @@ def make_data(
         raise ValueError(f'shuffle: expected True, False or "batch", got {shuffle!r}.')
     if class_weight is not None:
         check_class_weight(class_weight)
+    if isinstance(x, DataSource):
+        _check_alone(x, y, sample_weight, batch_size)
+        return SourceData(x, class_weight, steps_per_epoch, training)
     if is_py_dataset(x):
         _check_alone(x, y, sample_weight, batch_size)
         return PyDatasetData(x, class_weight, steps_per_epoch, shuffle, seed, training)

@@ -130,7 +130,14 @@ class PyDatasetData(Data):
             return random_order(total, self._seed, whole)[first:stop].tolist()
         return range(first, stop)
 
-    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+    def go_to(
+        self,
+        first: int,
+        epoch: int,
+        batch: int,
+        redraw: Callable[[], None],
+        state: dict[str, Any] | None = None,
+    ) -> None:
         """Batches have numbers; a dataset that does something between epochs does it again."""
         if (epoch, batch) == (first, 0) or not self._has_hooks():
             return

@@ -44,21 +44,30 @@ class ArrayRows:
 
 
 class SparseRows:
-    """Rows of a SciPy sparse matrix, made dense a batch at a time."""
+    """Rows of a SciPy sparse matrix, made dense a batch at a time.
+
+    Args:
+        matrix: the matrix.
+        name: how errors call it.
+        exact: whether the rows keep the matrix's dtype.
+    """
 
     in_memory = False
 
-    def __init__(self, matrix: Any, name: str) -> None:
-        self._matrix = matrix.tocsr()
-        self._name = name
-        self.shape = tuple(matrix.shape)
+    def __init__(self, matrix: Any, name: str, exact: bool = False) -> None:
+        self.source = matrix.tocsr()
+        self._name, self._exact = name, exact
+        self.shape, self.dtype = tuple(matrix.shape), matrix.dtype
         self.count = self.shape[0]
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        return cast(self._matrix[start:stop].toarray(), self._name)
+        return self._dense(self.source[start:stop])
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return cast(self._matrix[indices].toarray(), self._name)
+        return self._dense(self.source[indices])
+
+    def _dense(self, rows: Any) -> np.ndarray:
+        return rows.toarray() if self._exact else cast(rows.toarray(), self._name)
 
 
 class StoredRows:
@@ -66,20 +75,27 @@ class StoredRows:
 
     Scattered rows are read in ascending order, each once, which is what HDF5 demands and what
     disks like, and are put into the order asked for afterwards.
+
+    Args:
+        source: what is read.
+        name: how errors call it.
+        strings: whether strings may pass.
+        exact: whether the rows keep the source's dtype.
     """
 
     in_memory = False
 
-    def __init__(self, source: Any, name: str, strings: bool = False) -> None:
-        self._source = source
+    def __init__(self, source: Any, name: str, strings: bool = False, exact: bool = False) -> None:
+        self.source = source
+        self.dtype = getattr(source, "dtype", None)
         self._name = name
-        self._strings = strings
+        self._strings, self._exact = strings, exact
         self._one_by_one = False
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        return to_array(self._source[start:stop], self._name, self._strings)
+        return self._array(self.source[start:stop])
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         unique, inverse = np.unique(indices, return_inverse=True)
@@ -88,16 +104,19 @@ class StoredRows:
         if unique[-1] - unique[0] + 1 == unique.size:
             rows = self.part(int(unique[0]), int(unique[-1]) + 1)
         else:
-            rows = to_array(self._read(unique), self._name, self._strings)
+            rows = self._array(self._read(unique))
         return np.take(rows, inverse, axis=0)
+
+    def _array(self, rows: Any) -> np.ndarray:
+        return np.asarray(rows) if self._exact else to_array(rows, self._name, self._strings)
 
     def _read(self, ascending: np.ndarray) -> Array:
         if not self._one_by_one:
             try:
-                return self._source[ascending]
+                return self.source[ascending]
             except (TypeError, IndexError):
                 self._one_by_one = True  # it knows integers and slices only
-        return np.stack([np.asarray(self._source[int(i)]) for i in ascending])
+        return np.stack([np.asarray(self.source[int(i)]) for i in ascending])
 
 
 class RowRange:

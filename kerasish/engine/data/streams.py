@@ -60,7 +60,14 @@ class StreamData(Data):
             return self._steps or self._length
         return min(self._steps, self._length)
 
-    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
+    def go_to(
+        self,
+        first: int,
+        epoch: int,
+        batch: int,
+        redraw: Callable[[], None],
+        state: dict[str, Any] | None = None,
+    ) -> None:
         """Read again what was read before, and leave it out."""
         if (epoch, batch) == (first, 0):
             return

@@ -205,8 +205,18 @@ class HostStageData(Data):
         x, y, weights = self._data.peek(epoch)
         return self._prepare(x), y, weights
 
-    def go_to(self, first: int, epoch: int, batch: int, redraw: Callable[[], None]) -> None:
-        self._data.go_to(first, epoch, batch, redraw)
+    def state(self) -> dict[str, Any] | None:
+        return self._data.state()
+
+    def go_to(
+        self,
+        first: int,
+        epoch: int,
+        batch: int,
+        redraw: Callable[[], None],
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self._data.go_to(first, epoch, batch, redraw, state)
 
     def facts(self) -> dict[str, str]:
         return self._data.facts()

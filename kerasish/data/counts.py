@@ -1,0 +1,70 @@
+"""Numbers of elements: arguments that are counts, and `assert_cardinality`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.data.node import END, Cursor, Node, Through
+from kerasish.typing import Array
+
+
+def checked_count(verb: str, name: str, value: Any, least: int = 1) -> int:
+    """Return an argument that counts elements.
+
+    Raises:
+        ValueError: it is no integer, or too small.
+    """
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise ValueError(f"{verb}: {name} is an integer >= {least}, got {value!r}.")
+    if int(value) < least:
+        raise ValueError(f"{verb}: {name} is an integer >= {least}, got {int(value)}.")
+    return int(value)
+
+
+class CountNode(Node):
+    """The elements of a node that are known to be `count`; another number is an error."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.inputs, self._count = (source,), count
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed and self.inputs[0].cardinality() == self._count
+
+    def cardinality(self) -> int:
+        return self._count
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        if order is not None:
+            return source.open(number, order)
+        return _CountCursor(source.open(number), self._count)
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"assert_cardinality({self._count})"
+
+
+class _CountCursor(Through):
+    def __init__(self, source: Cursor, count: int) -> None:
+        super().__init__(source)
+        self._count, self._at = count, 0
+
+    def read(self) -> Any:
+        element = self.source.read()
+        if (element is END) != (self._at == self._count) and self._count >= 0:
+            more = "more" if element is not END else f"only {self._at}"
+            raise ValueError(f"assert_cardinality({self._count}): there are {more}.")
+        self._at += element is not END
+        return element
+
+    def state(self) -> list[Any]:
+        return [self._at, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._at = state[0]
+        self.source.restore(state[1])

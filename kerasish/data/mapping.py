@@ -1,0 +1,195 @@
+"""`map`: a function of each element, in this thread or in several; with random draws if wanted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kerasish.data.elements import to_element
+from kerasish.data.node import END, Cursor, Node, Seed, Through, named
+from kerasish.data.selecting import call
+from kerasish.data.threads import Workers
+from kerasish.engine.data.streams import add_place
+from kerasish.typing import Array
+
+_MOST_PER_TASK = 16
+
+
+class MapNode(Node):
+    """What a function returns for each element.
+
+    Args:
+        source: the node.
+        function: of the parts of an element, which are a tuple; else of the element.
+        workers: threads; 1 calls it in the thread that reads.
+        seed: None; else the function gets a `numpy.random.Generator` first, which is a function of
+            the seed, the pass and the number of the element.
+    """
+
+    def __init__(
+        self, source: Node, function: Callable[..., Any], workers: int, seed: Seed | None = None
+    ) -> None:
+        self.inputs, self.function, self.workers = (source,), function, workers
+        self.seed = seed
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed
+
+    def cardinality(self) -> int:
+        return self.inputs[0].cardinality()
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        cursor = source.open(number) if order is None else source.open(number, order)
+        key = None if self.seed is None else (self.seed.value % 2**64, number % 2**64)
+        one = _One(self.function, key)
+        return (
+            _MapCursor(cursor, one) if self.workers == 1 else _Parallel(cursor, one, self.workers)
+        )
+
+    def describe(self) -> str:
+        if self.seed is None:
+            return f"map({named(self.function)})"
+        return f"random_map({named(self.function)}, seed={self.seed})"
+
+
+class _One:
+    """Calls the function for one element; knows no cursor, so that threads may hold it."""
+
+    def __init__(self, function: Callable[..., Any], key: tuple[int, int] | None) -> None:
+        self._function, self._key = function, key
+
+    def __call__(self, element: Any, number: int) -> Any:
+        try:
+            if self._key is None:
+                result = call(self._function, element)
+            else:
+                parts = element if type(element) is tuple else (element,)
+                counter = np.array([0, self._key[1], number, 2], np.uint64)
+                bits = np.random.Philox(key=self._key[0], counter=counter)
+                result = self._function(np.random.Generator(bits), *parts)
+        except Exception as error:
+            add_place(error, f"element {number} of the pass, in {named(self._function)} of map()")
+            raise
+        kind = type(result)
+        if kind is np.ndarray:
+            return result
+        return to_element(result, lambda: f"{named(self._function)} of map()")
+
+    def many(self, elements: list[Any], first: int) -> list[Any]:
+        """Return the results for elements whose numbers begin at `first`."""
+        return [self(element, number) for number, element in enumerate(elements, first)]
+
+
+class _MapCursor(Through):
+    def __init__(self, source: Cursor, one: _One) -> None:
+        super().__init__(source)
+        self._one, self._number = one, 0
+
+    def read(self) -> Any:
+        element = self.source.read()
+        if element is END:
+            return END
+        result = self._one(element, self._number)
+        self._number += 1
+        return result
+
+    def read_many(self, count: int) -> list[Any]:
+        results = self._one.many(self.source.read_many(count), self._number)
+        self._number += len(results)
+        return results
+
+    def skip(self, count: int) -> int:
+        number = self.source.skip(count)
+        self._number += number
+        return number
+
+    def state(self) -> list[Any]:
+        return [self._number, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._number = state[0]
+        self.source.restore(state[1])
+
+
+class _Parallel(Cursor):
+    """Reads the source in this thread, calls the function in others, keeps the order.
+
+    At most twice as many tasks as threads are in work or done; a task is one element, or several
+    where many are asked for at once.
+    """
+
+    def __init__(self, source: Cursor, one: _One, workers: int) -> None:
+        self._source, self._one, self._count = source, one, workers
+        self._workers: Workers | None = None
+        self._per_task = 1
+        self._number = 0  # of the next element to be read
+        self._places: deque[Any] = deque()  # before each task that is not taken
+        self._results: list[Any] = []  # of the task that was taken last
+        self._taken = 0  # of these results
+        self._place: Any = None  # before that task
+        self._first = 0  # the number of its first element
+        self._ended = False
+
+    def _feed(self) -> Workers:
+        if self._workers is None:
+            one = self._one
+            self._workers = Workers(lambda task: one.many(*task), self._count)
+        workers = self._workers
+        while not self._ended and workers.pending < 2 * self._count:
+            place = self._source.state()
+            elements = self._source.read_many(self._per_task)
+            if not elements:
+                self._ended = True
+                break
+            self._places.append((self._number, place))
+            workers.put((elements, self._number))
+            self._number += len(elements)
+        return workers
+
+    def read(self) -> Any:
+        while self._taken == len(self._results):
+            workers = self._feed()
+            if not workers.pending:
+                return END
+            self._first, self._place = self._places.popleft()
+            try:
+                self._results, self._taken = workers.take(), 0
+            except BaseException:
+                self.close()
+                raise
+            self._feed()
+        self._taken += 1
+        result, self._results[self._taken - 1] = self._results[self._taken - 1], None
+        return result
+
+    def read_many(self, count: int) -> list[Any]:
+        self._per_task = max(1, min(_MOST_PER_TASK, count // (2 * self._count)))
+        return super().read_many(count)
+
+    def state(self) -> list[Any]:
+        if self._taken == len(self._results):  # between two tasks
+            first, place = self._places[0] if self._places else (self._number, self._source.state())
+            return [first, place, 0]
+        return [self._first, self._place, self._taken]
+
+    def restore(self, state: list[Any]) -> None:
+        first, place, taken = state
+        self._source.restore(place)
+        self._number = first + self._source.skip(taken)
+
+    def skip(self, count: int) -> int:
+        if self._workers is None:
+            number = self._source.skip(count)
+            self._number += number
+            return number
+        return super().skip(count)
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+        self._source.close()

@@ -1,0 +1,98 @@
+"""`prefetch`: elements are read ahead by a thread while the ones before are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.data.node import AUTOTUNE, END, Cursor, Node
+from kerasish.data.threads import Ahead
+from kerasish.typing import Array
+
+_DEFAULT_DEPTH = 2
+
+
+class PrefetchNode(Node):
+    """The elements of a node, read ahead by a thread.
+
+    Args:
+        source: the node.
+        depth: the most elements that are read ahead; AUTOTUNE: 2; 0: none.
+    """
+
+    def __init__(self, source: Node, depth: int) -> None:
+        self.inputs = (source,)
+        self._depth = _DEFAULT_DEPTH if depth == AUTOTUNE else depth
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed
+
+    def cardinality(self) -> int:
+        return self.inputs[0].cardinality()
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        cursor = source.open(number) if order is None else source.open(number, order)
+        return PrefetchCursor(cursor, self._depth) if self._depth else cursor
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"prefetch({self._depth})"
+
+
+class PrefetchCursor(Cursor):
+    """Reads a cursor ahead in a thread, which starts with the first element.
+
+    Args:
+        source: the cursor.
+        depth: the most elements that are read ahead.
+    """
+
+    def __init__(self, source: Cursor, depth: int) -> None:
+        self._source: Cursor | None = source
+        self._depth = depth
+        self._ahead: Ahead | None = None
+        self._place: Any = None
+        self._over = False
+
+    def read(self) -> Any:
+        if self._over:
+            return END
+        if self._ahead is None:
+            source, self._source = self._source, None  # the thread's from now on
+            if source is None:
+                return END
+            self._place = source.state()
+            self._ahead = Ahead(source, self._depth)
+        try:
+            element, place = self._ahead.take()
+        except BaseException:
+            self.close()
+            raise
+        if element is END:
+            self._over = True
+            if place is not None:
+                self._place = place
+            self._ahead.close()
+        else:
+            self._place = place
+        return element
+
+    def skip(self, count: int) -> int:
+        return super().skip(count) if self._source is None else self._source.skip(count)
+
+    def state(self) -> Any:
+        return self._place if self._source is None else self._source.state()
+
+    def restore(self, state: Any) -> None:
+        if self._source is not None:
+            self._source.restore(state)
+
+    def close(self) -> None:
+        self._over = True
+        if self._ahead is not None:
+            self._ahead.close()
+        elif self._source is not None:
+            self._source.close()

@@ -1,0 +1,362 @@
+"""Verbs that choose elements: take, skip, shard, repeat, filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kerasish.data.elements import join
+from kerasish.data.node import (
+    END,
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Cursor,
+    Node,
+    Through,
+    evenly,
+    named,
+)
+from kerasish.engine.data.streams import add_place
+from kerasish.typing import Array, Structure
+
+_ENDLESS_PASSES = 2**40  # passes that one pass over an endless repetition may have
+
+
+class TakeNode(Node):
+    """The first `count` elements; all for count -1."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.inputs, self._count = (source,), count
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed
+
+    def cardinality(self) -> int:
+        known = self.inputs[0].cardinality()
+        if self._count < 0 or known == UNKNOWN_CARDINALITY:
+            return known if self._count else 0
+        return self._count if known == INFINITE_CARDINALITY else min(known, self._count)
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        return _TakeCursor(source.open(number) if order is None else source.open(number, order),
+                           self._count if order is None else -1)  # fmt: skip
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"take({self._count})"
+
+
+class _TakeCursor(Through):
+    def __init__(self, source: Cursor, count: int) -> None:
+        super().__init__(source)
+        self.columnar = source.columnar
+        self._count, self._at = count, 0
+
+    def _most(self, count: int) -> int:
+        return count if self._count < 0 else min(count, self._count - self._at)
+
+    def read(self) -> Any:
+        if self._at == self._count:
+            return END
+        element = self.source.read()
+        self._at += element is not END
+        return element
+
+    def read_many(self, count: int) -> list[Any]:
+        elements = self.source.read_many(self._most(count)) if self._most(count) else []
+        self._at += len(elements)
+        return elements
+
+    def read_rows(self, count: int) -> tuple[int, Any]:
+        number, block = self.source.read_rows(self._most(count))
+        self._at += number
+        return number, block
+
+    def skip(self, count: int) -> int:
+        number = self.source.skip(self._most(count))
+        self._at += number
+        return number
+
+    def state(self) -> list[Any]:
+        return [self._at, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._at = state[0]
+        self.source.restore(state[1])
+
+
+class SkipNode(Node):
+    """All but the first `count` elements; none for count -1."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.inputs, self._count = (source,), count
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed
+
+    def cardinality(self) -> int:
+        known = self.inputs[0].cardinality()
+        if self._count < 0:
+            return 0
+        return known if known < 0 else max(known - self._count, 0)
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        if order is not None:
+            return source.open(number, order + self._count)
+        return _SkipCursor(source.open(number), self._count)
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"skip({self._count})"
+
+
+class _SkipCursor(Through):
+    def __init__(self, source: Cursor, count: int) -> None:
+        super().__init__(source)
+        self.columnar = source.columnar
+        self._left = count
+
+    def _begin(self) -> None:
+        left, self._left = self._left, 0
+        if left < 0:
+            while self.source.skip(1024):
+                pass
+        elif left:
+            self.source.skip(left)
+
+    def read(self) -> Any:
+        if self._left:
+            self._begin()
+        return self.source.read()
+
+    def read_many(self, count: int) -> list[Any]:
+        self._begin()
+        return self.source.read_many(count)
+
+    def read_rows(self, count: int) -> tuple[int, Any]:
+        self._begin()
+        return self.source.read_rows(count)
+
+    def skip(self, count: int) -> int:
+        self._begin()
+        return self.source.skip(count)
+
+    def state(self) -> list[Any]:
+        return [self._left, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._left = state[0]
+        self.source.restore(state[1])
+
+
+class ShardNode(Node):
+    """Every `count`-th element, from element `index` on."""
+
+    def __init__(self, source: Node, count: int, index: int) -> None:
+        self.inputs, self._count, self._index = (source,), count, index
+
+    @property
+    def indexed(self) -> bool:
+        return self.inputs[0].indexed
+
+    def cardinality(self) -> int:
+        known = self.inputs[0].cardinality()
+        return known if known < 0 else max(-(-(known - self._index) // self._count), 0)
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        source = self.inputs[0]
+        if self.indexed:
+            rows = evenly(order, self.cardinality())
+            return source.open(number, rows * self._count + self._index)
+        return _ShardCursor(source.open(number), self._count, self._index)
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"shard({self._count}, {self._index})"
+
+
+class _ShardCursor(Through):
+    def __init__(self, source: Cursor, count: int, index: int) -> None:
+        super().__init__(source)
+        self._between, self._left = count - 1, index
+
+    def read(self) -> Any:
+        if self._left:
+            self.source.skip(self._left)
+        self._left = self._between
+        return self.source.read()
+
+    def state(self) -> list[Any]:
+        return [self._left, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._left = state[0]
+        self.source.restore(state[1])
+
+
+class RepeatNode(Node):
+    """Several passes one after the other; without end for count -1."""
+
+    def __init__(self, source: Node, count: int) -> None:
+        self.inputs, self._count = (source,), count
+
+    def cardinality(self) -> int:
+        known = self.inputs[0].cardinality()
+        if self._count == 0 or known == 0:
+            return 0
+        if self._count < 0:
+            return INFINITE_CARDINALITY
+        return known if known < 0 else known * self._count
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        first = number * (_ENDLESS_PASSES if self._count < 0 else self._count)
+        return _RepeatCursor(self.inputs[0], first, self._count)
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"repeat({'' if self._count < 0 else self._count})"
+
+
+class _RepeatCursor(Cursor):
+    def __init__(self, node: Node, first: int, count: int) -> None:
+        self._node, self._first, self._count = node, first, count
+        self._pass = 0
+        self._read = False  # whether this pass has given an element
+        self._source: Cursor | None = None if count == 0 else node.open(first)
+        self.columnar = self._source is not None and self._source.columnar
+
+    def _next_pass(self) -> bool:
+        """Open the next pass; return whether there is one."""
+        source = self._source
+        if source is None:
+            return False
+        source.close()
+        self._pass += 1
+        if self._pass == self._count or not self._read:  # an empty pass: there would be no end
+            self._source = None
+            return False
+        self._read, self._source = False, self._node.open(self._first + self._pass)
+        self.columnar = self._source.columnar
+        return True
+
+    def read(self) -> Any:
+        while self._source is not None:
+            element = self._source.read()
+            if element is not END:
+                self._read = True
+                return element
+            self._next_pass()
+        return END
+
+    def read_rows(self, count: int) -> tuple[int, Any]:
+        blocks, total = [], 0
+        while total < count and self._source is not None:
+            number, block = self._source.read_rows(count - total)
+            if number:
+                self._read = True
+                blocks.append(block)
+                total += number
+            elif not self._next_pass() or not self.columnar:
+                break
+        return total, join(blocks) if blocks else None
+
+    def read_many(self, count: int) -> list[Any]:
+        elements: list[Any] = []
+        while len(elements) < count and self._source is not None:
+            more = self._source.read_many(count - len(elements))
+            self._read = self._read or bool(more)
+            elements += more
+            if not more:
+                self._next_pass()
+        return elements
+
+    def skip(self, count: int) -> int:
+        total = 0
+        while total < count and self._source is not None:
+            number = self._source.skip(count - total)
+            self._read = self._read or number > 0
+            total += number
+            if total < count:
+                self._next_pass()
+        return total
+
+    def state(self) -> list[Any]:
+        place = None if self._source is None else self._source.state()
+        return [self._pass, self._read, place]
+
+    def restore(self, state: list[Any]) -> None:
+        self._pass, self._read, place = state
+        self.close()
+        self._source = None
+        if place is not None:
+            self._source = self._node.open(self._first + self._pass)
+            self._source.restore(place)
+            self.columnar = self._source.columnar
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+
+class FilterNode(Node):
+    """The elements for which a function is true; with `ends`, those before the first other one."""
+
+    def __init__(self, source: Node, predicate: Callable[..., Any], ends: bool = False) -> None:
+        self.inputs, self._predicate, self._ends = (source,), predicate, ends
+
+    def cardinality(self) -> int:
+        return 0 if self.inputs[0].cardinality() == 0 else UNKNOWN_CARDINALITY
+
+    def open(self, number: int, order: Array | None = None) -> Cursor:
+        return _FilterCursor(self.inputs[0].open(number), self._predicate, self._ends)
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+    def describe(self) -> str:
+        return f"{'take_while' if self._ends else 'filter'}({named(self._predicate)})"
+
+
+class _FilterCursor(Through):
+    def __init__(self, source: Cursor, predicate: Callable[..., Any], ends: bool) -> None:
+        super().__init__(source)
+        self._predicate, self._ends, self._over = predicate, ends, False
+
+    def read(self) -> Any:
+        while not self._over:
+            element = self.source.read()
+            if element is END:
+                return END
+            try:
+                chosen = call(self._predicate, element)
+            except Exception as error:
+                add_place(error, f"an element for {named(self._predicate)} of filter()")
+                raise
+            if bool(chosen):
+                return element
+            self._over = self._ends
+        return END
+
+    def state(self) -> list[Any]:
+        return [self._over, self.source.state()]
+
+    def restore(self, state: list[Any]) -> None:
+        self._over = state[0]
+        self.source.restore(state[1])
+
+
+def call(function: Callable[..., Any], element: Structure) -> Any:
+    """Return what a function of the user's returns for an element: a tuple is its arguments."""
+    return function(*element) if type(element) is tuple else function(element)

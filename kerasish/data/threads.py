@@ -1,0 +1,233 @@
+"""Threads of a pipeline: ordered work by several, and one that reads ahead. All of them end.
+
+Nothing that a thread refers to refers to the cursor that started it. So a cursor that is dropped is
+collected, which ends its threads; so do `close`, an error in any of them, and the end of the
+process. A thread that hangs in user code cannot keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from kerasish.data.node import AUTOTUNE, END, Cursor
+
+_JOIN_SECONDS = 1.0  # a slow read may end by itself later
+
+
+def worker_count(calls: int | None) -> int:
+    """Return the number of threads for an argument `num_parallel_calls`.
+
+    Raises:
+        ValueError: it is no positive number, AUTOTUNE or None.
+    """
+    if calls is None:
+        return 1
+    if calls == AUTOTUNE:
+        return min(os.cpu_count() or 1, 16)
+    if isinstance(calls, bool) or not isinstance(calls, int) or calls < 1:
+        raise ValueError(
+            "num_parallel_calls: expected a number of threads >= 1, AUTOTUNE or None, got "
+            f"{calls!r}."
+        )
+    return calls
+
+
+class Process:
+    """Notes the process, and refuses the use of threads in a copy of it made by fork."""
+
+    def __init__(self) -> None:
+        self._id = os.getpid()
+
+    def check(self) -> None:
+        """Raise RuntimeError in another process."""
+        if os.getpid() != self._id:
+            raise RuntimeError(
+                "This iterator of a Dataset was made before a fork: its threads are in the other "
+                "process. Make the iterator in the process that reads it: iter(dataset)."
+            )
+
+
+class Workers:
+    """Threads that work on tasks; the results come in the order of the tasks.
+
+    Args:
+        work: task -> result; runs in the threads.
+        count: the number of threads.
+    """
+
+    def __init__(self, work: Callable[[Any], Any], count: int) -> None:
+        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pending: deque[Future[Any]] = deque()
+        self._process = Process()
+        threads = [
+            threading.Thread(
+                target=_work, args=(work, self._tasks), daemon=True, name=f"kerasish-data-map-{n}"
+            )
+            for n in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        self._end = weakref.finalize(self, _end_workers, self._tasks, self._pending, threads)
+
+    @property
+    def pending(self) -> int:
+        """The number of tasks whose results have not been taken."""
+        return len(self._pending)
+
+    def put(self, task: Any) -> None:
+        """Hand a task to the threads."""
+        self._process.check()
+        future: Future[Any] = Future()
+        self._pending.append(future)
+        self._tasks.put((future, task))
+
+    def take(self) -> Any:
+        """Return the result of the first task whose result was not taken; raise its error.
+
+        The error is the one that was raised in the thread, with its traceback.
+        """
+        self._process.check()
+        return self._pending.popleft().result()
+
+    def close(self) -> None:
+        """Cancel what has not begun and end the threads."""
+        if self._process_is_own():
+            self._end()
+
+    def _process_is_own(self) -> bool:
+        try:
+            self._process.check()
+        except RuntimeError:
+            return False
+        return True
+
+
+def _work(work: Callable[[Any], Any], tasks: queue.SimpleQueue[Any]) -> None:
+    while (given := tasks.get()) is not None:
+        future, task = given
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work(task))
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is due
+                future.set_exception(error)
+        del given, future, task  # keep no element alive while waiting
+
+
+def _end_workers(
+    tasks: queue.SimpleQueue[Any], pending: deque[Future[Any]], threads: list[threading.Thread]
+) -> None:
+    for future in pending:
+        future.cancel()
+    pending.clear()
+    for _ in threads:
+        tasks.put(None)
+    _join(threads)
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(timeout=_JOIN_SECONDS)
+
+
+class Ahead:
+    """One thread that reads a cursor ahead, at most `depth` elements.
+
+    The cursor belongs to the thread from now on: it is read and closed there.
+
+    Args:
+        source: the cursor.
+        depth: elements read ahead, >= 1.
+    """
+
+    def __init__(self, source: Cursor, depth: int) -> None:
+        self._channel = _Channel(depth)
+        self._process = Process()
+        thread = threading.Thread(
+            target=_read_ahead, args=(source, self._channel), daemon=True,
+            name="kerasish-data-prefetch",
+        )  # fmt: skip
+        thread.start()
+        self._end = weakref.finalize(self, _end_ahead, self._channel, thread)
+
+    def take(self) -> tuple[Any, Any]:
+        """Return (element or END, the place after it); raise the thread's error in its turn."""
+        self._process.check()
+        kind, value, place = self._channel.take()
+        if kind == "error":
+            raise value
+        return value, place
+
+    def close(self) -> None:
+        """End the thread."""
+        try:
+            self._process.check()
+        except RuntimeError:
+            return
+        self._end()
+
+
+class _Channel:
+    """A bounded queue that can be closed from either end."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._items: deque[tuple[str, Any, Any]] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._closed = False
+
+    def put(self, item: tuple[str, Any, Any]) -> bool:
+        """Wait for a free place and put an item there; return False if nobody wants it."""
+        with self._changed:
+            while len(self._items) >= self._depth and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return False
+            self._items.append(item)
+            self._changed.notify_all()
+            return True
+
+    def take(self) -> tuple[str, Any, Any]:
+        with self._changed:
+            while not self._items and not self._closed:
+                self._changed.wait()
+            if not self._items:
+                return ("element", END, None)
+            item = self._items.popleft()
+            self._changed.notify_all()
+            return item
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._items.clear()
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+def _read_ahead(source: Cursor, channel: _Channel) -> None:
+    try:
+        more = True
+        while more and not channel.closed:
+            element = source.read()
+            more = channel.put(("element", element, source.state())) and element is not END
+            del element
+    except BaseException as error:  # noqa: BLE001 - raised again where the element is due
+        channel.put(("error", error, None))
+    finally:
+        source.close()
+
+
+def _end_ahead(channel: _Channel, thread: threading.Thread) -> None:
+    channel.close()
+    _join([thread])

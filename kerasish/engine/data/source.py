@@ -1,0 +1,235 @@
+"""Data sources that know their place: the contract, and what `fit` makes of such a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from kerasish.callbacks.state_checks import WRONG_KINDS
+from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.data import Data
+from kerasish.engine.data.streams import add_place
+from kerasish.errors import ResumeError
+from kerasish.typing import Structure
+
+
+class PlacedIterator(Protocol):
+    """The elements of one pass, and a place among them that can be saved and restored."""
+
+    def __next__(self) -> Any:
+        """Return the next element."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the place after the elements that were given: a tree of plain values, arrays."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go to a place that an equal iterator returned, in this process or another one.
+
+        Raises:
+            ValueError: the state is not of such an iterator.
+        """
+
+    def close(self) -> None:
+        """End threads and release files."""
+
+
+class DataSource:
+    """What `fit` takes that knows its place: passes over batches that can be restored.
+
+    `kerasish.data.Dataset` is one. Pass number n gives the same batches each time.
+    """
+
+    def open_pass(self, number: int) -> PlacedIterator:
+        """Return an iterator over the batches of a pass, NumPy arrays.
+
+        Args:
+            number: of the pass, from 0; the order may be a function of it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `open_pass`.")
+
+    def batches_per_pass(self) -> int | None:
+        """Return the number of batches, None where it is unknown."""
+        return None
+
+    @property
+    def endless(self) -> bool:
+        """Whether a pass has no end."""
+        return False
+
+    def facts(self) -> dict[str, str]:
+        """Return what tells these data from others, for a training that is resumed."""
+        return {"data": type(self).__name__}
+
+    def source_state(self) -> Any:
+        """Return what all passes depend on and no argument says: seeds that were drawn."""
+        return None
+
+    def restore_source(self, state: Any) -> None:
+        """Take what `source_state` returned."""
+
+
+class SourceData(Data):
+    """The batches of a `DataSource`.
+
+    Each epoch is a pass. With `steps_per_epoch` an epoch of a training goes on where the one before
+    stopped, as in Keras; a new pass begins where the last one ended with an epoch. An evaluation
+    always begins at the start of pass 0.
+
+    Args:
+        source: the source.
+        class_weight: weight of each class in y, or None.
+        steps_per_epoch: batches per epoch, or None.
+        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+    """
+
+    def __init__(
+        self,
+        source: DataSource,
+        class_weight: Mapping[Any, Any] | None = None,
+        steps_per_epoch: int | None = None,
+        training: bool = True,
+    ) -> None:
+        super().__init__(steps_per_epoch, training)
+        self._source, self._class_weight = source, class_weight
+        self._what = f"the {type(source).__name__}"
+        if source.endless and steps_per_epoch is None:
+            raise ValueError(
+                f"{self._steps_name}: expected a number, got None, while {self._what} has no end "
+                "(repeat() without a number). Give the number, or leave out repeat(): fit() "
+                "begins a new pass for each epoch by itself."
+            )
+        self._length = source.batches_per_pass()
+        self._goes_on = training and steps_per_epoch is not None
+        self._numbered = not self._goes_on
+        self._iterator: PlacedIterator | None = None
+        self._pass, self._next_pass = 0, 0  # of the iterator, and of the next one if epochs go on
+        self._before: dict[str, Any] | None = None  # the place before what `peek` has read
+
+    @property
+    def num_batches(self) -> int | None:
+        if self._steps is None or self._length is None:
+            return self._steps or self._length
+        return min(self._steps, self._length)
+
+    def facts(self) -> dict[str, str]:
+        epoch = "" if self._steps is None else f", {self._steps} per epoch"
+        return {**self._source.facts(), "batches": f"{self._source.batches_per_pass()}{epoch}"}
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the place after the batches that the training took."""
+        opened = None if self._open is None else self._open()
+        ahead = self._held is not None or opened is not None and opened.has_pushed_back
+        return self._before if ahead else self._place()
+
+    def _place(self) -> dict[str, Any]:
+        return {
+            "pass": self._pass,
+            "next": self._next_pass,
+            "place": None if self._iterator is None else self._iterator.state(),
+            "source": self._source.source_state(),
+        }
+
+    def go_to(
+        self,
+        first: int,
+        epoch: int,
+        batch: int,
+        redraw: Callable[[], None],
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        self._drop_held()
+        self._close_iterator()
+        try:
+            if state is None:
+                raise ValueError(f"it has no place of {self._what}")
+            self._source.restore_source(state["source"])
+            self._pass, self._next_pass = int(state["pass"]), int(state["next"])
+            if state["place"] is not None and (batch or self._goes_on):
+                self._iterator = self._source.open_pass(self._pass)
+                self._iterator.restore(state["place"])
+        except WRONG_KINDS as error:
+            self._close_iterator()
+            raise ResumeError(
+                f"fit cannot go on in the middle of {self._what}, since the saved state does not "
+                f"fit it ({type(error).__name__}: {error}). Train as before, or name another "
+                "folder."
+            ) from error
+        if batch:
+            self._before = state
+            self._held = (epoch, batch, self._watched(self._rest(epoch, batch)))
+
+    def close(self) -> None:
+        super().close()
+        self._close_iterator()
+
+    def _close_iterator(self) -> None:
+        iterator, self._iterator = self._iterator, None
+        if iterator is not None:
+            iterator.close()
+
+    def _begin(self, number: int) -> None:
+        self._close_iterator()
+        self._pass, self._next_pass = number, number + 1
+        self._iterator = self._source.open_pass(number)
+
+    def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        if not self._goes_on:
+            self._begin(epoch)
+        elif self._iterator is None:
+            self._begin(self._next_pass)
+        self._before = self._place()
+        return self._rest(epoch, 0, start)
+
+    def _rest(self, epoch: int, seen: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch of which `seen` are done, from batch `start` on."""
+        iterator = self._iterator
+        try:
+            yield from self._of_epoch(epoch, seen, start)
+        finally:
+            if not self._goes_on and self._iterator is iterator:
+                self._close_iterator()
+
+    def _of_epoch(self, epoch: int, seen: int, start: int) -> Iterator[Batch]:
+        while self._steps is None or seen < self._steps:
+            element = self._next(epoch, seen)
+            if element is None:
+                break
+            seen += 1
+            if seen > start:
+                yield self._to_batch(element[0], epoch, seen)
+        else:
+            return
+        self._close_iterator()
+        if not seen:
+            raise ValueError(f"x: expected at least one batch from {self._what}, got none.")
+        if self._steps is None:
+            self._length = seen
+        else:
+            self._warn_short(self._what, epoch, seen)
+
+    def _next(self, epoch: int, seen: int) -> tuple[Any] | None:
+        """Return a tuple of the next element, None at the end of the data."""
+        for _ in range(2):
+            if self._iterator is None:
+                return None
+            try:
+                return (next(self._iterator),)
+            except StopIteration:
+                if seen or not self._goes_on:
+                    return None
+                self._begin(self._next_pass)  # the epoch before has ended with the pass
+            except Exception as error:
+                add_place(error, f"batch {seen + 1} of epoch {epoch + 1} from {self._what}")
+                raise
+        return None
+
+    def _to_batch(self, element: Structure, epoch: int, number: int) -> Batch:
+        place = f"batch {number} of epoch {epoch + 1} from {self._what}"
+        try:
+            return to_batch(element, place, self._class_weight)
+        except ValueError as error:
+            if hasattr(error, "add_note"):
+                error.add_note(
+                    "fit() takes batches: if the Dataset gives single elements, call .batch(32)."
+                )
+            raise
