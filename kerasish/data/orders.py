@@ -13,7 +13,7 @@ import numpy as np
 from kerasish.engine.data.data import random_order
 from kerasish.typing import Array
 
-_CHUNK = 1 << 16  # steps whose slots are drawn at once
+_CHUNK = 1 << 12  # steps whose slots are drawn at once
 
 
 def _slots(seed: int, number: int, chunk: int, buffer: int) -> Array:
