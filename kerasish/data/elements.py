@@ -39,6 +39,9 @@ class DataArray(np.ndarray):  # type: ignore[misc]  # NumPy has no types here
             return result
         return result if isinstance(result, _TEXT) else np.asarray(result).view(DataArray)
 
+    def __hash__(self) -> int:
+        return hash(self.numpy())  # of a single value; TypeError for an array
+
     def __reduce__(self) -> Any:
         return self.view(np.ndarray).__reduce__()
 

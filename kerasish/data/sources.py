@@ -18,7 +18,7 @@ from kerasish.data.elements import (
     stack,
     to_element,
 )
-from kerasish.data.node import END, INFINITE_CARDINALITY, Cursor, Node, named
+from kerasish.data.node import END, INFINITE_CARDINALITY, Cursor, Node, named, place_error
 from kerasish.engine.data.arrays import contents_of
 from kerasish.engine.data.rows import Rows, SparseRows, StoredRows, is_sparse, is_stored
 from kerasish.tensor import Tensor, Variable, to_numpy
@@ -438,7 +438,8 @@ class _GeneratorCursor(Cursor):
         return self._at
 
     def restore(self, state: int) -> None:
-        self.skip(int(state) - self._at)
+        if self.skip(int(state)) != state:
+            raise place_error(f"element {state - 1} of {self._node.describe()}")
 
     def close(self) -> None:
         iterator, self._iterator = self._iterator, None

@@ -18,6 +18,7 @@ CASES = [
         ("background", "arrays", 0.4),
         ("sync", "arrays", 0.3),
         ("background", "dataset", 0.3),
+        ("background", "pipeline", 0.3),
     )
 ]
 

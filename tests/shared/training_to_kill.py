@@ -55,6 +55,17 @@ class Batches(keras.utils.PyDataset):
         return self.x[rows] + 0.01 * noise, self.y[rows]
 
 
+def pipeline(x, y):
+    """Return batches through threads, a buffer that is refilled, and random draws."""
+    rows = keras.data.Dataset.from_tensor_slices((x, y)).filter(lambda x, y: True)
+    noisy = rows.shuffle(100).random_map(noise, num_parallel_calls=2)
+    return noisy.batch(16, drop_remainder=True).prefetch(2)
+
+
+def noise(draw, x, y):
+    return x + 0.01 * draw.normal(size=x.shape).astype("float32"), y
+
+
 def digest(arrays):
     found = hashlib.sha256()
     for array in arrays:
@@ -82,7 +93,7 @@ def main(folder, mode, source):
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     rate = keras.optimizers.schedules.ExponentialDecay(0.01, 200, 0.9)
-    scheduled = source == "dataset"
+    scheduled = source != "arrays"
     model.compile(keras.optimizers.Adam(rate if scheduled else 0.01), loss, metrics=["accuracy"])
     states = os.path.join(folder, "states")
     background = mode == "background"
@@ -103,7 +114,10 @@ def main(folder, mode, source):
         callbacks.append(
             keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.9, patience=3, cooldown=2)
         )
-    data = {"x": Batches(x[:352], y[:352])} if scheduled else {"x": x[:352], "y": y[:352]}
+    kinds = {"dataset": Batches, "pipeline": pipeline}
+    data = {"x": x[:352], "y": y[:352]}
+    if scheduled:
+        data = {"x": kinds[source](x[:352], y[:352])}
     history = model.fit(
         **data,
         batch_size=None if scheduled else 15,
