@@ -36,7 +36,7 @@ def make_series() -> np.ndarray:
     return (shape + season + drift + rng.normal(scale=0.5, size=len(hours))).astype("float32")
 
 
-def cut_windows(series: np.ndarray, every: int) -> keras.utils.PyDataset:
+def cut_windows(series: np.ndarray, every: int) -> keras.data.Dataset:
     """Return batches of (a week, the day after it), a window beginning every few hours."""
     days = np.lib.stride_tricks.sliding_window_view(series[WEEK:], DAY)
     return keras.utils.timeseries_dataset_from_array(

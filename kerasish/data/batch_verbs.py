@@ -42,6 +42,7 @@ class BatchVerbs(Pipeline):
             DTypeError: while it is read: elements of a batch differ in the kind of dtype.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> [batch.tolist() for batch in Dataset.range(5).batch(2)]
             [[0, 1], [2, 3], [4]]
         """
@@ -64,6 +65,7 @@ class BatchVerbs(Pipeline):
             drop_remainder: whether to drop a smaller last batch.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> [batch.tolist() for batch in Dataset.range(6).batch(4).rebatch(3)]
             [[0, 1, 2], [3, 4, 5]]
         """
@@ -90,6 +92,8 @@ class BatchVerbs(Pipeline):
             ShapeError: while it is read: an element does not fit into the shape.
 
         Example:
+            >>> import numpy as np
+            >>> from kerasish.data import Dataset
             >>> rows = Dataset.range(1, 4).map(lambda n: np.full(n, n))
             >>> [batch.tolist() for batch in rows.padded_batch(2)]
             [[[1, 0], [2, 2]], [[3, 3, 3]]]
@@ -127,6 +131,8 @@ class BatchVerbs(Pipeline):
             ValueError: the boundaries do not increase, or the sizes are not one more than these.
 
         Example:
+            >>> import numpy as np
+            >>> from kerasish.data import Dataset
             >>> rows = Dataset.range(1, 5).map(lambda n: np.full(n % 3 + 1, n))
             >>> [b.shape for b in rows.bucket_by_sequence_length(len, [2], [2, 2])]
             [(2, 3), (1, 1), (1, 2)]
@@ -164,6 +170,7 @@ class BatchVerbs(Pipeline):
         `utils.timeseries_dataset_from_array` is faster.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> windows = Dataset.range(4).window(3, shift=1, drop_remainder=True)
             >>> [w.tolist() for w in windows.flat_map(lambda window: window.batch(3))]
             [[0, 1, 2], [1, 2, 3]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,21 @@ from kerasish.typing import Array
 
 
 class BatchNode(Node):
-    """Batches of `size` elements; the last one may be smaller, or is dropped."""
+    """Batches of `size` elements; the last one may be smaller, or is dropped.
 
-    def __init__(self, source: Node, size: int, drops: bool) -> None:
+    Args:
+        source: the node.
+        size: elements per batch.
+        drops: whether a smaller last batch is dropped.
+        collate: elements -> batch; None stacks them.
+    """
+
+    def __init__(
+        self, source: Node, size: int, drops: bool,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:  # fmt: skip
         self.inputs, self._size, self._drops = (source,), size, drops
+        self._collate = collate
 
     @property
     def indexed(self) -> bool:
@@ -40,13 +52,15 @@ class BatchNode(Node):
     def open(self, number: int, order: Array | None = None) -> Cursor:
         source, size = self.inputs[0], self._size
         if order is None:
-            return _BatchCursor(source.open(number), size, self._drops)
+            return _BatchCursor(source.open(number), size, self._drops, None, self._collate)
         rows = np.minimum((np.asarray(order) + 1) * size, source.cardinality()) - order * size
         starts = np.repeat(order * size - np.cumsum(rows) + rows, rows)
         elements = starts + np.arange(int(rows.sum()))
-        return _BatchCursor(source.open(number, elements), size, False, rows)
+        return _BatchCursor(source.open(number, elements), size, False, rows, self._collate)
 
     def spec(self) -> Any:
+        if self._collate is not None:
+            return super().spec()
         return with_rows(self.inputs[0].spec(), self._size if self._drops else None)
 
     def describe(self) -> str:
@@ -54,9 +68,17 @@ class BatchNode(Node):
 
 
 class _BatchCursor(Through):
-    def __init__(self, source: Cursor, size: int, drops: bool, sizes: Array | None = None) -> None:
+    def __init__(
+        self,
+        source: Cursor,
+        size: int,
+        drops: bool,
+        sizes: Array | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
         super().__init__(source)
         self._size, self._drops, self._sizes = size, drops, sizes
+        self._collate = collate
         self._at = 0  # elements read
 
     def _next_size(self) -> int:
@@ -75,9 +97,14 @@ class _BatchCursor(Through):
         else:
             elements = self.source.read_many(size)
             number = len(elements)
-            block = stack(elements, f"batch({self._size})", self._at) if number else None
+            block = self._batch(elements) if number else None
         self._at += number
         return END if not number or self._drops and number < size else block
+
+    def _batch(self, elements: list[Any]) -> Any:
+        if self._collate is not None:
+            return self._collate(elements)
+        return stack(elements, f"batch({self._size})", self._at)
 
     def skip(self, count: int) -> int:
         if self._sizes is not None:

@@ -43,9 +43,11 @@ class Dataset(ElementVerbs, BatchVerbs):
         node: the last node of a chain; users call the functions above instead.
 
     Attributes:
-        class_names: of data made from folders; None otherwise.
+        class_names: of data made from folders, and of all that is made of it; None otherwise.
+        file_paths: of data made from folders, in the order without a shuffle; None otherwise.
 
     Example:
+        >>> from kerasish.data import Dataset
         >>> x, y = np.arange(6.0).reshape(6, 1), np.arange(6)
         >>> data = Dataset.from_tensor_slices((x, y)).map(lambda x, y: (x / 10, y)).batch(4)
         >>> [(x.shape, y.numpy().tolist()) for x, y in data]
@@ -73,6 +75,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             ValueError: there is no array, one has no rows, or their numbers of rows differ.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> data = Dataset.from_tensor_slices({"a": [1, 2], "b": ["x", "y"]})
             >>> next(data.as_numpy_iterator())
             {'a': np.int32(1), 'b': 'x'}
@@ -109,6 +112,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             ValueError: while it is read: an element does not fit the signature.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> def squares():
             ...     for i in range(3):
             ...         yield i * i
@@ -215,6 +219,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             datasets: the same, by name.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> both = Dataset.zip(Dataset.range(3), Dataset.range(10, 20))
             >>> [(int(a), int(b)) for a, b in both]
             [(0, 10), (1, 11), (2, 12)]

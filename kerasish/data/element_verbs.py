@@ -57,6 +57,7 @@ class ElementVerbs(Pipeline):
             ValueError: while it is read: the function returned None, or no array.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> [int(x) for x in Dataset.range(3).map(lambda i: i + 10)]
             [10, 11, 12]
         """
@@ -80,6 +81,7 @@ class ElementVerbs(Pipeline):
             num_parallel_calls: as for `map`.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> noisy = Dataset.range(3).random_map(lambda draw, i: i + draw.normal(), seed=1)
             >>> list(noisy.as_numpy_iterator()) != list(noisy.as_numpy_iterator())  # two passes
             True
@@ -94,6 +96,7 @@ class ElementVerbs(Pipeline):
             predicate: gets what the function of `map` gets; returns a truth value.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> [int(x) for x in Dataset.range(6).filter(lambda i: i % 2 == 0)]
             [0, 2, 4]
         """
@@ -124,6 +127,7 @@ class ElementVerbs(Pipeline):
             ValueError: buffer_size is below 1.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> numbers = Dataset.range(5).shuffle(5, seed=1)
             >>> first, second = ([int(x) for x in numbers] for _ in range(2))
             >>> sorted(first) == sorted(second), first != second
@@ -217,6 +221,7 @@ class ElementVerbs(Pipeline):
             deterministic: accepted; the order is always kept.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> pairs = Dataset.range(2).interleave(lambda i: Dataset.range(i * 10, i * 10 + 2), 2)
             >>> [int(x) for x in pairs]
             [0, 10, 1, 11]
@@ -251,6 +256,7 @@ class ElementVerbs(Pipeline):
         """Return what is left after `state = reduce_func(state, element)` for all elements.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> int(Dataset.range(5).reduce(0, lambda total, i: total + i))
             10
         """

@@ -24,6 +24,7 @@ class DataArray(np.ndarray):  # type: ignore[misc]  # NumPy has no types here
     element picked by its index is again a `DataArray`, of no axes.
 
     Example:
+        >>> from kerasish.data import Dataset
         >>> row = next(iter(Dataset.from_tensor_slices([[1, 2]])))
         >>> row.numpy().tolist(), int(row[1].numpy())
         ([1, 2], 2)
@@ -81,7 +82,8 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, str) and dtype == "string" or name == "string":
         return "string"
     try:
-        kind = np.dtype(name if isinstance(name, str) else dtype)
+        own = isinstance(dtype, np.dtype) or not isinstance(name, str)
+        kind = np.dtype(dtype if own else name)
     except TypeError:
         return str(dtype)
     return "string" if kind.kind in "OUST" else kind.name

@@ -36,6 +36,7 @@ class DatasetIterator(Iterator[Any]):
         wrapped: whether arrays have a method `numpy`.
 
     Example:
+        >>> from kerasish.data import Dataset
         >>> numbers = Dataset.range(5).map(lambda i: i * i)
         >>> iterator = iter(numbers)
         >>> int(next(iterator)), int(next(iterator))
@@ -167,6 +168,7 @@ class Pipeline(DataSource):
         self._node = node
         self._passes = 0
         self.class_names: list[str] | None = None
+        self.file_paths: list[str] | None = None
 
     @property
     def node(self) -> Node:
@@ -190,6 +192,7 @@ class Pipeline(DataSource):
         """Return an iterator over the next pass that gives plain NumPy arrays and scalars.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> list(Dataset.range(3).as_numpy_iterator())
             [np.int64(0), np.int64(1), np.int64(2)]
         """
@@ -250,6 +253,7 @@ class Pipeline(DataSource):
         After `map` and from a generator without a signature the first element is read for it.
 
         Example:
+            >>> from kerasish.data import Dataset
             >>> Dataset.from_tensor_slices((np.zeros((9, 2)), [0] * 9)).batch(3).element_spec
             (TensorSpec(shape=(None, 2), dtype='float64', name=None),
              TensorSpec(shape=(None,), dtype='int32', name=None))

@@ -33,7 +33,8 @@ class RowsNode(Node):
         part: (start, stop) -> block of these rows.
         take: array of numbers -> block of these rows.
         text: the description.
-        rows: how rows are read at once by those that read one by one.
+        rows: how many rows are read at once by those that read one by one.
+        facts: a checksum of the contents, or "".
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class RowsNode(Node):
         take: Callable[[Array], Any],
         text: str,
         rows: int = 1,
+        facts: str = "",
     ) -> None:
         self.count, self.part, self.take, self._text = count, part, take, text
-        self.rows = rows
+        self.rows, self._facts = rows, facts
 
     @property
     def indexed(self) -> bool:
@@ -59,6 +61,9 @@ class RowsNode(Node):
 
     def describe(self) -> str:
         return self._text
+
+    def contents(self) -> str:
+        return self._facts
 
 
 class _RowsCursor(Cursor):
@@ -286,59 +291,6 @@ class SingleNode(Node):
 
     def describe(self) -> str:
         return "from_tensors()"
-
-
-class FunctionNode(RowsNode):
-    """Elements that a function of their number gives, each read by itself: files of a folder.
-
-    Args:
-        read: number -> element.
-        count: the number of elements.
-        text: the description.
-        facts: a checksum of what is read, such as the names of the files.
-    """
-
-    def __init__(self, read: Callable[[int], Any], count: int, text: str, facts: str = "") -> None:
-        super().__init__(count, self._part, self._take, text)
-        self._read, self._facts = read, facts
-
-    def open(self, number: int, order: Array | None = None) -> Cursor:
-        return _FunctionCursor(self._read, self.count, order)
-
-    def _part(self, start: int, stop: int) -> Any:
-        return self._take(np.arange(start, stop))
-
-    def _take(self, rows: Array) -> Any:
-        return stack([self._read(int(i)) for i in rows], self._text, 0)
-
-    def contents(self) -> str:
-        return self._facts
-
-    def __reduce__(self) -> Any:
-        return FunctionNode, (self._read, self.count, self._text, self._facts)
-
-
-class _FunctionCursor(Cursor):
-    def __init__(self, read: Callable[[int], Any], count: int, order: Array | None) -> None:
-        self._read, self._order = read, order
-        self._count = count if order is None else len(order)
-        self._at = 0
-
-    def read(self) -> Any:
-        if self._at >= self._count:
-            return END
-        at, self._at = self._at, self._at + 1
-        return self._read(at if self._order is None else int(self._order[at]))
-
-    def skip(self, count: int) -> int:
-        start, self._at = self._at, min(self._at + count, self._count)
-        return self._at - start
-
-    def state(self) -> int:
-        return self._at
-
-    def restore(self, state: int) -> None:
-        self._at = min(int(state), self._count)
 
 
 class GeneratorNode(Node):

@@ -1,19 +1,28 @@
-"""Batches of samples read by index; the functions that make data sets return them."""
+"""Batches of samples that are read by index; the functions that make data sets return them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasish import config, tree
-from kerasish.engine.data import PyDataset
-from kerasish.typing import Structure
+from kerasish.data import AUTOTUNE, Dataset
+from kerasish.data.batching import BatchNode
+from kerasish.data.sources import RowsNode
 
 
-class Batches(PyDataset):
-    """A data set of `count` samples, read in batches; iterate over it, or pass it to `fit`.
+def dataset_of_rows(
+    read: Callable[[Any], Any],
+    count: int,
+    batch_size: int | None,
+    shuffle: bool,
+    seed: int | None,
+    text: str,
+    facts: str = "",
+) -> Dataset:
+    """Return a data set of samples of which many are read at once.
 
     Args:
         read: a function from the indices of samples, an integer array, to their batch.
@@ -21,47 +30,62 @@ class Batches(PyDataset):
         batch_size: samples per batch; None: single samples, without a batch axis.
         shuffle: whether each epoch has the samples in a new order.
         seed: the seed of the orders; None: one drawn from the process's generator.
+        text: what it is, for descriptions.
+        facts: a checksum of the contents, or "".
 
     Example:
-        >>> squares = Batches(lambda rows: (rows, rows**2), count=3, batch_size=2)
+        >>> squares = dataset_of_rows(lambda i: (i, i**2), 3, 2, False, None, "squares")
         >>> [y.tolist() for x, y in squares]
         [[0, 1], [4]]
     """
+    node = RowsNode(
+        count, lambda start, stop: read(np.arange(start, stop)), read, text, facts=facts
+    )
+    return _arranged(Dataset(node), count, batch_size, shuffle, seed)
 
-    def __init__(
-        self,
-        read: Callable[[Any], Any],
-        count: int,
-        batch_size: int | None,
-        shuffle: bool = False,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__()
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size: expected None or 1 or more, got {batch_size}.")
-        self._read, self._count, self.batch_size = read, count, batch_size
-        self._draws = (
-            np.random.default_rng(config.next_seed() if seed is None else seed) if shuffle else None
-        )
-        self._order = np.arange(count)
-        self.on_epoch_end()
 
-    def __len__(self) -> int:
-        return self._count if self.batch_size is None else -(-self._count // self.batch_size)
+def dataset_of_files(
+    read: Callable[[Any], Any],
+    collate: Callable[[list[Any]], Any] | None,
+    names: Sequence[str],
+    batch_size: int | None,
+    shuffle: bool,
+    seed: int | None,
+) -> Dataset:
+    """Return a data set of samples that are read one by one, in several threads.
 
-    def __getitem__(self, index: int) -> Structure:
-        if not 0 <= index < len(self):
-            raise IndexError(f"batch {index} of {len(self)}")
-        size = self.batch_size or 1
-        batch = self._read(self._order[index * size : (index + 1) * size])
-        return batch if self.batch_size else tree.map_structure(lambda rows: rows[0], batch)
+    Args:
+        read: a function from the index of a sample to it.
+        collate: makes a batch of a list of samples; None stacks them.
+        names: the names of the files.
+        batch_size, shuffle, seed: as for `dataset_of_rows`.
+    """
+    count = len(names)
+    facts = f"{zlib.crc32(chr(0).join(names).encode('utf-8', 'surrogatepass')):08x}"
+    numbers = RowsNode(
+        count, lambda start, stop: np.arange(start, stop), lambda rows: rows, f"{count} files",
+        facts=facts,
+    )  # fmt: skip
+    files = Dataset(numbers)
+    if shuffle:
+        files = files.shuffle(max(count, 1), seed)
+    samples = files.map(read, num_parallel_calls=AUTOTUNE)
+    if batch_size is None:
+        return samples
+    _check(batch_size)
+    return Dataset(BatchNode(samples.node, batch_size, False, collate))
 
-    def __iter__(self) -> Iterator[Any]:
-        for index in range(len(self)):
-            yield self[index]
-        self.on_epoch_end()
 
-    def on_epoch_end(self) -> None:
-        """Draw the order of the next epoch."""
-        if self._draws is not None:
-            self._order = self._draws.permutation(self._count)
+def _arranged(
+    dataset: Dataset, count: int, batch_size: int | None, shuffle: bool, seed: int | None
+) -> Dataset:
+    if batch_size is not None:
+        _check(batch_size)
+    if shuffle:
+        dataset = dataset.shuffle(max(count, 1), seed)
+    return dataset if batch_size is None else dataset.batch(batch_size)
+
+
+def _check(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size: expected None or 1 or more, got {batch_size}.")

@@ -4,54 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import config, ops
+from kerasish.data import Dataset
 from kerasish.typing import Array, PathLike, SeedLike, Structure
 from kerasish.utils.arrays import to_categorical
-from kerasish.utils.batches import Batches
+from kerasish.utils.batches import dataset_of_files
 from kerasish.utils.images import img_to_array, load_img, smart_resize
-
-if TYPE_CHECKING:
-    from kerasish.engine.data.py_dataset import PyDataset
 
 _PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 _LABEL_MODES = ("int", "binary", "categorical", None)
 _SUBSETS = ("training", "validation", "both", None)
 
 
-class Folder(Batches):
-    """Batches of files, with their paths, labels and class names.
+def _dataset(
+    load: Callable[[str], Any],
+    paths: Sequence[str],
+    labels: Array,
+    batch_size: int | None,
+    shuffle: bool,
+    seed: int | None,
+    collate: Callable[[list[Any]], Any] | None,
+) -> Dataset:
+    paths = list(paths)
 
-    Args:
-        load: path -> array or string.
-        paths: the files.
-        labels: one for each file, or None.
-        class_names: the names of the classes in the order of their numbers, or None.
-        batch_size, shuffle, seed: as for `Batches`.
-        stack: list of a batch's arrays -> one array.
-    """
+    def load_file(number: int) -> Structure:
+        x = load(paths[number])
+        return x if labels is None else (x, labels[number])
 
-    def __init__(
-        self,
-        load: Callable[[str], Any],
-        paths: Sequence[str],
-        labels: Array,
-        class_names: list[str] | None,
-        batch_size: int | None,
-        shuffle: bool,
-        seed: int | None,
-        stack: Callable[[list[Any]], Any] = np.stack,
-    ) -> None:
-        self.file_paths, self.class_names = list(paths), class_names
-
-        def read(rows: Array) -> Structure:
-            x = stack([np.asarray(load(self.file_paths[i])) for i in rows])
-            return x if labels is None else (x, labels[rows])
-
-        super().__init__(read, len(paths), batch_size, shuffle, seed)
+    made = dataset_of_files(load_file, collate, paths, batch_size, shuffle, seed)
+    made.file_paths = paths
+    return made
 
 
 def image_dataset_from_directory(
@@ -73,8 +59,11 @@ def image_dataset_from_directory(
     data_format: str | None = None,
     format: str = "tf",
     verbose: bool = True,
-) -> PyDataset | tuple[PyDataset, ...]:
-    """Return batches of the images (bmp, gif, jpeg, png) in a folder with a sub-folder per class.
+) -> Dataset | tuple[Dataset, ...]:
+    """Return a Dataset of the images (bmp, gif, jpeg, png) in a folder with a sub-folder per class.
+
+    They are read in several threads. Attributes of the result: `class_names`, which data sets made
+    of it by `map` and others keep, and `file_paths`.
 
     Args:
         directory: the folder.
@@ -94,7 +83,7 @@ def image_dataset_from_directory(
         crop_to_aspect_ratio: whether to crop the middle instead of distorting.
         pad_to_aspect_ratio: whether to pad instead of distorting.
         data_format: the position of the channel axis; None: `config.image_data_format()`.
-        format: accepted; batches are NumPy arrays whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, whatever it says.
         verbose: whether to print how many files were found.
 
     Shape: x (batch, *image_size, channels) floating, 0..255.
@@ -141,7 +130,7 @@ def text_dataset_from_directory(
     format: str = "tf",
     verbose: bool = True,
 ) -> Any:
-    """Return batches of the texts (*.txt, UTF-8) in a folder with a sub-folder per class.
+    """Return a Dataset of the texts (*.txt, UTF-8) in a folder with a sub-folder per class.
 
     Args:
         directory: the folder.
@@ -151,16 +140,16 @@ def text_dataset_from_directory(
         shuffle: whether the texts have a new order in each epoch.
         seed: the seed of the orders and the split.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
-        format: accepted; batches are NumPy arrays whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, whatever it says.
         verbose: whether to print how many files were found.
 
     Raises:
         ValueError: an argument is invalid, or there is no text in the folder.
     """
 
-    def load(path: str) -> Array:
+    def load(path: str) -> str:
         with open(path, encoding="utf-8") as file:
-            return np.array(file.read(max_length if max_length is not None else -1), dtype=object)
+            return file.read(max_length if max_length is not None else -1)
 
     return make_folders(
         load, directory, (".txt",), labels, label_mode, class_names, batch_size, shuffle, seed,
@@ -174,9 +163,9 @@ def make_folders(
     label_mode: str | None, class_names: Sequence[str] | None, batch_size: int | None,
     shuffle: bool,
     seed: int | None, validation_split: float | None, subset: str | None, follow_links: bool,
-    verbose: bool, stack: Callable[[list[Any]], Any] = np.stack,
-) -> PyDataset | tuple[PyDataset, ...]:  # fmt: skip
-    """Return the files of a folder as one `Folder`, or as two; see the functions above."""
+    verbose: bool, collate: Callable[[list[Any]], Any] | None = None,
+) -> Dataset | tuple[Dataset, ...]:  # fmt: skip
+    """Return the files of a folder as one data set, or as two; see the functions above."""
     _check(labels, label_mode, class_names, shuffle, seed, validation_split, subset)
     root = os.fspath(directory)
     if labels is None or label_mode is None:  # then files may lie anywhere in the folder
@@ -203,12 +192,11 @@ def make_folders(
             seed = config.next_seed()
         np.random.RandomState(seed % 2**32).shuffle(order)  # noqa: NPY002 (Keras's split)
 
-    def part(rows: Array) -> Folder:
+    def part(rows: Array) -> Dataset:
         chosen = None if encoded is None else encoded[rows]
-        kept = names if label_mode else None
-        return Folder(
-            load, [paths[i] for i in rows], chosen, kept, batch_size, shuffle, seed, stack
-        )
+        made = _dataset(load, [paths[i] for i in rows], chosen, batch_size, shuffle, seed, collate)
+        made.class_names = names if label_mode else None
+        return made
 
     if not validation_split:
         return part(order)

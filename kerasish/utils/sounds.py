@@ -6,15 +6,13 @@ import math
 import os
 import wave
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from kerasish.data import Dataset
 from kerasish.typing import Array, PathLike
 from kerasish.utils.folders import make_folders
-
-if TYPE_CHECKING:
-    from kerasish.engine.data.py_dataset import PyDataset
 
 
 def read_wave(path: str) -> tuple[Any, int]:
@@ -65,6 +63,14 @@ def _stack(sounds: Sequence[Any]) -> Array:
     return np.stack([_fitted(s, longest) for s in sounds])
 
 
+def _batch(samples: list[Any]) -> Any:
+    """Return samples, sounds or pairs of a sound and its label, as a batch."""
+    if isinstance(samples[0], tuple):
+        sounds, labels = zip(*samples)
+        return _stack(sounds), np.stack(labels)
+    return _stack(samples)
+
+
 def audio_dataset_from_directory(
     directory: PathLike,
     labels: str | None = "inferred",
@@ -80,8 +86,8 @@ def audio_dataset_from_directory(
     subset: str | None = None,
     follow_links: bool = False,
     verbose: bool = True,
-) -> PyDataset | tuple[PyDataset, ...]:
-    """Return batches of the sounds (WAV) in a folder with a sub-folder per class.
+) -> Dataset | tuple[Dataset, ...]:
+    """Return a Dataset of the sounds (WAV) in a folder with a sub-folder per class.
 
     Args:
         directory: the folder.
@@ -122,5 +128,5 @@ def audio_dataset_from_directory(
 
     return make_folders(
         load, directory, (".wav",), labels, label_mode, class_names, batch_size, shuffle, seed,
-        validation_split, subset, follow_links, verbose, _stack,
+        validation_split, subset, follow_links, verbose, _batch,
     )  # fmt: skip

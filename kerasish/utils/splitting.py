@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, tree
+from kerasish.data import Dataset
 from kerasish.typing import Array, Structure, TensorLike
-from kerasish.utils.batches import Batches
+from kerasish.utils.batches import dataset_of_rows
 
 
 class Samples:
@@ -32,13 +33,14 @@ class Samples:
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def batch(self, batch_size: int, shuffle: bool = False, seed: int | None = None) -> Batches:
+    def batch(self, batch_size: int, shuffle: bool = False, seed: int | None = None) -> Dataset:
         """Return the samples in batches."""
 
         def read(rows: Array) -> tuple[Any, ...]:
             return tree.map_structure(lambda a: a[self._rows[rows]], self._data)
 
-        return Batches(read, len(self), batch_size, shuffle, seed)
+        text = f"{len(self)} samples"
+        return dataset_of_rows(read, len(self), batch_size, shuffle, seed, text)
 
 
 def split_dataset(

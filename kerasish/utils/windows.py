@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from kerasish.data import Dataset
+from kerasish.engine.data.arrays import contents_of
 from kerasish.typing import Array, Structure
-from kerasish.utils.batches import Batches
+from kerasish.utils.batches import dataset_of_rows
 
 
 def timeseries_dataset_from_array(
@@ -20,8 +22,8 @@ def timeseries_dataset_from_array(
     start_index: int | None = None,
     end_index: int | None = None,
     format: str = "tf",
-) -> Batches:
-    """Return batches of windows x[i] = data[s : s + length * rate : rate], s = i * stride.
+) -> Dataset:
+    """Return a Dataset of windows x[i] = data[s : s + length * rate : rate], s = i * stride.
 
     Args:
         data: the series, time along the first axis.
@@ -33,7 +35,7 @@ def timeseries_dataset_from_array(
         shuffle: whether the windows have a new order in each epoch.
         seed: the seed of the orders.
         start_index, end_index: the part of the series to use; None: all.
-        format: accepted without effect; batches are NumPy arrays.
+        format: accepted without effect.
 
     Shape:
         data (time, ...) -> x (batch, sequence_length, ...).
@@ -72,7 +74,12 @@ def timeseries_dataset_from_array(
         windows = series[starts[rows][:, None] + steps]
         return windows if aims is None else (windows, aims[starts[rows]])
 
-    return Batches(read, len(starts), batch_size, shuffle, seed)
+    text = (
+        f"timeseries({len(starts)} x {sequence_length} steps, {sequence_stride}, {sampling_rate})"
+    )
+    return dataset_of_rows(
+        read, len(starts), batch_size, shuffle, seed, text, contents_of([series])
+    )
 
 
 def _part(start: int | None, end: int | None, length: int) -> tuple[int, int]:
