@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -14,21 +15,33 @@ from kerasish.engine.data.batch import Batch
 
 
 class Epoch(Iterator[Batch]):
-    """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them."""
+    """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them.
+
+    Attributes:
+        waited: the seconds that were spent in `next`, those of a batch that is pushed back aside.
+    """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
         self._pushed_back: list[Batch] = []
+        self.waited = 0.0
 
     def __iter__(self) -> Epoch:
         return self
 
     def __next__(self) -> Batch:
-        return self._pushed_back.pop() if self._pushed_back else next(self._batches)
+        if self._pushed_back:
+            return self._pushed_back.pop()
+        start = time.perf_counter()
+        try:
+            return next(self._batches)
+        finally:
+            self.waited += time.perf_counter() - start
 
     def push_back(self, batch: Batch) -> None:
         """Make `batch` the next one again."""
         self._pushed_back.append(batch)
+        self.waited = 0.0
 
     @property
     def has_pushed_back(self) -> bool:

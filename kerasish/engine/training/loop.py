@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -191,6 +192,8 @@ class FitLoop:
         run = program.step("train")
         updates = Updates(callbacks, "train", program.steps_per_execution)
         run.note_data(data, epoch)
+        began, program.input_wait = time.perf_counter(), (0.0, 0.0)
+        waited = 0.0
         last, shown = run_rows(
             program, run, data, epoch, callbacks.on_train_batch_end, updates, resume, start
         )
@@ -212,6 +215,8 @@ class FitLoop:
                         resume.save(epoch, last + 1, done)
                     if self.model.stop_training:
                         break
+                waited = batches.waited
+        program.input_wait = waited, time.perf_counter() - began
         if last < 0:
             if data.exhausted:
                 return None  # the data has warned

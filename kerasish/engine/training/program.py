@@ -65,6 +65,8 @@ class TrainingProgram:
         scores: the metrics of `compile`, matched to the outputs; None without metrics.
         loss_tracker: the running mean of the loss; None if the model is not compiled.
         exclusive: which thread may change the model's variables.
+        input_wait: of the last epoch of training: the seconds that it waited for batches, and those
+            that it took, without validation.
 
     Example:
         >>> import kerasish
@@ -91,6 +93,7 @@ class TrainingProgram:
         self.jit_compile: Any = "auto"
         self.steps_per_execution = 1
         self.exclusive = ExclusiveUse()
+        self.input_wait = (0.0, 0.0)
         self._steps: dict[Any, CompiledStep] = {}
         self._prepared: set[str] = set()
         self._regularized: list[Any] | None = None
