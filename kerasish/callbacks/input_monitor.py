@@ -6,6 +6,8 @@ from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.progress import readable
 
+_LEAST_SECONDS = 0.01
+
 
 class InputMonitor(Callback):
     """Measures the share of each epoch in which training waits for the next batch.
@@ -16,7 +18,8 @@ class InputMonitor(Callback):
     before the training begins.
 
     Args:
-        threshold: epochs with a larger share are reported in a line, 0 <= threshold <= 1.
+        threshold: epochs with a larger share are reported in a line, 0 <= threshold <= 1; those
+            that wait for less than 10 ms are not.
         verbose: 0 reports nothing, 1 the epochs above the threshold, 2 all epochs.
 
     Raises:
@@ -49,12 +52,13 @@ class InputMonitor(Callback):
         share = waited / total if total else 0.0
         if logs is not None:
             logs["input_wait"] = share
-        if self.verbose == 2 or self.verbose == 1 and share > self.threshold:
+        too_much = share > self.threshold and waited > _LEAST_SECONDS
+        if self.verbose == 2 or self.verbose == 1 and too_much:
             say(f"Epoch {epoch + 1}: training waited {readable(waited)} of {readable(total)} for "
-                f"data ({share:.0%})." + self._advice(share))  # fmt: skip
+                f"data ({share:.0%})." + self._advice(too_much))  # fmt: skip
 
-    def _advice(self, share: float) -> str:
-        if self._advised or share <= self.threshold:
+    def _advice(self, too_much: bool) -> str:
+        if self._advised or not too_much:
             return ""
         self._advised = True
         return (

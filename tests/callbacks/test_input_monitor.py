@@ -54,8 +54,10 @@ def test_fast_data_is_not(kind, capsys):
 
 
 def test_all_epochs_on_demand(capsys):
-    assert fit(X, Y, monitor=InputMonitor(verbose=2)) == [0, 0, 0]
-    assert capsys.readouterr().out.count("for data (0%).") == 3
+    assert all(0 <= share < 0.9 for share in fit(X, Y, monitor=InputMonitor(verbose=2)))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["Epoch 1", "Epoch 2", "Epoch 3"]
+    assert not any("prefetch" in line for line in lines)
 
 
 def test_arrays_still_run_natively():
