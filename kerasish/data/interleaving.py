@@ -48,6 +48,34 @@ class InterleaveNode(Node):
     def open(self, number: int, order: Array | None = None) -> Cursor:
         return _InterleaveCursor(self, number)
 
+    def spec(self) -> Any:
+        cursor = self.inputs[0].open(0)
+        try:
+            element = cursor.read()
+        finally:
+            cursor.close()
+        if element is END:
+            raise ValueError(f"element_spec: {self.describe()} has no element to look at.")
+        return self.made_of(element, 0, 0).spec()
+
+    def made_of(self, element: Any, number: int, made: int) -> Node:
+        """Return the node of the data set that the function makes of an element.
+
+        Args:
+            element: of the source.
+            number: of the pass.
+            made: data sets made in it before.
+        """
+        with config.seeded((self.seed.value * 1_000_003 + number) * 1_000_003 + made):
+            dataset = call(self.function, element)
+        node = getattr(dataset, "node", None)
+        if not isinstance(node, Node):
+            raise TypeError(
+                f"{self.describe()}: the function must return a Dataset, got "
+                f"{type(dataset).__name__}. Use map() for a function that returns an element."
+            )
+        return node
+
     def describe(self) -> str:
         if self._text != "interleave":
             return f"{self._text}({named(self.function)})"
@@ -77,15 +105,7 @@ class _InterleaveCursor(Cursor):
         if element is END:
             return None
         node = self._node
-        with config.seeded((node.seed.value * 1_000_003 + self._number) * 1_000_003 + number):
-            dataset = call(node.function, element)
-        made = getattr(dataset, "node", None)
-        if not isinstance(made, Node):
-            raise TypeError(
-                f"{node.describe()}: the function must return a Dataset, got "
-                f"{type(dataset).__name__}. Use map() for a function that returns an element."
-            )
-        cursor = made.open(self._number)
+        cursor = node.made_of(element, self._number, number).open(self._number)
         if node.threads:
             cursor = PrefetchCursor(cursor, max(node.block, 2))
         return _Open(cursor, place, number)

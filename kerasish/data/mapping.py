@@ -46,7 +46,7 @@ class MapNode(Node):
         source = self.inputs[0]
         cursor = source.open(number) if order is None else source.open(number, order)
         key = None if self.seed is None else (self.seed.value % 2**64, number % 2**64)
-        one = _One(self.function, key)
+        one = _One(self.function, key, order)
         return (
             _MapCursor(cursor, one) if self.workers == 1 else _Parallel(cursor, one, self.workers)
         )
@@ -60,10 +60,14 @@ class MapNode(Node):
 class _One:
     """Calls the function for one element; knows no cursor, so that threads may hold it."""
 
-    def __init__(self, function: Callable[..., Any], key: tuple[int, int] | None) -> None:
-        self._function, self._key = function, key
+    def __init__(
+        self, function: Callable[..., Any], key: tuple[int, int] | None, order: Array | None
+    ) -> None:
+        self._function, self._key, self._order = function, key, order
 
-    def __call__(self, element: Any, number: int) -> Any:
+    def __call__(self, element: Any, place: int) -> Any:
+        """Return the result for the element that is read at a place in the order."""
+        number = place if self._order is None else int(self._order[place])
         try:
             if self._key is None:
                 result = call(self._function, element)
@@ -81,8 +85,8 @@ class _One:
         return to_element(result, lambda: f"{named(self._function)} of map()")
 
     def many(self, elements: list[Any], first: int) -> list[Any]:
-        """Return the results for elements whose numbers begin at `first`."""
-        return [self(element, number) for number, element in enumerate(elements, first)]
+        """Return the results for elements that are read from the place `first` on."""
+        return [self(element, place) for place, element in enumerate(elements, first)]
 
 
 class _MapCursor(Through):

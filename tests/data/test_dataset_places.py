@@ -6,7 +6,7 @@ import json
 import threading
 
 import pytest
-from dataset_cases import CASES, flat, made, numbers, stream
+from dataset_cases import CASES, flat, made, noisy, numbers, stream
 
 from kerasish.data import Dataset
 from kerasish.data.pipeline import DatasetIterator
@@ -71,6 +71,8 @@ def test_a_buffer_gives_the_order_of_numbers():
     for buffer in (1, 2, 5, 22, 23, 24, 100):
         by_number = [flat(e) for e in numbers().shuffle(buffer, seed=4)]
         assert by_number == [flat(e) for e in stream().shuffle(buffer, seed=4)]
+        drawn = [d.random_map(noisy, seed=1).shuffle(buffer, 4) for d in (numbers(), stream())]
+        assert [flat(e) for e in drawn[0]] == [flat(e) for e in drawn[1]]
     assert by_number != [flat(e) for e in numbers()]
 
 

@@ -48,6 +48,7 @@ CASES = {
     "map in threads, batch": lambda: stream().map(doubled, num_parallel_calls=2).batch(9),
     "random_map": lambda: numbers().shuffle(5, seed=1).random_map(noisy, seed=2),
     "random_map in threads": lambda: stream().random_map(noisy, seed=2, num_parallel_calls=2),
+    "random_map, shuffle": lambda: stream().random_map(noisy, seed=2).shuffle(6, 1),
     "filter": lambda: numbers().filter(lambda x, y: y % 3 != 1),
     "take_while": lambda: numbers().take_while(lambda x, y: y < 17),
     "shuffle by number": lambda: numbers().shuffle(100, seed=3),

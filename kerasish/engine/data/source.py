@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from kerasish import tree
 from kerasish.callbacks.state_checks import WRONG_KINDS
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data
@@ -225,11 +226,11 @@ class SourceData(Data):
 
     def _to_batch(self, element: Structure, epoch: int, number: int) -> Batch:
         place = f"batch {number} of epoch {epoch + 1} from {self._what}"
-        try:
-            return to_batch(element, place, self._class_weight)
-        except ValueError as error:
-            if hasattr(error, "add_note"):
-                error.add_note(
-                    "fit() takes batches: if the Dataset gives single elements, call .batch(32)."
+        batch = to_batch(element, place, self._class_weight)
+        for part, leaf in zip(("x", "y", "sample_weight"), batch):
+            if any(a is not None and not a.ndim for a in tree.flatten(leaf)):
+                raise ValueError(
+                    f"{place}: expected batches, whose first axis counts rows, got {part} without "
+                    "axes: the elements are single samples. Call .batch(32)."
                 )
-            raise
+        return batch
