@@ -21,6 +21,7 @@ from kerasish.data.elements import (
 from kerasish.data.node import END, INFINITE_CARDINALITY, Cursor, Node, named, place_error
 from kerasish.engine.data.arrays import contents_of
 from kerasish.engine.data.rows import Rows, SparseRows, StoredRows, is_sparse, is_stored
+from kerasish.engine.data.tables import is_table
 from kerasish.tensor import Tensor, Variable, to_numpy
 from kerasish.typing import Array, Structure
 
@@ -215,7 +216,7 @@ def _path(path: tuple[Any, ...]) -> str:
 def _column(value: Any, name: str) -> Rows:
     if is_sparse(value):
         return SparseRows(value, name, exact=True)
-    if is_stored(value) and not isinstance(value, (Tensor, Variable)) and not _is_frame(value):
+    if is_stored(value) and not isinstance(value, (Tensor, Variable)) and not is_table(value):
         if not value.shape:
             raise ValueError(f"{name}: expected an array with rows, got shape ().")
         return StoredRows(value, name, strings=True, exact=True)
@@ -226,10 +227,6 @@ def _column(value: Any, name: str) -> Rows:
             f"{array[()]!r}. from_tensors() makes one element of it."
         )
     return Column(array)
-
-
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "columns") or hasattr(value, "column_names")
 
 
 def as_array(value: Any, name: str) -> np.ndarray:

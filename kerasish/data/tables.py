@@ -206,18 +206,18 @@ class ParquetNode(FileRowsNode):
         return self._counts[path]
 
     def parts(self, path: str, skip: int) -> Iterator[Any]:
-        with _pyarrow("parquet").ParquetFile(path) as file:
+        with _pyarrow("parquet").ParquetFile(path, pre_buffer=False) as file:
             names = self.chosen.names(file.schema_arrow.names, path)
-            groups = list(range(file.metadata.num_row_groups))
-            while groups and skip >= (rows := file.metadata.row_group(groups[0]).num_rows):
-                skip -= rows
-                groups.pop(0)
-            if not groups:
-                return
-            for batch in file.iter_batches(_ROWS, row_groups=groups, columns=names):
-                if skip < batch.num_rows:
-                    yield _block(batch.slice(skip), names, self.chosen)
-                skip = max(skip - batch.num_rows, 0)
+            for group in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if skip >= rows:
+                    skip -= rows
+                    continue
+                # One group at a time: several would be read ahead, all of them in memory.
+                for batch in file.iter_batches(_ROWS, row_groups=[group], columns=names):
+                    if skip < batch.num_rows:
+                        yield _block(batch.slice(skip), names, self.chosen)
+                    skip = max(skip - batch.num_rows, 0)
 
     def describe(self) -> str:
         return self._described("from_parquet")

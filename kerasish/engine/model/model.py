@@ -212,6 +212,14 @@ class Model(Trainer):
         return [t._keras_history.operation.name for t in self.inputs]
 
     @property
+    def input_keys(self) -> list[str]:
+        """The keys of a dict of inputs of a functional model, or else the inputs' names."""
+        if self.layer_graph is None:
+            return []
+        struct = self.inputs_structure
+        return list(map(str, struct)) if isinstance(struct, dict) else self.input_names
+
+    @property
     def output_names(self) -> list[str]:
         """The names of the layers whose results are the outputs."""
         if self.layer_graph is None:

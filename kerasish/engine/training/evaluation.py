@@ -15,6 +15,7 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
+from kerasish.engine.data.tables import as_inputs
 from kerasish.engine.training.arguments import DataArguments, limited_steps, verbosity
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import batch_size_of, numbers
@@ -102,8 +103,9 @@ def _data_and_callbacks(
     program: TrainingProgram, kind: str, given: DataArguments, verbose: int | str, callbacks: Any
 ) -> tuple[Data, CallbackList]:
     """Return the data, with the step of this kind prepared for it, and the callbacks."""
+    x, y = as_inputs(given.x, program.model.input_keys), as_inputs(given.y)
     data = make_data(
-        given.x, given.y, given.sample_weight, batch_size=given.batch_size,
+        x, y, given.sample_weight, batch_size=given.batch_size,
         steps_per_epoch=limited_steps(given.steps), shuffle=False, training=False,
     )  # fmt: skip
     data = program.model.on_host(data)

@@ -34,6 +34,10 @@ class TrainedModel(Protocol):
         """The names of the outputs, where they are known."""
 
     @property
+    def input_keys(self) -> list[str]:
+        """The names by which inputs are told apart, where they are known."""
+
+    @property
     def weights(self) -> list[Variable]:
         """All weights."""
 

@@ -14,6 +14,7 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
+from kerasish.engine.data.tables import as_inputs
 from kerasish.engine.training.arguments import (
     DataArguments,
     FitSettings,
@@ -82,7 +83,8 @@ class FitLoop:
     def _prepare(self) -> None:
         """Make data and callbacks, build the model, check what can be checked."""
         given, validation = self.given, self.validates
-        x, y, weights = given.x, given.y, given.sample_weight
+        names = self.model.input_keys
+        x, y, weights = as_inputs(given.x, names), as_inputs(given.y), given.sample_weight
         held_out = validation.data
         is_split = bool(validation.split) and held_out is None
         if is_split:
@@ -98,7 +100,9 @@ class FitLoop:
         self.validation = None
         if held_out is not None:
             rows = validation.batch_size or (given.batch_size if data.in_memory else None)
-            self.validation = self.model.on_host(_validation(held_out, rows, validation.steps))
+            self.validation = self.model.on_host(
+                _validation(held_out, rows, validation.steps, names)
+            )
             self.program.prepare("test", *self.validation.peek())
             held = self.validation
             self.program.when_matched(lambda: diagnostics.check_all(self.model, held))
@@ -257,10 +261,13 @@ def _arrays_of(data: Data) -> dict[str, Any]:
     return dict(zip(("x", "y", "sample_weight"), data.pack(data.arrays)))
 
 
-def _validation(given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None) -> Data:
+def _validation(
+    given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None, names: list[str]
+) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
+    x, y = as_inputs(x, names), as_inputs(y)
     return make_data(
         x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
     )

@@ -70,6 +70,11 @@ class Trainer(Layer):
         """The names of the outputs, where they are known."""
         return []
 
+    @property
+    def input_keys(self) -> list[str]:
+        """The names by which inputs are told apart, where they are known."""
+        return []
+
     def host_stage(self) -> HostStage | None:
         """Return the part of the model that runs on the host, before each step; None: no part."""
         return None
