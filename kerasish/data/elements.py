@@ -113,6 +113,24 @@ def to_element(value: Structure, place: Callable[[], str]) -> Any:
     return _to_leaf(value, place)
 
 
+_PLAIN = frozenset(
+    (np.ndarray, np.bool_, np.str_, np.bytes_, str, bytes)
+    + tuple(getattr(np, f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+    + (np.float16, np.float32, np.float64, np.complex64, np.complex128)
+)
+
+
+def to_elements(values: list[Any], place: Callable[[], str]) -> list[Any]:
+    """Return what user code gave as elements: `to_element` of each, or all at once if they are."""
+    kinds = set(map(type, values))
+    if kinds == {tuple} and len(set(map(len, values))) == 1:
+        if all(_PLAIN.issuperset(map(type, column)) for column in zip(*values)):
+            return values
+    elif _PLAIN.issuperset(kinds):
+        return values
+    return [to_element(value, place) for value in values]
+
+
 def _to_leaf(value: Any, place: Callable[[], str]) -> Any:
     if isinstance(value, DataArray):
         return value.numpy()
@@ -344,8 +362,8 @@ def _stack_leaves(
         result[:] = leaves
         return result
     try:
-        result = np.stack(leaves) if isinstance(one, np.ndarray) else np.array(leaves)
-    except ValueError:
+        result = _joined(leaves) if isinstance(one, np.ndarray) else np.array(leaves)
+    except (ValueError, AttributeError):
         raise _unequal(leaves, what, first, path) from None
     if result.shape[1:] != one.shape:
         raise _unequal(leaves, what, first, path)
@@ -355,6 +373,16 @@ def _stack_leaves(
     ):
         raise _unequal(leaves, what, first, path)
     return result
+
+
+def _joined(arrays: Sequence[Any]) -> np.ndarray:
+    """Return arrays of one shape stacked: np.stack without a view of each array."""
+    shape = arrays[0].shape
+    if not shape:
+        return np.array(arrays)
+    if any(a.shape != shape for a in arrays):
+        raise ValueError
+    return np.concatenate(arrays).reshape(len(arrays), *shape)
 
 
 def _unequal(

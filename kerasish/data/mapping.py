@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from kerasish.data.elements import to_element
+from kerasish.data.elements import to_element, to_elements
 from kerasish.data.node import END, Cursor, Node, Seed, Through, named
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
@@ -77,16 +78,31 @@ class _One:
                 bits = np.random.Philox(key=self._key[0], counter=counter)
                 result = self._function(np.random.Generator(bits), *parts)
         except Exception as error:
-            add_place(error, f"element {number} of the pass, in {named(self._function)} of map()")
+            self._add_place(error, place)
             raise
-        kind = type(result)
-        if kind is np.ndarray:
-            return result
-        return to_element(result, lambda: f"{named(self._function)} of map()")
+        return to_element(result, self._place)
 
     def many(self, elements: list[Any], first: int) -> list[Any]:
         """Return the results for elements that are read from the place `first` on."""
-        return [self(element, place) for place, element in enumerate(elements, first)]
+        if self._key is not None or not elements:
+            return [self(element, place) for place, element in enumerate(elements, first)]
+        function, rest = self._function, iter(elements)
+        try:
+            if type(elements[0]) is tuple:
+                results = [function(*element) for element in rest]
+            else:
+                results = [function(element) for element in rest]
+        except Exception as error:
+            self._add_place(error, first + len(elements) - operator.length_hint(rest) - 1)
+            raise
+        return to_elements(results, self._place)
+
+    def _place(self) -> str:
+        return f"{named(self._function)} of map()"
+
+    def _add_place(self, error: Exception, place: int) -> None:
+        number = place if self._order is None else int(self._order[place])
+        add_place(error, f"element {number} of the pass, in {named(self._function)} of map()")
 
 
 class _MapCursor(Through):
