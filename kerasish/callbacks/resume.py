@@ -64,10 +64,11 @@ class Resume(Callback):
     number of threads training continues with a warning, and results agree up to rounding.
 
     A generator cannot be positioned: its first batches are read again and skipped, with a warning.
-    The same holds for other iterables. A `PyDataset` is asked for its batches by index, and its
-    `on_epoch_begin` and `on_epoch_end` are called again. Worker threads that draw from shared
-    random generators do so in any order, with or without a crash. Your own callback takes part by
-    defining `get_state` and `set_state`.
+    The same holds for other iterables. A `data.Dataset` is put to its place. A `PyDataset` is asked
+    for its batches by index, and its `on_epoch_begin` and `on_epoch_end` are called again. Worker
+    threads that draw from shared random generators do so in any order, with or without a crash;
+    `Dataset.random_map` does not. Your own callback takes part by defining `get_state` and
+    `set_state`.
 
     These are compared before anything is restored:
 

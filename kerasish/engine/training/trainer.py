@@ -310,8 +310,9 @@ class Trainer(Layer):
         """Train for `epochs` passes over the data; return a History.
 
         Args:
-            x, y: arrays (or lists or dicts of them); or x alone: a generator, a PyDataset, or
-                any iterable of batches (x,), (x, y) or (x, y, sample_weight).
+            x, y: arrays (or lists or dicts of them), or tables, whose columns become inputs by
+                name; or x alone: a `data.Dataset`, a generator, a PyDataset, or any iterable of
+                batches (x,), (x, y) or (x, y, sample_weight).
             batch_size: rows per step; None: 32.
             verbose: 0 silent, 1 a progress bar, 2 one line per epoch, "auto".
             validation_split: the last share of the rows, kept out of training, 0 <= share < 1.
