@@ -1,4 +1,7 @@
-"""An autoencoder squeezes handwritten digits into two numbers, and draws the map that this makes.
+"""Autoencoder: compress handwritten digits to two numbers
+=======================================================
+
+An autoencoder squeezes handwritten digits into two numbers, and draws the map that this makes.
 
 An encoder turns 64 pixels into 2 numbers, a decoder turns these back into pixels; both are trained
 together to give back what came in. No labels are used: they only color the picture. The rival is

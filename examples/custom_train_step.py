@@ -1,4 +1,7 @@
-"""A train_step of one's own: a network that learns from the pictures that fool it.
+"""Custom training step: adversarial training
+==========================================
+
+A train_step of one's own: a network that learns from the pictures that fool it.
 
 Every network can be fooled: change each pixel a little, in the direction in which the loss grows,
 and it misreads digits that look the same to us (Goodfellow et al., Explaining and Harnessing

@@ -1,4 +1,7 @@
-"""A convolutional network reads handwritten digits, and shows those it was least sure of.
+"""Image classification with a convolutional network (CNN)
+=======================================================
+
+A convolutional network reads handwritten digits, and shows those it was least sure of.
 
 1,797 digits of 8 x 8 pixels (scikit-learn's; no download). Shows: convolution and pooling,
 one output a class with softmax, integer labels, learning rate that falls, looking at mistakes.

@@ -1,4 +1,7 @@
-"""Define-by-run: a small robot learns the way through a maze, by trial and error.
+"""Reinforcement learning: Q-learning in a maze
+============================================
+
+Define-by-run: a small robot learns the way through a maze, by trial and error.
 
 No model, no compile, no fit: tensors, a loss, backward(), and an optimizer. Every step is plain
 Python, with its ifs and loops, and could be stopped with pdb. The network guesses, for a place and

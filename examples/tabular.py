@@ -1,4 +1,7 @@
-"""A first network on a table of numbers: is a tumor malignant?
+"""Tabular data: binary classification of tumors
+=============================================
+
+A first network on a table of numbers: is a tumor malignant?
 
 569 patients, 30 measured numbers each (scikit-learn's copy of the Wisconsin data; no download).
 Shows: Sequential, a Normalization layer that learns the columns' scales, compile, fit with rows

@@ -1,4 +1,7 @@
-"""A GRU forecasts the next day of a town's electricity demand, hour by hour.
+"""Time series forecasting with a GRU
+==================================
+
+A GRU forecasts the next day of a town's electricity demand, hour by hour.
 
 The series is made up, so that nothing has to be downloaded: a year of hours with a daily and a
 weekly rhythm, seasons, slow random drift and noise. The network reads a week and gives the 24 hours
