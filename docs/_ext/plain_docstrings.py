@@ -12,12 +12,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from docstring_checks import documented, shared
 from public_names import public, signature_of
+
+from kerasish import Layer
 
 _CODE = re.compile(r"(``.+?``|`[^`]+`)")
 _NAMED = re.compile(r"^(\s*)(\*{0,2}[A-Za-z_]\w*(?:, \*{0,2}[A-Za-z_]\w*)*):(\s.*)$")
 _PARAM = re.compile(r"^:(param|ivar) ([^:]+):(.*)$")
 _VALUES, _COLON = ("attribute", "property", "data"), "\ue000"  # a character for private use
+_SECTION = re.compile(r"^(Attributes|Shape|Returns|Raises|Source|Example):")
 _INLINE = re.compile(r"^(Shape|Source|Args): (?=\S)")
 
 
@@ -93,6 +97,34 @@ def with_types(lines: list[str], value: Any) -> Iterator[str]:
             yield f":{match[1]} {name}:{match[3]}"
 
 
+def with_shared(lines: list[str], value: Any) -> list[str]:
+    """Return a class's docstring with the parameters that it takes from others under its Args."""
+    signature = signature_of(value)
+    taken = signature.parameters if signature else {}
+    known = documented("\n".join(lines))
+    more: list[str] = []
+    wanted = False
+    for line in shared("\n".join(lines)):
+        match = _NAMED.match(line)
+        if match and len(match[1]) == 4:
+            wanted = match[2] in taken and match[2] not in known
+        if wanted:
+            more.append(line)
+    if issubclass(value, Layer) and "kwargs" in taken and "kwargs" not in known:
+        names = "`name`, `dtype`, `trainable`, `autocast` and `activity_regularizer`"
+        more.append(f"    **kwargs: what every layer takes: {names}; see `Layer`.")
+    if not more:
+        return lines
+    if "Args:" not in lines:
+        at = next((i for i, line in enumerate(lines) if _SECTION.match(line)), len(lines))
+        return [*lines[:at], "Args:", *more, "", *lines[at:]]
+    end = lines.index("Args:") + 1
+    while end < len(lines) and lines[end].startswith("    "):
+        end += 1
+    kept = [line for line in lines[:end] if not (more and line.startswith("    options: "))]
+    return [*kept, *more, *lines[end:]]
+
+
 class Hooks:
     """The two passes over a docstring, before and after napoleon makes fields of its sections."""
 
@@ -103,6 +135,8 @@ class Hooks:
         """Escape the text and link the names."""
         if not self.links:
             self.links = known_links()
+        if inspect.isclass(obj):
+            lines[:] = with_shared(lines, obj)
         lines[:] = to_rst(lines, self.links)
         if what in _VALUES and lines:  # napoleon would take words before a colon for a type
             lines[0] = lines[0].replace(":", _COLON)
