@@ -1,4 +1,7 @@
-"""The same words turned around, by a decoder that may look back at every letter: attention.
+"""Attention in a sequence-to-sequence model: reverse words
+========================================================
+
+The same words turned around, by a decoder that may look back at every letter: attention.
 
 In reverse_words.py all that the decoder knows of a word is one state. Here it asks, for each letter
 it is about to say, how well each letter of the word fits, and takes their mean by these weights.

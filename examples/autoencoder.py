@@ -1,9 +1,12 @@
-"""An autoencoder squeezes handwritten digits into two numbers, and draws the map that this makes.
+"""Autoencoder: compress handwritten digits to two numbers
+=======================================================
 
-An encoder turns 64 pixels into 2 numbers, a decoder turns these back into pixels; both are trained
-together to give back what came in. No labels are used: they only color the picture. The rival is
-PCA, the best that straight lines can do.
-Shows: models inside models, training without labels, using the parts by themselves.
+An autoencoder compresses digits to two numbers each; these numbers are a map of the digits.
+
+An encoder turns 64 pixels into 2 numbers, a decoder turns these back into pixels. Both are trained
+together to return their input. No labels are used: they only color the picture. The method is
+compared with PCA, the best linear compression.
+Shows: models inside models, training without labels, using the parts on their own.
 
 Run: python examples/autoencoder.py [picture.png]
 """
@@ -13,65 +16,86 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from matplotlib import pyplot as plt
 from sklearn.decomposition import PCA
+
+try:
+    from matplotlib import pyplot as plt
+except ImportError:
+    sys.exit("This example draws a picture: pip install matplotlib")
 
 import kerasish as keras
 from kerasish import layers
 
+keras.utils.set_random_seed(0)
+(x, _), (x_test, y_test) = keras.datasets.digits.load_data()
+x, x_test = (a.reshape(-1, 64).astype("float32") / 16 for a in (x, x_test))
 
-def make_parts() -> tuple[keras.Model, keras.Model]:
-    encoder = keras.Sequential(
-        [keras.Input((64,)), layers.Dense(128, "gelu"), layers.Dense(64, "gelu"),
-         layers.Dense(2, activity_regularizer=keras.regularizers.L2(1e-3))],  # a compact map
-        name="encoder",
-    )  # fmt: skip
-    decoder = keras.Sequential(
-        [keras.Input((2,)), layers.Dense(64, "gelu"), layers.Dense(128, "gelu"),
-         layers.Dense(64, "sigmoid")],
-        name="decoder",
-    )  # fmt: skip
-    return encoder, decoder
+# %%
+# Encoder and decoder
+# -------------------
+# Each is a model of its own. The regularizer of the two numbers keeps the map compact.
 
+encoder = keras.Sequential(
+    [
+        keras.Input((64,)),
+        layers.Dense(128, "gelu"),
+        layers.Dense(64, "gelu"),
+        layers.Dense(2, activity_regularizer=keras.regularizers.L2(1e-3)),
+    ],
+    name="encoder",
+)
+decoder = keras.Sequential(
+    [
+        keras.Input((2,)),
+        layers.Dense(64, "gelu"),
+        layers.Dense(128, "gelu"),
+        layers.Dense(64, "sigmoid"),
+    ],
+    name="decoder",
+)
 
-def draw(
-    encoder: keras.Model, decoder: keras.Model, x: np.ndarray, y: np.ndarray, picture: str
-) -> None:
-    """Draw where digits land, and what the decoder makes of a walk over the map."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
-    places = encoder.predict(x, verbose=0)
-    points = left.scatter(*places.T, c=y, cmap="tab10", s=12)
-    left.legend(*points.legend_elements(), title="digit", fontsize=8)
-    left.set(title="Held-out digits on the map", xlabel="first number", ylabel="second number")
-    low, high = np.quantile(places, [0.02, 0.98], axis=0)
-    across, down = (np.linspace(a, b, 14) for a, b in zip(low, high))
-    grid = np.array([(i, j) for j in down[::-1] for i in across], "float32")
-    tiles = decoder.predict(grid, verbose=0).reshape(14, 14, 8, 8)
-    right.imshow(tiles.transpose(0, 2, 1, 3).reshape(14 * 8, 14 * 8), cmap="gray_r")
-    right.set_title("What the decoder draws there")
-    right.axis("off")
-    figure.savefig(picture, dpi=110)
+# %%
+# Training
+# --------
+# The autoencoder is the decoder applied to the encoder's result; its target is its input.
 
+pixels = keras.Input((64,))
+model = keras.Model(pixels, decoder(encoder(pixels)))
+model.compile(keras.optimizers.Adam(0.002), "mse")
+model.fit(x, x, batch_size=32, epochs=120, verbose=0)
 
-def main(picture: str = "autoencoder.png") -> None:
-    keras.utils.set_random_seed(0)
-    (x, _), (x_test, y_test) = keras.datasets.digits.load_data()
-    x, x_test = (a.reshape(-1, 64).astype("float32") / 16 for a in (x, x_test))
-    encoder, decoder = make_parts()
-    pixels = keras.Input((64,))
-    model = keras.Model(pixels, decoder(encoder(pixels)))
-    model.compile(keras.optimizers.Adam(0.002), "mse")
-    model.fit(x, x, batch_size=32, epochs=120, verbose=0)
+error = model.evaluate(x_test, x_test, verbose=0)
+pca = PCA(2).fit(x)
+linear = pca.inverse_transform(pca.transform(x_test))
+print("mean squared error of held-out pixels, from two numbers per digit:")
+print(f"  PCA          {np.mean((linear - x_test) ** 2):.4f}")
+print(f"  autoencoder  {error:.4f}")
 
-    error = model.evaluate(x_test, x_test, verbose=0)
-    pca = PCA(2).fit(x)
-    flat = pca.inverse_transform(pca.transform(x_test))
-    print("mean squared error of held-out pixels, from two numbers a digit:")
-    print(f"  PCA          {np.mean((flat - x_test) ** 2):.4f}")
-    print(f"  autoencoder  {error:.4f}")
-    draw(encoder, decoder, x_test, y_test, picture)
-    print(f"picture: {picture}")
+# %%
+# The map
+# -------
+# On the left, where the encoder puts held-out digits. On the right, what the decoder draws at the
+# points of a grid over the same region.
 
+places = encoder.predict(x_test, verbose=0)
+low, high = np.quantile(places, [0.02, 0.98], axis=0)
+count = 12
+across, up = (np.linspace(a, b, count) for a, b in zip(low, high))
+grid = np.array([(i, j) for j in up for i in across], "float32")
+tiles = decoder.predict(grid, verbose=0).reshape(count, count, 8, 8)
+tiles = np.pad(tiles, [(0, 0), (0, 0), (1, 1), (1, 1)])  # a margin between neighbors
+image = tiles[::-1].transpose(0, 2, 1, 3).reshape(count * 10, count * 10)
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.4), layout="constrained")
+points = left.scatter(*places.T, c=y_test, cmap="tab10", s=12)
+left.legend(*points.legend_elements(), title="digit", fontsize=8)
+left.set(
+    title="Held-out digits on the map", xlabel="first number", ylabel="second number",
+    xlim=(low[0], high[0]), ylim=(low[1], high[1]),
+)  # fmt: skip
+right.imshow(image, cmap="gray_r", extent=(low[0], high[0], low[1], high[1]), aspect="auto")
+right.set(title="What the decoder draws there", xlabel="first number", ylabel="second number")
+
+picture = sys.argv[1] if len(sys.argv) > 1 else "autoencoder.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

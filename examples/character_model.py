@@ -1,16 +1,22 @@
-"""A network learns to write like Python's manual, one character after the other.
+"""Text generation with a character-level GRU language model
+=========================================================
+
+A network learns to write like Python's manual, one character after the other.
 
 The text is the help that every Python carries (460,000 characters; no download). A GRU reads
 windows of 64 characters and guesses each next one. To write, the same layers are put together a
 second way: one character and the GRU's state in, the next character's chances and state out.
 Shows: Embedding, GRU, logits, perplexity as bits, two models that share layers, sampling.
 
-Run: python examples/character_model.py
+Run: python examples/character_model.py [picture.png]
 """
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+from matplotlib import pyplot as plt
 
 import kerasish as keras
 from kerasish import layers
@@ -56,7 +62,21 @@ def bits_without_context(y: np.ndarray, y_test: np.ndarray, count: int) -> float
     return float(-np.log2(chances[y_test]).mean())
 
 
-def main() -> None:
+def draw(table: list[tuple[str, float]], picture: str) -> None:
+    """Draw how many bits a character costs, epoch by epoch."""
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    (_, frequencies), *epochs = table
+    axes.plot(range(1, len(epochs) + 1), [bits for _, bits in epochs], marker="o", label="GRU")
+    axes.axhline(frequencies, color="gray", linestyle=":", label="guessing by frequency")
+    axes.set(
+        title="A GRU predicts the next character", xlabel="epoch", xticks=range(1, len(epochs) + 1),
+        ylabel="bits per character, held-out text", ylim=(0, None),
+    )  # fmt: skip
+    axes.legend()
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "character_model.png") -> None:
     keras.utils.set_random_seed(0)
     (x, y), (x_test, y_test), characters = keras.datasets.english_text.load_windows(LENGTH)
     print(f"{x.size:,} characters to learn from, {len(characters)} different ones")
@@ -73,7 +93,9 @@ def main() -> None:
     print("\nbits a character costs on text kept apart:")
     for name, bits in table:
         print(f"  {name:<22} {bits:5.2f}")
+    draw(table, picture)
+    print(f"picture: {picture}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,4 +1,7 @@
-"""A layer, a loss, a metric and a callback of one's own: how sure may one be of a forecast?
+"""Custom layer, loss, metric and callback: quantile regression
+============================================================
+
+A layer, a loss, a metric and a callback of one's own: how sure may one be of a forecast?
 
 The data scatter more on the right than on the left. Instead of one curve the network draws three:
 below the first should lie a tenth of the points, below the second half of them, below the third

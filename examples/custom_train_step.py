@@ -1,4 +1,7 @@
-"""A train_step of one's own: a network that learns from the pictures that fool it.
+"""Custom training step: adversarial training
+==========================================
+
+A train_step of one's own: a network that learns from the pictures that fool it.
 
 Every network can be fooled: change each pixel a little, in the direction in which the loss grows,
 and it misreads digits that look the same to us (Goodfellow et al., Explaining and Harnessing
@@ -86,7 +89,7 @@ def main(picture: str = "custom_train_step.png") -> None:
     x, x_test = (a[..., None].astype("float32") / 16 for a in (x, x_test))
     first = np.array([np.flatnonzero(y_test == digit)[0] for digit in range(10)])
     print(f"share of held-out digits read rightly, and with pixels moved by {LITTLE}:")
-    rows = []
+    rows = [("originals", x_test[first], np.arange(10))]
     for name, wrap in (("ordinary", lambda network: network), ("wary", Wary)):
         network = make_network()
         model = wrap(network)

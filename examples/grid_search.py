@@ -1,4 +1,7 @@
-"""A grid search over a pipeline: routed parameters, refit, results as a table and a plot.
+"""Hyperparameter search with scikit-learn's GridSearchCV
+======================================================
+
+A grid search over a pipeline: routed parameters, refit, results as a table and a plot.
 
 Run: python examples/grid_search.py [--plot grid_search.png] [--memory FOLDER] [--jobs 2]
 
@@ -73,7 +76,6 @@ def plot_results(search: GridSearchCV, path: str) -> None:
     axes.set(xscale="log", xlabel="learning rate", ylabel="accuracy, 3 folds", title="digits")
     axes.legend()
     figure.savefig(path)
-    plt.close(figure)
 
 
 def main(arguments: list[str] | None = None) -> GridSearchCV:

@@ -1,4 +1,7 @@
-"""Messy data into fit: missing numbers, strings, sizes like "54 sqm", lists of any length.
+"""Structured data: missing values, strings and lists of any length
+================================================================
+
+Messy data into fit: missing numbers, strings, sizes like "54 sqm", lists of any length.
 
 Real tables are never arrays. This one, of flats to let, is made up, but has what real ones have.
 Each column finds its way into the model: what is missing is said to be missing, words become
@@ -6,14 +9,16 @@ numbers inside the model, lists are padded and masked. So the model takes new ro
 Shows: StringLookup, Normalization with adapt, pad_sequences, Embedding with a mask, inputs as a
 dict, and how fit answers to a column that was forgotten.
 
-Run: python examples/messy_data.py
+Run: python examples/messy_data.py [picture.png]
 """
 
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 import kerasish as keras
 from kerasish import layers
@@ -88,7 +93,18 @@ def make_model(inputs: dict[str, np.ndarray]) -> keras.Model:
     return keras.Model([city, *numbers.values(), extras], layers.Dense(1)(x))
 
 
-def main() -> None:
+def draw(rent: np.ndarray, said: np.ndarray, known: np.ndarray, picture: str) -> None:
+    """Draw predicted rents over true ones, flats without a size in another color."""
+    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
+    for rows, label, color in ((known, "size known", "C0"), (~known, "size missing", "C1")):
+        axes.scatter(rent[rows], said[rows], s=12, alpha=0.6, label=label, color=color)
+    axes.axline((500, 500), slope=1, color="gray", linestyle=":")
+    axes.set(title="Rents of held-out flats", xlabel="true rent, EUR", ylabel="predicted rent, EUR")
+    axes.legend()
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "messy_data.png") -> None:
     keras.utils.set_random_seed(0)
     rows, rows_test = make_rows(3000, seed=0), make_rows(500, seed=1)
     print("as they come:", *rows[:3], sep="\n  ")
@@ -118,7 +134,9 @@ def main() -> None:
     new = {"city": "MUNICH", "size": "41 sqm", "rooms": None, "extras": ["balcony"], "rent": ""}
     guess = model.predict(to_inputs([new]), verbose=0)[0, 0] * spread + mean
     print(f"\n{new['size']} in {new['city'].title()} with a balcony: {guess:.0f} EUR")
+    draw(rent_test, said, known, picture)
+    print(f"picture: {picture}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,4 +1,7 @@
-"""Define-by-run: a small robot learns the way through a maze, by trial and error.
+"""Reinforcement learning: Q-learning in a maze
+============================================
+
+Define-by-run: a small robot learns the way through a maze, by trial and error.
 
 No model, no compile, no fit: tensors, a loss, backward(), and an optimizer. Every step is plain
 Python, with its ifs and loops, and could be stopped with pdb. The network guesses, for a place and
@@ -113,22 +116,26 @@ def play(network: Network, curiosity: float, after_move=None) -> int:
 
 def draw(network: Network, lengths: list[int], picture: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    left.plot(lengths, ".", color="gray")
-    left.plot(np.convolve(lengths, np.ones(15) / 15, "valid"), label="mean of 15")
-    left.set(title="Moves to the goal", xlabel="game")
+    games = np.arange(1, len(lengths) + 1)
+    left.plot(games, lengths, ".", color="gray", label="one game")
+    means = np.convolve(lengths, np.ones(15) / 15, "valid")
+    left.plot(games[14:], means, label="mean of the last 15")
+    left.set(title="Moves to the goal", xlabel="game", ylabel="moves")
     left.legend()
     places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
     guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
     worth = np.where(WALL, np.nan, guesses.max(-1))
     worth[GOAL] = np.nan  # nobody moves on from there
-    right.imshow(worth, cmap="viridis")
+    shown = right.imshow(worth, cmap="viridis")
+    right.set_facecolor("black")  # walls
+    figure.colorbar(shown, ax=right, label="expected reward")
     for r, c in places:
         if not WALL[r, c] and (r, c) != GOAL:
             down, across = MOVES[guesses[r, c].argmax()]
             right.arrow(c - 0.25 * across, r - 0.25 * down, 0.3 * across, 0.3 * down,
                         head_width=0.18, color="white")  # fmt: skip
-    right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center")
-    right.set(title="What it expects, and where it would go", xticks=[], yticks=[])
+    right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center", color="white")
+    right.set(title="Expected reward, and the best move", xticks=[], yticks=[])
     figure.savefig(picture, dpi=110)
 
 

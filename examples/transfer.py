@@ -1,4 +1,7 @@
-"""What a network has learned from many pictures helps it with strange ones of which it sees few.
+"""Transfer learning and fine-tuning with few images
+=================================================
+
+What a network has learned from many pictures helps it with strange ones of which it sees few.
 
 A network learns the ten digits from 1,437 clean pictures. Then there is a second scanner, whose
 pictures are pale, striped and noisy, and only three labeled pictures of each digit from it. The
@@ -7,12 +10,15 @@ below a new last layer; and all of it, trained on gently.
 Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
 fine-tuning at a small rate.
 
-Run: python examples/transfer.py
+Run: python examples/transfer.py [picture.png]
 """
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
+from matplotlib import pyplot as plt
 
 import kerasish as keras
 from kerasish import layers
@@ -55,7 +61,27 @@ def with_weights(weights: list[np.ndarray]) -> keras.Model:
     return eye
 
 
-def main() -> None:
+def draw(
+    clean: np.ndarray, strange: np.ndarray, table: dict[str, list[float]], picture: str
+) -> None:
+    """Draw digits of both scanners, and the accuracies."""
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 4), layout="constrained", width_ratios=(1, 1.3)
+    )
+    rows = [np.hstack([image[..., 0] for image in images[:6]]) for images in (clean, strange)]
+    left.imshow(np.vstack(rows), cmap="gray_r")
+    left.set(title="Clean digits, and the second scanner", xticks=[], yticks=[])
+    names = list(table)[::-1]
+    means, spreads = ([f(table[name]) for name in names] for f in (np.mean, np.std))
+    right.barh(names, means, xerr=spreads, capsize=3)
+    right.set(
+        title=f"{FEW} labeled images of each digit to learn from", xlim=(0, 1),
+        xlabel=f"accuracy on held-out images, mean and spread of {TURNS} draws",
+    )  # fmt: skip
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "transfer.png") -> None:
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     (x, y), (x_test, y_test) = keras.datasets.digits.load_data()
@@ -98,7 +124,9 @@ def main() -> None:
     print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
     for name, result in table.items():
         print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
+    draw(x_test, strange_test, table, picture)
+    print(f"picture: {picture}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,4 +1,7 @@
-"""A model with three inputs and two outputs: two pictured digits and a sign, to calculate with.
+"""Functional API: several inputs and outputs
+==========================================
+
+A model with three inputs and two outputs: two pictured digits and a sign, to calculate with.
 
 The inputs are two pictures of digits and a word, "plus" or "minus" or "times". One reader, shared,
 looks at both pictures. The first output is the result of the sum; the second says whether the first

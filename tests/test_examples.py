@@ -120,8 +120,12 @@ def test_the_readme_says_what_its_code_gives(block):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_say_what_they_do(path):
     tree = ast.parse(path.read_text("utf-8"))
-    assert len((ast.get_docstring(tree) or "").splitlines()) > 1
-    assert ast.unparse(tree.body[-1]).startswith("if __name__ == '__main__':")
+    title, line, *text = (ast.get_docstring(tree) or "").splitlines()
+    if path.stem != "quickstart":  # no page of the gallery
+        assert line == "=" * len(title)
+    assert len(text) > 1
+    story = "\n# %%\n" in path.read_text("utf-8")
+    assert story or ast.unparse(tree.body[-1]).startswith("if __name__ == '__main__':")
 
 
 @pytest.mark.slow

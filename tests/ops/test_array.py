@@ -163,3 +163,11 @@ def test_sort_without_an_axis_sorts_all():
 def test_matrices_have_whole_sizes(sizes):
     with pytest.raises(TypeError, match="integers"):
         ops.eye(*sizes)
+
+
+@pytest.mark.parametrize(
+    ("value", "shape"), [([[1.0, 2.0], [3.0, 4.0]], (2, 2)), ([], (0,)), (2.0, ()), ([3], (1,))]
+)
+def test_likes_of_lists_and_numbers_have_their_shape(value, shape):
+    for like in (ops.zeros_like, ops.ones_like, ops.empty_like, lambda x: ops.full_like(x, 7)):
+        assert like(value).shape == shape

@@ -195,6 +195,20 @@ def from_specs(structure: Structure) -> Structure:
     return structure
 
 
+class ConstructorSignature:
+    """What `inspect.signature`, `help` and editors show of a class: the parameters of `__init__`.
+
+    Without it they would show those of `__new__`, which takes any.
+    """
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        if instance is not None:  # an instance is called: its signature is that of `__call__`
+            raise AttributeError("__signature__")
+        shown = inspect.signature(owner.__init__)  # type: ignore[misc]
+        parameters = list(shown.parameters.values())[1:]  # without self
+        return inspect.Signature(parameters)
+
+
 class Operation(Watched):
     """A step that functional models can hold: `call` on tensors, symbolic on symbolic ones.
 
@@ -209,6 +223,7 @@ class Operation(Watched):
         6.0
     """
 
+    __signature__ = ConstructorSignature()
     _arguments: dict[str, Any]
     _own_arguments: tuple[Any, Any] | None = None  # the constructor's arguments, of users' classes
 

@@ -9,7 +9,7 @@ from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.arithmetic import add
 from kerasish.ops.basic.comparison import equal, greater_equal
-from kerasish.ops.basic.conversion import cast
+from kerasish.ops.basic.conversion import cast, stop_gradient
 from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
@@ -141,7 +141,7 @@ def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
 @function
 def full_like(x: TensorLike, fill_value: float, dtype: DTypeLike | None = None) -> Tensor:
     """Return `fill_value` in x's shape, and in its dtype unless another is given."""
-    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else reshape(x, -1)
+    x = x if hasattr(x, "shape") and hasattr(x, "dtype") else stop_gradient(x)  # a tensor of it
     return full(tuple(x.shape), fill_value, dtypes.name_of(dtype or x.dtype))
 
 

@@ -1,0 +1,81 @@
+"""What a complete docstring of a public name has.
+
+Google's sections, as CONTRIBUTING.md asks: every parameter under Args, what is returned, and an
+example. Errors and functions without results are asked for less.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from public_names import Name, public, signature_of
+
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Shape|Source|Example|Examples):")
+_ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \([^)]*\))?:")
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """Return the lines of each section of a docstring; "" for the text before the first one."""
+    result: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in text.splitlines():
+        if match := _SECTION.match(line):
+            current = match[1]
+            result[current] = [line[match.end() :].strip()]
+        elif current and line.strip() and not line.startswith(" "):
+            current = ""
+            result[""].append(line)
+        else:
+            result[current].append(line)
+    return result
+
+
+def documented(text: str) -> set[str]:
+    """Return the parameters that the section Args names."""
+    names: set[str] = set()
+    for line in sections(text).get("Args", []):
+        if match := _ENTRY.match(line):
+            names |= {name.lstrip("*") for name in match[1].split(", ")}
+    return names
+
+
+def shared(text: str) -> list[str]:
+    """Return the Args of the class that "options: ...; see `Class`" refers to."""
+    match = re.search(r"^    options: .*`(\w+)`\.?$", text, re.M)
+    if match is None:
+        return []
+    value = next((n.value for n in public() if n.name == match[1]), None)
+    return sections(inspect.getdoc(value) or "").get("Args", [])[1:]
+
+
+def parameters(value: Any) -> list[str]:
+    """Return what a call takes; `kwargs` of layers, which is described in one place, not."""
+    signature = signature_of(value)
+    if signature is None:
+        return []
+    return [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+
+def problems(name: Name) -> list[str]:
+    """Return what the docstring of a public name lacks."""
+    value = name.value
+    text = inspect.getdoc(value) or ""
+    if inspect.isclass(value) and issubclass(value, BaseException):
+        return [] if text else ["a description"]
+    parts = sections(text)
+    known = documented(text) | documented("\n".join(["Args:", *shared(text)]))
+    missing = [p for p in parameters(value) if p not in known]
+    found = [f"parameter {p}" for p in missing]
+    signature = signature_of(value)
+    returns = signature.return_annotation if signature else None
+    is_function = not inspect.isclass(value)
+    says = re.match(r"(Return|Yield|Make|Set|Print|Raise)", text) or "Returns" in parts
+    if is_function and returns not in ("None", None) and not says:
+        found.append("what it returns")
+    if not {"Example", "Examples"} & parts.keys():
+        found.append("an example")
+    if not "".join(parts[""]).strip():
+        found.append("a description")
+    return found

@@ -1,0 +1,35 @@
+"""What the gallery gives the examples: arguments, and their order."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="kerasish-gallery-")
+_ORDER = (
+    "tabular", "digits_cnn", "autoencoder", "two_inputs", "messy_data", "time_series",
+    "character_model", "reverse_words", "attention", "transfer", "custom_parts",
+    "custom_train_step", "q_learning", "grid_search",
+)  # fmt: skip
+
+
+def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
+    """Return the command line: where the picture goes, which the page takes from Matplotlib."""
+    stem = Path(script["src_file"]).stem
+    path = str(Path(_FOLDER.name) / f"{stem}.png")
+    return ["--plot", path] if stem == "grid_search" else [path]
+
+
+class ByDifficulty:
+    """The order of the README: from simple to advanced, then examples that are new there."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __call__(self, file: str) -> tuple[int, str]:
+        stem = Path(file).stem
+        return (_ORDER.index(stem) if stem in _ORDER else len(_ORDER), stem)
+
+    def __repr__(self) -> str:
+        return "<ByDifficulty>"
