@@ -63,7 +63,16 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     Raises:
         TraceError: Python read a number that is not known during the trace.
     """
-    tracer = Tracer()
+    return trace_by(Tracer(), function, *args, **kwargs)
+
+
+def trace_by(tracer: Tracer, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
+    """Return what `trace` does, recorded by a tracer of the caller's.
+
+    Args:
+        tracer: a new one; one that overrides `fused_call` records composed functions as nodes.
+        function, args, kwargs: as for `trace`.
+    """
     inputs: list[Value] = []
 
     def enter(x: Spec | Tensor | float | None) -> Any:
