@@ -389,22 +389,24 @@ def _cast(w: Writer, call: Call) -> Item:
     return unary(w, call.x, lambda x: w.cast(x, call.out.dtype))
 
 
-_COMPLEX = "ONNX has no complex tensors"
-untranslated(
-    _COMPLEX,
-    complexes.join_parts,
-    complexes.reinterpret,
-)
+_COMPLEX = "ONNX's operators take no complex tensors"
+untranslated(_COMPLEX, complexes.join_parts, complexes.reinterpret)
 
 
 @translates(complexes.conj, complexes.real)
 def _real(w: Writer, call: Call) -> Item:
-    return call.x
+    return _not_complex(call.x)
 
 
 @translates(complexes.imag)
 def _imag(w: Writer, call: Call) -> Item:
-    return w.op("Mul", [call.x, w.like(0, call.x.dtype)])
+    return w.op("Mul", [_not_complex(call.x), w.like(0, call.x.dtype)])
+
+
+def _not_complex(x: Item) -> Item:
+    if x.dtype.startswith("complex"):
+        raise ValueError(_COMPLEX)
+    return x
 
 
 untranslated("ONNX has no such function", bessel.i0, bessel.i1, error_function.erfinv)
