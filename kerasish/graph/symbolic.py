@@ -82,7 +82,17 @@ class SymbolicRecorder(Recorder):
             ValueError: they depend on the sizes in a way that no formula expresses; the message
                 names the layer.
         """
+        if len({len(g.nodes) for g in graphs}) > 1:
+            raise self._error(f"the number of steps {self._parting(graphs)}depends on them")
         return self._opened(self.graph(graphs))
+
+    def _parting(self, graphs: Sequence[Graph]) -> str:
+        """Return the layer in which the graphs begin to differ, as a part of a message."""
+        for nodes in zip(*(g.nodes for g in graphs)):
+            path = self._paths.get(nodes[0].outputs[0], "")
+            if any(n.op is not nodes[0].op for n in nodes):
+                return f"of the layer {path!r} " if path else ""
+        return ""
 
     def _keep_array(self, array: Any) -> str:
         self._arrays.append(array)
