@@ -10,7 +10,6 @@ import numpy as np
 from kerasish.export.onnx.reading.record import Record, decode
 from kerasish.export.onnx.reading.registry import READERS, Node
 from kerasish.ops.op import using_engine
-from kerasish.tensor import Tensor, Variable
 
 MOST_STEPS = 200_000  # nodes that one call runs, those of loops counted each time
 
@@ -102,4 +101,4 @@ def _listed(result: Any) -> list[Any]:
 def _array(value: Any) -> Any:
     if value is None or isinstance(value, np.ndarray):
         return value
-    return np.asarray(value) if isinstance(value, (Tensor, Variable)) else np.asarray(value)
+    return np.asarray(value)

@@ -22,10 +22,11 @@ from kerasish.ops import dtypes
 Record = dict[str, Any]
 MOST_BYTES = 2**31 - 1
 MOST_ELEMENTS = 2**31
-OLDEST_OPSET, FAMILIES = 7, ("", "ai.onnx")
+OLDEST_OPSET, FAMILIES = 1, ("", "ai.onnx")
 _WORDS = {"FLOAT": "float32", "DOUBLE": "float64"}
 _NATIVE = frozenset(
-    "float16 float32 float64 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
+    ["float16", "float32", "float64", "bfloat16", "bool", "int8", "int16", "int32", "int64"]
+    + ["uint8", "uint16", "uint32", "uint64"]
 )
 
 
@@ -194,7 +195,7 @@ class Reader:
             raise ValueError(f"functions nest too deeply at the node {node.name!r}")
         prefix = f"{node.op_type}_{self.expanded}/"
         names = dict(zip(body.input, node.input)) | dict(zip(body.output, node.output))
-        names |= {name: "" for name in list(body.input)[len(node.input) :]}
+        names |= dict.fromkeys(list(body.input)[len(node.input) :], "")
         given = {a.name: a for a in node.attribute}
         defaults = {a.name: a for a in body.attribute_proto}
         if not body.attribute_proto:

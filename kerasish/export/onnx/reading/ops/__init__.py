@@ -1,6 +1,7 @@
 """The ONNX operators that are read: one file per family."""
 
 from kerasish.export.onnx.reading.ops import arithmetic as arithmetic
+from kerasish.export.onnx.reading.ops import attention as attention
 from kerasish.export.onnx.reading.ops import control as control
 from kerasish.export.onnx.reading.ops import indexing as indexing
 from kerasish.export.onnx.reading.ops import norms as norms

@@ -40,7 +40,7 @@ def _one(kind: str, f: Callable[[Any], Any]) -> None:
     reads(kind)(lambda n: f(tensor(n.x)))
 
 
-for _kind, _f in {
+_ONE: dict[str, Callable[[Any], Any]] = {
     "Abs": ops.absolute, "Ceil": ops.ceil, "Floor": ops.floor, "Exp": ops.exp, "Log": ops.log,
     "Sqrt": ops.sqrt, "Erf": ops.erf, "Sin": ops.sin, "Cos": ops.cos, "Tan": ops.tan,
     "Asin": ops.arcsin, "Acos": ops.arccos, "Atan": ops.arctan, "Sinh": ops.sinh,
@@ -52,7 +52,8 @@ for _kind, _f in {
         ops.softplus(x)
     ),
     "HardSwish": ops.nn.hard_silu, "Det": ops.det,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _kind, _f in _ONE.items():
     _one(_kind, _f)
 
 
@@ -103,7 +104,10 @@ def _bit_shift(n: Node) -> Any:
     f = ops.left_shift if n.attr("direction") == "LEFT" else ops.right_shift
     x, by = tensor(n.x), tensor(n.need(1))
     bits = np.dtype(x.dtype).itemsize * 8
-    return ops.where(ops.less(by, bits), f(x, ops.minimum(by, bits - 1)), ops.zeros_like(x))
+    beyond = ops.zeros_like(x)
+    if n.attr("direction") != "LEFT" and not x.dtype.startswith("u"):
+        beyond = f(x, bits - 1)  # the sign fills the bits
+    return ops.where(ops.less(by, bits), f(x, ops.minimum(by, bits - 1)), beyond)
 
 
 def _several(kind: str, f: Callable[[Any, Any], Any]) -> None:
@@ -280,7 +284,7 @@ def _bit_cast(n: Node) -> Any:
         return x
     if np.dtype(dtypes.array_dtype(dtype)).itemsize != dtypes.array_dtype(x.dtype).itemsize:
         raise ValueError(f"{x.dtype} and {dtype} are not of one size")
-    return ops.view(x, dtype)
+    return ops.reshape(ops.view(ops.reshape(x, (-1,)), dtype), x.shape)
 
 
 @reads("Identity")

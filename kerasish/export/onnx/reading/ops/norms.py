@@ -136,5 +136,6 @@ def _space_to_depth(n: Node) -> Any:
     batch, channels, height, width = x.shape
     tall, wide = height // block, width // block
     parts = ops.reshape(x, (batch, channels, tall, block, wide, block))
-    turned = ops.transpose(parts, (0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if n.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    turned = ops.transpose(parts, order)
     return ops.reshape(turned, (batch, math.prod((channels, block, block)), tall, wide))

@@ -62,7 +62,7 @@ def _constant_of_shape(n: Node) -> Any:
 
 @reads("Range", constants=(0, 1, 2))
 def _range(n: Node) -> Any:
-    start, limit, delta = (n.known(i) for i in range(3))
+    start, limit, delta = (n.known(i).reshape(()) for i in range(3))
     dtype = start.dtype
     count = math.ceil((float(limit) - float(start)) / float(delta))
     check_size([max(count, 0)])
