@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish.engine.layer.layer import Layer
 from kerasish.export.onnx.reading import ops as operators
-from kerasish.export.onnx.reading.interpret import MOST_STEPS, Interpreter
+from kerasish.export.onnx.reading.interpret import Call, Interpreter
 from kerasish.export.onnx.reading.record import Record
 from kerasish.export.onnx.reading.registry import dtype_of
 from kerasish.ops.basic.conversion import as_tensor
@@ -35,6 +35,7 @@ class OnnxGraph(Layer):
         self.record: Record = json.loads(graph) if isinstance(graph, str) else graph
         self.trainable_weights_of_file = bool(trainable_weights_of_file)
         self.stored: dict[str, Any] = {}
+        self.decoded: dict[int, Any] = {}
 
     def build(self, input_shape: Shape) -> None:
         """Make a variable for each initializer that is a weight."""
@@ -50,8 +51,8 @@ class OnnxGraph(Layer):
         """Return the graph's outputs."""
         given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         values = {name: as_tensor(v) for name, v in self.stored.items()}
-        budget = [MOST_STEPS]
-        interpreter = Interpreter(self.record, values, self.record["opsets"], budget)
+        call = Call(self.decoded)
+        interpreter = Interpreter(self.record, values, self.record["opsets"], call)
         results = [as_typed(y) for y in interpreter.outputs(given)]
         return results[0] if len(results) == 1 else results
 

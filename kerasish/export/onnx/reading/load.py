@@ -51,7 +51,11 @@ def model_of(
         ValueError: it cannot be run.
     """
     record = parsed.record
-    _fix(record, constants or {})
+    fix_inputs(record, constants or {})
+    if not record["outputs"]:
+        raise ValueError("it is no ONNX model: its graph has no outputs")
+    if not record["inputs"]:
+        raise ValueError("its graph has no inputs that are not stored: there is nothing to predict")
     taken: set[str] = set()
     inputs = []
     for name, dtype, shape in record["inputs"]:
@@ -70,7 +74,7 @@ def model_of(
     return Model(inputs, named[0] if len(named) == 1 else named, name=plain_name("onnx", taken))
 
 
-def _fix(record: dict[str, Any], constants: dict[str, Array]) -> None:
+def fix_inputs(record: dict[str, Any], constants: dict[str, Array]) -> None:
     """Turn inputs into constants."""
     known = {entry[0]: entry for entry in record["inputs"]}
     for name, value in constants.items():

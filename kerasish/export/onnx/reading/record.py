@@ -53,7 +53,7 @@ def read_file(path: str) -> Parsed:
     if size > MOST_BYTES:
         raise ValueError(f"it has {size:,} bytes; protobuf files have at most {MOST_BYTES:,}")
     with open(path, "rb") as file:
-        data = file.read(MOST_BYTES)
+        data = file.read(size)
     return parse(data, os.path.dirname(os.path.abspath(path)))
 
 

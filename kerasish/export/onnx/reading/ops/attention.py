@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
-from kerasish.export.onnx.reading.registry import Node, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import Node, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 
 
@@ -227,6 +227,8 @@ def _mel_weight_matrix(n: Node) -> Any:
     count, length, rate = (int(np.asarray(n.known(i)).reshape(-1)[0]) for i in range(3))
     low, high = (float(np.asarray(n.known(i)).reshape(-1)[0]) for i in (3, 4))
     dtype = dtypes.array_dtype(dtype_named(n.attr("output_datatype", 1)))
+
+    check_size([count, length])
 
     def mel(hertz: float) -> float:
         return 2595 * math.log10(1 + hertz / 700)

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.errors import TraceError
-from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
 
 
 def _number(value: Any) -> Any:
@@ -138,7 +138,8 @@ def _batched_scan(n: Node, graph: Any, given: list[Any], along: int) -> Any:
     """Run Scan of opset 8: the first axis of everything counts examples."""
     states, sequences = given[: len(given) - along], given[len(given) - along :]
     every = []
-    for i in range(int(sequences[0].shape[0])):
+    (count,) = check_size(sequences[0].shape[:1])
+    for i in range(count):
         last, rows = _scanned(n, graph, [s[i] for s in states], [x[i] for x in sequences])
         every.append([*last, *rows])
     return [ops.stack(list(column), axis=0) for column in zip(*every)]

@@ -8,6 +8,8 @@ from typing import Any
 from kerasish import ops
 from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
 
+MOST_ADDED = 1024  # channels
+
 
 def _along(v: Any, x: Any) -> Any:
     """Return one number for each channel ready to broadcast against (n, c, ...)."""
@@ -93,6 +95,8 @@ def _group_normalization(n: Node) -> Any:
 @reads("LRN")
 def _lrn(n: Node) -> Any:
     x, size = tensor(n.x), int(n.attr("size"))
+    if not 1 <= size <= MOST_ADDED:
+        raise ValueError(f"a size of {size} channels")
     before = (size - 1) // 2
     channels = int(x.shape[1])
     pairs = [(0, 0), (before, size - 1 - before), *[(0, 0)] * (rank_of(x) - 2)]

@@ -76,6 +76,7 @@ def _resized(
         old = int(x.shape[axis])
         if size == old and scale == 1 and transformation != "tf_crop_and_resize":
             continue
+        check_size([size, old])
         ends = (0.0, 1.0)
         if roi is not None and roi.size:
             ends = (float(roi[i]), float(roi[i + len(axes)]))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, reads, tensor
+from kerasish.export.onnx.reading.registry import Node, check_size, reads, tensor
 
 Activation = Callable[[Any], Any]
+MOST_UNROLLED = 2048  # steps
 
 
 def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
@@ -52,7 +53,7 @@ class _Run:
         self.n, self.gates, self.units = n, gates, int(n.attr("hidden_size") or n.need(2).shape[-1])
         self.kernel = ops.transpose(tensor(n.need(1))[direction])
         self.recurrent = ops.transpose(tensor(n.need(2))[direction])
-        width = gates * self.units
+        (width,) = check_size([gates * self.units])
         bias = n.get(3)
         zeros = np.zeros(width, dtype)
         both = None if bias is None else tensor(bias)[direction]
@@ -137,6 +138,8 @@ def _stepwise(
     run: _Run, projected: Any, mask: Any, step: Any, reverse: bool
 ) -> tuple[Any, list[Any]]:
     states, rows = list(run.states), []
+    if int(projected.shape[0]) > MOST_UNROLLED:
+        raise ValueError(f"{int(projected.shape[0])} steps with lengths, peepholes or clipping")
     for t in range(int(projected.shape[0])):
         new = step(run, projected[t], states)
         output = new[0]

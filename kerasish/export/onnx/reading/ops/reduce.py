@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 from kerasish.ops.signals.signal import fourier
 
@@ -119,6 +119,7 @@ def _real_inverse(x: Any, axis: int, size: int) -> Any:
 def _fitted(x: Any, axis: int, size: int) -> Any:
     """Return x cut, or padded by 0, to `size` places along an axis."""
     have = int(x.shape[axis])
+    check_size([size])
     if have >= size:
         return x[tuple(slice(0, size) if i == axis else slice(None) for i in range(rank_of(x)))]
     return ops.pad(x, [(0, size - have) if i == axis else (0, 0) for i in range(rank_of(x))])
@@ -133,6 +134,7 @@ def _stft(n: Node) -> Any:
     length = int(window.shape[0]) if given is None else int(np.asarray(given).reshape(-1)[0])
     onesided = bool(n.attr("onesided", 1))
     count = (int(signal.shape[1]) - length) // step + 1
+    check_size([count, length])
     places = np.arange(count)[:, None] * step + np.arange(length)[None, :]
     frames = ops.take(signal, places.astype("int32"), axis=1)  # (batch, frames, length, 1 or 2)
     if window is not None:

@@ -234,7 +234,7 @@ def _center_crop_pad(n: Node) -> Any:
     for axis, wanted in zip(axes, sizes):
         axis = axis_of(axis, rank_of(x))
         size = int(x.shape[axis])
-        check_size([wanted])
+        check_size([wanted if i == axis else s for i, s in enumerate(x.shape)])
         if wanted <= size:
             start = (size - wanted) // 2
             x = _part(x, axis, start, start + wanted, 1)

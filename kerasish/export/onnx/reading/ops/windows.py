@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import Node, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 from kerasish.ops.basic.convolution import convolution, convolution_data_gradient
 from kerasish.ops.basic.indexing import add_at
@@ -43,6 +43,7 @@ class Geometry:
         self.dilations = n.attr("dilations") or [1] * count
         if not len(self.window) == len(self.strides) == len(self.dilations) == count:
             raise ValueError(f"a window {self.window} over {count} spatial axes")
+        check_size(self.window)
         if min([*self.window, *self.strides, *self.dilations], default=1) < 1:
             raise ValueError("sizes, strides and dilations of windows are at least 1")
         pads = n.attr("pads") or [0] * 2 * count
@@ -291,6 +292,7 @@ def _col2im(n: Node) -> Any:
     ]
     places = math.prod(window)
     channels = int(x.shape[1]) // places
+    check_size([*window, *counts, len(sizes)])
     columns = ops.reshape(x, (x.shape[0], channels, *window, *counts))
     whole = [size + sum(pair) for size, pair in zip(sizes, g.pads)]
     index = np.zeros((*window, *counts, len(sizes)), "int32")
