@@ -57,6 +57,11 @@ def translates(*ops: Any) -> Callable[[Translation], Translation]:
     return register
 
 
+def translate_by(rule: Translation, *ops: Any) -> None:
+    """Register a function as the translation of ops; as `translates`."""
+    translates(*ops)(rule)
+
+
 def untranslated(reason: str, *ops: Any) -> None:
     """Note why ops have no translation."""
     for op in ops:

@@ -12,8 +12,6 @@ from kerasish.export.onnx.package import need_onnx
 from kerasish.graph.symbolic import OpenSize
 from kerasish.ops import dtypes
 
-Size = Any  # a number, an OpenSize, or None where no formula is known
-
 
 class Item:
     """A value of the ONNX graph.
@@ -30,7 +28,7 @@ class Item:
 
     __slots__ = ("array", "dtype", "last", "name", "shape", "turned")
 
-    def __init__(self, name: str, dtype: str, shape: Sequence[Size], array: Any = None) -> None:
+    def __init__(self, name: str, dtype: str, shape: Sequence[Any], array: Any = None) -> None:
         self.name, self.dtype, self.shape, self.array = name, dtype, tuple(shape), array
         self.turned: tuple[Item, tuple[int, ...]] | None = None
         self.last: Item | None = None
@@ -142,7 +140,7 @@ class Writer:
         kind: str,
         inputs: Sequence[Item | None],
         dtype: str | None = None,
-        shape: Sequence[Size] | None = None,
+        shape: Sequence[Any] | None = None,
         **attrs: Any,
     ) -> Item:
         """Add a node of one result; return the result.
@@ -164,7 +162,7 @@ class Writer:
         self,
         kind: str,
         inputs: Sequence[Item | None],
-        results: Sequence[tuple[str, Sequence[Size]] | None],
+        results: Sequence[tuple[str, Sequence[Any]] | None],
         **attrs: Any,
     ) -> list[Item]:
         """Add a node of several results, (dtype, shape) each; None: a result left out."""
@@ -271,7 +269,7 @@ class Writer:
         result.turned = (x, axes)
         return result
 
-    def reshape(self, x: Item, shape: Sequence[Size]) -> Item:
+    def reshape(self, x: Item, shape: Sequence[Any]) -> Item:
         """Return the elements of x in another shape."""
         shape = tuple(shape)
         if shape == x.shape and None not in shape:
@@ -299,13 +297,13 @@ class Writer:
         shape = tuple(1 if i in axes else next(rest) for i in range(count))
         return self.op("Unsqueeze", [x, self.numbers(list(axes))], shape=shape)
 
-    def slice(self, x: Item, axis: int, start: Size, stop: Size, size: Size, step: int = 1) -> Item:
+    def slice(self, x: Item, axis: int, start: Any, stop: Any, size: Any, step: int = 1) -> Item:
         """Return the part of x along one axis."""
         shape = tuple(size if i == axis else n for i, n in enumerate(x.shape))
         inputs = [x, self.shape([start]), self.shape([stop]), self.numbers([axis])]
         return self.op("Slice", [*inputs, self.numbers([step])], shape=shape)
 
-    def concat(self, parts: Sequence[Item], axis: int, size: Size = None) -> Item:
+    def concat(self, parts: Sequence[Item], axis: int, size: Any = None) -> Item:
         """Return the parts joined along an axis."""
         if all(p.array is not None for p in parts):
             return self.initializer(
@@ -316,7 +314,7 @@ class Writer:
 
     # --- sizes ----------------------------------------------------------------------------------
 
-    def shape(self, sizes: Sequence[Size]) -> Item:
+    def shape(self, sizes: Sequence[Any]) -> Item:
         """Return sizes as one int64 vector.
 
         Raises:
@@ -327,7 +325,7 @@ class Writer:
         parts = [self.size(n) for n in sizes]
         return parts[0] if len(parts) == 1 else self.concat(parts, 0, len(parts))
 
-    def size(self, size: Size) -> Item:
+    def size(self, size: Any) -> Item:
         """Return a size as an int64 vector of one element.
 
         Raises:
@@ -374,13 +372,13 @@ class Writer:
             self._sizes[key] = self.op("Shape", [item], "int64", (1,), start=axis, end=axis + 1)
         return self._sizes[key]
 
-    def as_scalar(self, size: Size, dtype: str) -> Item:
+    def as_scalar(self, size: Any, dtype: str) -> Item:
         """Return a size as a number of a dtype without axes."""
         if type(size) is int:
             return self.like(size, dtype)
         return self.cast(self.reshape(self.size(size), ()), dtype)
 
 
-def product_of(sizes: Sequence[Size]) -> int | None:
+def product_of(sizes: Sequence[Any]) -> int | None:
     """Return the product of sizes; None where one is open."""
     return math.prod(sizes) if all(type(n) is int for n in sizes) else None

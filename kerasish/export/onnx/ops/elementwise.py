@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kerasish.export.onnx.registry import Call, Translation, translates, untranslated
+from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops import dtypes
 from kerasish.ops.algebra import special
@@ -131,11 +131,11 @@ def _truths(kind: str, word: str) -> Translation:
     return translate
 
 
-translates(arithmetic.add)(_truths("Add", "Or"))
-translates(arithmetic.multiply)(_truths("Mul", "And"))
-translates(arithmetic.subtract)(_truths("Sub", "Xor"))
-translates(arithmetic.maximum)(_truths("Max", "Or"))
-translates(arithmetic.minimum)(_truths("Min", "And"))
+translate_by(_truths("Add", "Or"), arithmetic.add)
+translate_by(_truths("Mul", "And"), arithmetic.multiply)
+translate_by(_truths("Sub", "Xor"), arithmetic.subtract)
+translate_by(_truths("Max", "Or"), arithmetic.maximum)
+translate_by(_truths("Min", "And"), arithmetic.minimum)
 
 
 @translates(arithmetic.square)
@@ -306,9 +306,9 @@ def truths(w: Writer, x: Item) -> Item:
     return w.cast(x, "bool")
 
 
-translates(comparison.logical_and)(_logical("And"))
-translates(comparison.logical_or)(_logical("Or"))
-translates(comparison.logical_xor)(_logical("Xor"))
+translate_by(_logical("And"), comparison.logical_and)
+translate_by(_logical("Or"), comparison.logical_or)
+translate_by(_logical("Xor"), comparison.logical_xor)
 
 
 @translates(comparison.select)
@@ -357,9 +357,9 @@ def _bitwise(kind: str, word: str) -> Translation:
     return translate
 
 
-translates(bits.bitwise_and)(_bitwise("BitwiseAnd", "And"))
-translates(bits.bitwise_or)(_bitwise("BitwiseOr", "Or"))
-translates(bits.bitwise_xor)(_bitwise("BitwiseXor", "Xor"))
+translate_by(_bitwise("BitwiseAnd", "And"), bits.bitwise_and)
+translate_by(_bitwise("BitwiseOr", "Or"), bits.bitwise_or)
+translate_by(_bitwise("BitwiseXor", "Xor"), bits.bitwise_xor)
 
 
 def _shift(direction: str) -> Translation:
@@ -372,8 +372,8 @@ def _shift(direction: str) -> Translation:
     return translate
 
 
-translates(bits.left_shift)(_shift("LEFT"))
-translates(bits.right_shift)(_shift("RIGHT"))
+translate_by(_shift("LEFT"), bits.left_shift)
+translate_by(_shift("RIGHT"), bits.right_shift)
 
 
 # --- conversions --------------------------------------------------------------------------------

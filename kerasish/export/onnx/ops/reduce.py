@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.export.onnx.ops.elementwise import unary
-from kerasish.export.onnx.registry import Call, Translation, translates, untranslated
+from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops import dtypes
 from kerasish.ops.algebra import decomposition, solving
@@ -56,8 +56,8 @@ def _reduction(kind: str) -> Translation:
     return translate
 
 
-translates(reduce.reduce_sum)(_reduction("ReduceSum"))
-translates(reduce.reduce_prod)(_reduction("ReduceProd"))
+translate_by(_reduction("ReduceSum"), reduce.reduce_sum)
+translate_by(_reduction("ReduceProd"), reduce.reduce_prod)
 
 
 def _extreme(kind: str) -> Translation:
@@ -71,8 +71,8 @@ def _extreme(kind: str) -> Translation:
     return translate
 
 
-translates(reduce.reduce_max)(_extreme("ReduceMax"))
-translates(reduce.reduce_min)(_extreme("ReduceMin"))
+translate_by(_extreme("ReduceMax"), reduce.reduce_max)
+translate_by(_extreme("ReduceMin"), reduce.reduce_min)
 
 
 def _quantified(kind: str) -> Translation:
@@ -83,8 +83,8 @@ def _quantified(kind: str) -> Translation:
     return translate
 
 
-translates(reduce.reduce_all)(_quantified("ReduceMin"))
-translates(reduce.reduce_any)(_quantified("ReduceMax"))
+translate_by(_quantified("ReduceMin"), reduce.reduce_all)
+translate_by(_quantified("ReduceMax"), reduce.reduce_any)
 
 
 def _position(kind: str) -> Translation:
@@ -105,8 +105,8 @@ def _position(kind: str) -> Translation:
     return translate
 
 
-translates(reduce.argmax)(_position("ArgMax"))
-translates(reduce.argmin)(_position("ArgMin"))
+translate_by(_position("ArgMax"), reduce.argmax)
+translate_by(_position("ArgMin"), reduce.argmin)
 
 
 @translates(reduce.argsort)

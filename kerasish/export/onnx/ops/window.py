@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.export.onnx.ops.movement import pad
-from kerasish.export.onnx.registry import Call, Translation, translates, untranslated
+from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops.basic import convolution, pool
 
@@ -135,5 +135,5 @@ def _pooling(kind: str, **options: Any) -> Translation:
     return translate
 
 
-translates(pool.pool_max)(_pooling("MaxPool"))
-translates(pool.pool_average)(_pooling("AveragePool", count_include_pad=0))
+translate_by(_pooling("MaxPool"), pool.pool_max)
+translate_by(_pooling("AveragePool", count_include_pad=0), pool.pool_average)

@@ -117,6 +117,11 @@ def reads(
     return register
 
 
+def read_by(reader: Reader, *kinds: str) -> None:
+    """Register a function as the reader of operators; as `reads`."""
+    reads(*kinds)(reader)
+
+
 def dtype_of(x: Any) -> str:
     """Return the dtype of a value, as kerasish names it."""
     return x.dtype if isinstance(x, (Tensor, Variable)) else dtypes.name_of(np.asarray(x).dtype)

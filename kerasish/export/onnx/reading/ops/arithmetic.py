@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, axis_of, dtype_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    Node,
+    axis_of,
+    dtype_of,
+    rank_of,
+    read_by,
+    reads,
+    tensor,
+)
 from kerasish.ops import dtypes
 
 # ONNX's numbers of dtypes.
@@ -230,9 +238,9 @@ def _hardmax(x: Any, axis: int) -> Any:
     return ops.cast(ops.one_hot(places, x.shape[axis], axis=axis), x.dtype)
 
 
-reads("Softmax")(_over(lambda x, axis: ops.softmax(x, axis=axis)))
-reads("LogSoftmax")(_over(lambda x, axis: ops.log_softmax(x, axis=axis)))
-reads("Hardmax")(_over(_hardmax))
+read_by(_over(lambda x, axis: ops.softmax(x, axis=axis)), "Softmax")
+read_by(_over(lambda x, axis: ops.log_softmax(x, axis=axis)), "LogSoftmax")
+read_by(_over(_hardmax), "Hardmax")
 
 
 # --- products -----------------------------------------------------------------------------------
