@@ -155,7 +155,7 @@ class Emitter:
         n = self._count
         lines.append(f"  %table{n} = ptrtoint ptr @{self.name}.table to i64")
         own[0] = f"%table{n}"
-        once = step.count == 1
+        once = step.times == 1
         if not once:
             lines += [f"  br label %before{n}", f"before{n}:", f"  br label %loop{n}", f"loop{n}:"]
             lines.append(f"  %i{n} = phi i64 [ 0, %before{n} ], [ %next{n}, %done{n} ]")
@@ -182,7 +182,7 @@ class Emitter:
         if not once:
             lines += [
                 f"  %next{n} = add i64 %i{n}, 1",
-                f"  %more{n} = icmp slt i64 %next{n}, {step.count}",
+                f"  %more{n} = icmp slt i64 %next{n}, {step.times}",
                 f"  br i1 %more{n}, label %loop{n}, label %after{n}",
                 f"after{n}:",
             ]

@@ -98,9 +98,9 @@ def link(object_path: str, library_path: str, target: Target) -> str:
 
 def _linker(target: Target) -> list[str]:
     if runs_here(target):
-        names = ("cc", "gcc", "clang", "ld")
+        names = ["cc", "gcc", "clang", "ld"]
     else:
-        names = (f"{target.triple.partition('-')[0]}-linux-gnu-gcc",)
+        names = [f"{target.triple.partition('-')[0]}-linux-gnu-gcc"]
     for name in names:
         path = shutil.which(name)
         if path is not None:

@@ -27,6 +27,7 @@ from kerasish.ops.shapes import Spec
 REGION = 1 << 62
 SPAN = 1 << 40
 ARENA, WEIGHTS = 0, 1
+LARGEST_SIZE = 1 << 32  # larger words of an argument block are addresses
 
 
 class Ports(NamedTuple):
@@ -168,8 +169,12 @@ def _steps(plan: StandalonePlan, weights: Weights) -> list[Step]:
     results = []
     for unit in plan.units:
         for step in steps_of(unit, locate):
-            words = tuple(0 if w == table else w for w in step.words)
-            results.append(step._replace(words=words))
+            words = [0 if w == table else w for w in step.words]
+            for place, array in step.tables:
+                words[place] = REGION + WEIGHTS * SPAN + weights.place(array)
+            if any(LARGEST_SIZE < w < REGION for w in words):
+                raise AssertionError(f"{step.name}: an argument is an address of this process")
+            results.append(step._replace(words=tuple(words), tables=()))
     return results
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen import matmul as products
 from kerasish.backends.static.codegen.description import KernelBuilder
-from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.columns import column_moves
@@ -45,16 +45,18 @@ class Step(NamedTuple):
     Attributes:
         kernel: its description, or `COPY` (then the words are to, from, bytes).
         words: the argument block.
-        count: how often it is called.
+        times: how often it is called.
         moves: word -> bytes that are added to it after each call.
         name: for messages.
+        tables: (word, array): words that are addresses of tables of whole numbers.
     """
 
     kernel: Any
     words: tuple[int, ...]
-    count: int = 1
+    times: int = 1
     moves: tuple[tuple[int, int], ...] = ()
     name: str = ""
+    tables: tuple[tuple[int, Any], ...] = ()
 
 
 class StandaloneUnit(Unit):
@@ -78,10 +80,19 @@ def steps_of(unit: Unit, locate: Locate) -> list[Step]:
         if record.function == runtime.call_copy:
             results.append(Step(COPY, words[1:4], name=unit.name))
         elif record.function in by_address:
-            results.append(Step(by_address[record.function], words, name=unit.name))
+            kernel = by_address[record.function]
+            results.append(Step(kernel, words, name=unit.name, tables=_tables(record, words)))
         else:
             raise UnsupportedStep(f"{unit.name} is computed by a library")
     return results
+
+
+def _tables(record: Record, words: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
+    """Return (word, array) of the tables that a pooling's block points to."""
+    if not isinstance(record.keep, list):
+        return ()
+    arrays = {axis.ranges.ctypes.data: axis.ranges for axis in record.keep}
+    return tuple((i, arrays[w]) for i, w in enumerate(words) if w in arrays)
 
 
 class ProductUnit(StandaloneUnit):
@@ -223,9 +234,9 @@ class ConvolutionUnit(StandaloneUnit):
     def steps(self, locate: Locate) -> Iterator[Step]:
         """Yield the moves into columns, and the products."""
         columns = locate(("scratch", self)) if self.moves else locate(self.columns)
-        for loop, to in self.moves:
+        for loop, target in self.moves:
             record = loop.record(
-                lambda v: columns if v is self.columns else locate(v), to, self.name
+                lambda v: columns if v is self.columns else locate(v), target, self.name
             )
             yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
         width_of_all = self.results * self.g.groups
