@@ -64,11 +64,11 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
     Raises:
         NumberAskedError: Python read a number that is not known during the trace.
     """
-    return trace_answering(None, function, args, kwargs)
+    return trace_by(Tracer(), function, *args, **kwargs)
 
 
 def trace_answering(
-    answers: Answers | None,
+    answers: Answers,
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
@@ -76,7 +76,7 @@ def trace_answering(
     """Return the graph of what `function` does for arguments like these; Python may ask.
 
     Args:
-        answers: answers Python's questions for numbers; None: such a question is an error.
+        answers: answers Python's questions for numbers.
         function: as in `trace`.
         args, kwargs: as in `trace`; the answers are computed from tensors and arrays.
 
@@ -85,6 +85,17 @@ def trace_answering(
     """
     tracer = Tracer()
     tracer.answers = answers
+    return trace_by(tracer, function, *args, **(kwargs or {}))
+
+
+def trace_by(tracer: Tracer, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
+    """Return what `trace` does, recorded by a tracer of the caller's.
+
+    Args:
+        tracer: a new one; one that overrides `fused_call` records composed functions as nodes.
+        function, args, kwargs: as for `trace`.
+    """
+    answers = tracer.answers
     inputs: list[Value] = []
 
     def enter(x: Spec | Tensor | float | None) -> Any:
@@ -98,7 +109,7 @@ def trace_answering(
         return wrap(value)
 
     filled_args = [map_leaves(enter, a) for a in args]
-    filled_kwargs = {k: map_leaves(enter, a) for k, a in (kwargs or {}).items()}
+    filled_kwargs = {k: map_leaves(enter, a) for k, a in kwargs.items()}
     with using_engine(tracer), using_scope(tracer):
         result = function(*filled_args, **filled_kwargs)
     outputs: list[Value] = []

@@ -21,6 +21,7 @@ from kerasish.saving.formats.model_file import model_from_json as model_from_jso
 from kerasish.saving.formats.model_file import model_to_json as model_to_json
 from kerasish.saving.formats.model_file import save_model as save_model
 from kerasish.saving.formats.model_file import save_weights as save_weights
+from kerasish.saving.formats.other_formats import load_onnx as load_onnx
 from kerasish.saving.latest import latest as latest
 
 register_saving(

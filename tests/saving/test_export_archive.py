@@ -202,7 +202,7 @@ def test_the_file_is_as_the_weights_are_when_it_is_written(tmp_path: Path, capsy
     np.testing.assert_allclose(load_archive(tmp_path / "a").serve(x), model(x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("format", ["onnx", "tf_saved_model", "openvino", "litert", "zip"])
+@pytest.mark.parametrize("format", ["tf_saved_model", "openvino", "litert", "zip"])
 def test_other_formats_say_what_to_use(format: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"'{format}'.*save\('model.keras'\)"):
         dense().export(tmp_path / "a", format=format)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerasish import ops
 from kerasish.engine.function import function
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import ShapeError
+from kerasish.graph.nested import Tracer
 from kerasish.graph.portable import Player, Recorder, sample_sizes
-from kerasish.graph.trace import Place, Traced, map_leaves, spec_of, trace
+from kerasish.graph.trace import Place, Traced, map_leaves, spec_of, trace_by
 from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
 from kerasish.ops.shapes import Spec
@@ -45,6 +46,51 @@ def record_endpoint(
             variables.
         TraceError: Python asked for a number that is not there yet, or strings are needed.
     """
+    sampled = trace_samples(f, signature)
+    recorder = Recorder(sampled.samples, keep)
+    return {
+        "sample": list(sampled.samples[0]),
+        "open": [[list(spot) for spot in several] for several in sampled.open],
+        "inputs": _encode(tuple(sampled.places)),
+        "signature": [recorder.spec(column) for column in zip(*sampled.filled)],
+        "variables": [name_of(v) for v in sampled.traces[0].variables],
+        "outputs": _encode(sampled.traces[0].structure),
+        "graph": recorder.graph([t.graph for t in sampled.traces]),
+    }
+
+
+class Sampled(NamedTuple):
+    """Traces of one function, one for each row of sample sizes.
+
+    Attributes:
+        samples: the open sizes of each trace.
+        open: for each open size the (input, axis) pairs that have it.
+        places: the arguments' structures, with the place of each tensor as a `Place`.
+        filled: for each trace the specs of the tensors.
+        traces: the traces, which differ in sizes only.
+    """
+
+    samples: list[Any]
+    open: list[list[tuple[int, int]]]
+    places: list[Any]
+    filled: list[list[Spec]]
+    traces: list[Traced]
+
+
+def trace_samples(
+    f: Callable[..., Any],
+    signature: Sequence[Any],
+    tracer: Callable[[], Tracer] = Tracer,
+) -> Sampled:
+    """Return traces of `f` with several sizes in place of each size that the signature leaves open.
+
+    Args:
+        f, signature: as for `record_endpoint`.
+        tracer: makes the tracer of each trace.
+
+    Raises:
+        ValueError, TraceError: as for `record_endpoint`.
+    """
     leaves: list[Spec] = []
 
     def enter(x: InputSpec | str | AnyTensor) -> Place:
@@ -55,18 +101,9 @@ def record_endpoint(
     spots = _open_spots(leaves)
     samples = sample_sizes(len(spots))
     filled = [[_filled(spec, i, spots, row) for i, spec in enumerate(leaves)] for row in samples]
-    traces = [trace(f, *_put(places, specs)) for specs in filled]
+    traces = [trace_by(tracer(), f, *_put(places, specs)) for specs in filled]
     _check_traces(traces)
-    recorder = Recorder(samples, keep)
-    return {
-        "sample": list(samples[0]),
-        "open": [[list(spot) for spot in several] for several in spots],
-        "inputs": _encode(tuple(places)),
-        "signature": [recorder.spec(column) for column in zip(*filled)],
-        "variables": [name_of(v) for v in traces[0].variables],
-        "outputs": _encode(traces[0].structure),
-        "graph": recorder.graph([t.graph for t in traces]),
-    }
+    return Sampled(samples, spots, places, filled, traces)
 
 
 def _wanted(x: Structure) -> Spec:

@@ -328,23 +328,28 @@ class Model(Trainer):
     def export(
         self,
         filepath: PathLike,
-        format: str = "kerasish",
+        format: str | None = None,
         verbose: bool | None = None,
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Write the model's inference to a file: `saving.load_archive(filepath).serve(x)`.
-
-        The file needs none of the model's classes and runs on either engine.
+        """Write the model's inference to a file that needs none of the model's classes.
 
         Args:
-            filepath: the file, of any name.
-            format: "kerasish". Other formats are written by Keras, from `save('model.keras')`.
+            filepath: the file.
+            format: "kerasish": an archive of any name, which `saving.load_archive(filepath).serve`
+                runs on either engine; "onnx": a file for ONNX runtimes; None: "onnx" for names
+                that end with .onnx, else "kerasish".
             verbose: False says nothing.
             input_signature: a list with an InputSpec for each argument; None: the model's inputs.
+            kwargs: options of ONNX: `opset_version` (18 or later; 18), `verify` (True: compare
+                with onnxruntime before the file is put in place), `external_data` (whether weights
+                lie in a second file; None: above 2 GB).
 
         Raises:
-            ValueError: another format; or the model cannot be written (`ExportArchive` says when).
+            ValueError: another format; or the model cannot be written (`ExportArchive` says when);
+                or a layer cannot be said in ONNX, which the message names.
+            ImportError: format "onnx" without the package onnx: `pip install 'kerasish[onnx]'`.
         """
         saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
 

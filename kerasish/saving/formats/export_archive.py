@@ -16,6 +16,7 @@ from kerasish.callbacks.message import say
 from kerasish.engine import Layer
 from kerasish.engine.model.exported import Endpoint, record_endpoint
 from kerasish.saving.formats.json_text import read_json, restore, write_json
+from kerasish.saving.formats.other_formats import format_of, known_formats, writer_of
 from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
 from kerasish.saving.formats.weights import file_path
 from kerasish.tensor import Variable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 _FORMAT = "kerasish archive 1"
-_ELSEWHERE = ("tf_saved_model", "onnx", "openvino", "litert", "torch")
+_ELSEWHERE = ("tf_saved_model", "openvino", "litert", "torch")
 
 
 class ExportArchive:
@@ -235,23 +236,32 @@ def check_format(format: str, who: str) -> None:
     """Raise unless `format` is ours."""
     if format == "kerasish":
         return
-    what = f"writes no {format!r}" if format in _ELSEWHERE else "knows its own format alone"
-    unknown = "" if format in _ELSEWHERE else f"unknown format {format!r}; "
+    names = ", ".join(repr(name) for name in known_formats())
+    if format in known_formats():
+        raise ValueError(
+            f"{who}: it holds functions, which format={format!r} does not: use Model.export."
+        )
+    what = f"writes no {format!r}" if format in _ELSEWHERE else f"knows no format {format!r}"
     raise ValueError(
-        f"{who}: {unknown}kerasish {what}: format='kerasish', which saving.load_archive runs. For "
-        "another framework save('model.keras'): Keras reads that file, and exports from there."
+        f"{who}: kerasish {what}; it writes {names}. For another framework save('model.keras'): "
+        "Keras reads that file, and exports from there."
     )
 
 
 def export_model(
     model: Model,
     filepath: PathLike,
-    format: str = "kerasish",
+    format: str | None = None,
     verbose: bool | None = None,
     input_signature: Any = None,
     **kwargs: Any,
 ) -> None:
-    """Write a model's inference to a file, as the endpoint "serve"."""
+    """Write a model's inference to a file: an archive with the endpoint "serve", or ONNX."""
+    format = format_of(file_path(filepath)) if format is None else format
+    write = writer_of(format)
+    if write is not None:
+        write(model, filepath, verbose=verbose, input_signature=input_signature, **kwargs)
+        return
     check_format(format, "export")
     if kwargs:
         raise ValueError(f"export: unexpected argument(s) {sorted(kwargs)}.")

@@ -116,6 +116,13 @@ def _find(missing: Sequence[Hashable], target: Target) -> None:
 
 def build(kernels: dict[str, Hashable], target: Target) -> Code:
     """Compile kernels, given by symbol, into one piece of code."""
+    functions, declared = texts(kernels, target)
+    text = machine_code.module_text(functions, declared, target)
+    return machine_code.emit(text, list(kernels), target)
+
+
+def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[str]]:
+    """The LLVM IR of kernels, given by symbol, and the intrinsics to declare."""
     functions: list[str] = []
     declared: set[str] = set()
     for symbol, kernel in kernels.items():
@@ -133,8 +140,7 @@ def build(kernels: dict[str, Hashable], target: Target) -> Code:
             raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
         functions.append(text)
         declared |= needs
-    text = machine_code.module_text(functions, declared, target)
-    return machine_code.emit(text, list(kernels), target)
+    return functions, declared
 
 
 # --- keys -----------------------------------------------------------------------------------------

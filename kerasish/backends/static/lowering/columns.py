@@ -39,6 +39,37 @@ def taps(g: Geometry) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], t
             yield number, tuple(first), tuple(counts), tuple(starts)
 
 
+def column_moves(
+    g: Geometry, data: Value, columns: Value, spread: bool = False
+) -> list[tuple[_Loop, Value]]:
+    """Return the moves that fill the columns from the data, or (`spread`) add them to the data."""
+    to = data if spread else columns
+    pieces = list(_pieces(g, data, columns, spread))
+    results = [(_Loop(p, to, adds=spread), to) for p in pieces]
+    full = sum(math.prod(p.shape) for p in pieces) == columns.size
+    if spread or not full:
+        results.insert(0, (_Loop(_fill_piece(to, 0.0), to), to))
+    return results
+
+
+def _pieces(g: Geometry, of: Value, to: Value, spread: bool) -> Iterator[Piece]:
+    n, inputs = g.x_shape[0], g.x_shape[-1] // g.groups
+    data_steps = contiguous(g.x_shape)
+    shape = (n, *g.y_shape[1:-1], g.groups, math.prod(g.kernel), inputs)
+    steps = contiguous(shape)
+    along = [s * stride for s, stride in zip(data_steps[1:-1], g.strides)]
+    data = (data_steps[0], *along, inputs, 1)
+    columns = (*steps[: len(g.kernel) + 1], steps[-3], 1)
+    for number, first, counts, starts in taps(g):
+        size = (n, *counts, g.groups, inputs)
+        of_data = sum(s * at for s, at in zip(data_steps[1:], starts))
+        of_columns = sum(s * at for s, at in zip(steps[1:], first)) + number * inputs
+        if spread:
+            yield Piece(to, size, columns, of_columns, data, of_data)
+        else:
+            yield Piece(of, size, data, of_data, columns, of_columns)
+
+
 class ColumnsUnit(Unit):
     """A convolution, or one of its two gradients."""
 
@@ -62,36 +93,8 @@ class ColumnsUnit(Unit):
             self.gemm, self.ends = gemms.forward, {"a": self.columns, "b": b, "out": out}
         else:
             self.gemm, self.ends = gemms.weights_gradient, {"a": self.columns, "b": b, "out": out}
-        self.moves = self._moves()
+        self.moves = column_moves(g, self.data, self.columns, self.spread)
         self.flops = g.flops
-
-    def _moves(self) -> list[tuple[_Loop, Value]]:
-        """Return the moves that fill the columns from the data, or add the columns to the data."""
-        to = self.data if self.spread else self.columns
-        pieces = list(self._pieces())
-        results = [(_Loop(p, to, adds=self.spread), to) for p in pieces]
-        full = sum(math.prod(p.shape) for p in pieces) == self.columns.size
-        if self.spread or not full:
-            results.insert(0, (_Loop(_fill_piece(to, 0.0), to), to))
-        return results
-
-    def _pieces(self) -> Iterator[Piece]:
-        g = self.g
-        n, inputs = g.x_shape[0], g.x_shape[-1] // g.groups
-        data_steps = contiguous(g.x_shape)
-        shape = (n, *g.y_shape[1:-1], g.groups, math.prod(g.kernel), inputs)
-        steps = contiguous(shape)
-        along = [s * stride for s, stride in zip(data_steps[1:-1], g.strides)]
-        data = (data_steps[0], *along, inputs, 1)
-        columns = (*steps[: len(g.kernel) + 1], steps[-3], 1)
-        for number, first, counts, starts in taps(g):
-            size = (n, *counts, g.groups, inputs)
-            of_data = sum(s * at for s, at in zip(data_steps[1:], starts))
-            of_columns = sum(s * at for s, at in zip(steps[1:], first)) + number * inputs
-            if self.spread:
-                yield Piece(self.columns, size, columns, of_columns, data, of_data)
-            else:
-                yield Piece(self.data, size, data, of_data, columns, of_columns)
 
     def kernels(self) -> list[Any]:
         """Return the kernels of the moves."""

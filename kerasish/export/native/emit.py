@@ -1,0 +1,313 @@
+"""LLVM IR of a native library: the kernels, a function for each plan, and the functions of the
+header.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen.kernels import texts
+from kerasish.backends.static.codegen.vector_math import LIBRARY, TABLE_WORDS
+from kerasish.backends.static.lowering.standalone import COPY, Step
+from kerasish.backends.static.machine.assembly import Target
+from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports
+from kerasish.ops import dtypes
+
+# What the functions return.
+OK, NO_POINTER, NEGATIVE, NOT_ALIGNED, NO_INDEX, FAILED = range(6)
+MESSAGES = {
+    OK: "no error",
+    NO_POINTER: "an input or output is NULL",
+    NEGATIVE: "the number of examples is negative",
+    NOT_ALIGNED: "the memory given is not aligned to 64 bytes",
+    NO_INDEX: "an index is out of the range of its table",
+    FAILED: "a kernel failed",
+}
+_OUT_OF_RANGE = 2  # a record's status
+
+
+class Emitter:
+    """Writes the module.
+
+    Args:
+        name: the prefix of all functions.
+        plans: the larger batches first; the last is for one example.
+        target: the processor.
+        weights: their bytes; None: the caller gives them.
+        size: of the weights, in bytes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plans: Sequence[BatchPlan],
+        target: Target,
+        weights: bytes | None,
+        size: int,
+    ) -> None:
+        self.name, self.plans, self.target = name, list(plans), target
+        self.weights, self.size = weights, size
+        self.symbols: dict[Any, str] = {}
+        self._count = 0
+
+    def module(self) -> str:
+        """Return the text of the module."""
+        kernels = [s.kernel for p in self.plans for s in p.steps if s.kernel != COPY]
+        for kernel in dict.fromkeys(kernels):
+            self.symbols[kernel] = f"{self.name}.kernel{len(self.symbols)}"
+        functions, declared = texts({s: k for k, s in self.symbols.items()}, self.target)
+        # Kernels are internal: LLVM may inline them and drop what is not called.
+        functions = [t.replace("define i32 @", "define internal i32 @") for t in functions]
+        parts = [self._globals(), *functions]
+        parts += [self._plan(i, plan) for i, plan in enumerate(self.plans)]
+        parts += [self._predict(), self._facts()]
+        width = ""
+        if self.target.level == "avx512":
+            width = ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
+        declared = declared | {
+            "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)",
+        }
+        attributes = f"attributes #0 = {{ nounwind{width} }}"
+        return "\n".join([*parts, *sorted(declared), attributes, ""])
+
+    # --- data ---------------------------------------------------------------------------------
+
+    def _globals(self) -> str:
+        arena = max(p.arena for p in self.plans)
+        lines = [
+            f"@{self.name}.arena = internal thread_local global [{arena} x i8] zeroinitializer, "
+            "align 64"
+        ]
+        entries = ["ptr null", *(f"ptr @{n}" for n in LIBRARY)]
+        entries += ["ptr null"] * (TABLE_WORDS - len(entries))
+        kind = f"[{TABLE_WORDS} x ptr]"
+        lines.append(
+            f"@{self.name}.table = internal constant {kind} [{', '.join(entries)}], align 8"
+        )
+        two = ("pow", "fmod", "atan2", "hypot", "nextafter")
+        for function in LIBRARY:
+            arguments = "double, double" if function in two else "double"
+            lines.append(f"declare double @{function}({arguments})")
+        if self.weights is not None:
+            lines.append(
+                f"@{self.name}.weights = internal constant [{max(len(self.weights), 1)} x i8] "
+                f'c"{_escaped(self.weights or bytes(1))}", align 64'
+            )
+        for code, message in MESSAGES.items():
+            data = message.encode() + b"\0"
+            lines.append(
+                f"@{self.name}.message{code} = internal constant [{len(data)} x i8] "
+                f'c"{_escaped(data)}"'
+            )
+        return "\n".join(lines)
+
+    # --- plans --------------------------------------------------------------------------------
+
+    def _plan(self, number: int, plan: BatchPlan) -> str:
+        lines = [
+            f"define internal i32 @{self.name}.plan{number}(ptr %weights, ptr %arena) #0 {{",
+            "entry:",
+        ]
+        largest = max((len(s.words) for s in plan.steps), default=1)
+        lines += [
+            f"  %block = alloca [{largest} x i64], align 64",
+            "  %arena.word = ptrtoint ptr %arena to i64",
+            "  %weights.word = ptrtoint ptr %weights to i64",
+        ]
+        for step in plan.steps:
+            lines += self._copy(step) if step.kernel == COPY else self._call(step)
+        lines += ["  ret i32 0", "failed:"]
+        lines += self._failed(len([s for s in plan.steps if s.kernel != COPY]))
+        return "\n".join([*lines, "}"])
+
+    def _failed(self, calls: int) -> list[str]:
+        if not calls:
+            return ["  ret i32 0"]
+        return [
+            "  %status = load i32, ptr %block, align 8",
+            f"  %range = icmp eq i32 %status, {_OUT_OF_RANGE}",
+            f"  %code = select i1 %range, i32 {NO_INDEX}, i32 {FAILED}",
+            "  ret i32 %code",
+        ]
+
+    def _word(self, word: int, lines: list[str]) -> str:
+        """Return the operand of a word: a number, or an address that is computed."""
+        if word < REGION:
+            return str(word)
+        region, offset = divmod(word - REGION, SPAN)
+        base = "%arena.word" if region == ARENA else "%weights.word"
+        self._count += 1
+        lines.append(f"  %w{self._count} = add i64 {base}, {offset}")
+        return f"%w{self._count}"
+
+    def _call(self, step: Step) -> list[str]:
+        lines: list[str] = []
+        own: dict[int, str] = {}
+        moves = dict(step.moves)
+        for i, word in enumerate(step.words):
+            operand = self._word(word, lines)
+            own[i] = operand
+        self._count += 1
+        n = self._count
+        lines.append(f"  %table{n} = ptrtoint ptr @{self.name}.table to i64")
+        own[0] = f"%table{n}"
+        once = step.times == 1
+        if not once:
+            lines += [f"  br label %before{n}", f"before{n}:", f"  br label %loop{n}", f"loop{n}:"]
+            lines.append(f"  %i{n} = phi i64 [ 0, %before{n} ], [ %next{n}, %done{n} ]")
+        for i in range(len(step.words)):
+            operand = own[i]
+            if not once and moves.get(i):
+                self._count += 1
+                by, at = f"%m{self._count}", f"%a{self._count}"
+                lines.append(f"  {by} = mul i64 %i{n}, {moves[i]}")
+                lines.append(f"  {at} = add i64 {operand}, {by}")
+                operand = at
+            self._count += 1
+            lines.append(f"  %p{self._count} = getelementptr i64, ptr %block, i64 {i}")
+            lines.append(f"  store i64 {operand}, ptr %p{self._count}, align 8")
+        lines += [
+            f"  %s{n} = call i32 @{self.symbols[step.kernel]}(ptr %block)",
+            f"  %bad{n} = icmp ne i32 %s{n}, 0",
+            f"  br i1 %bad{n}, label %keep{n}, label %done{n}",
+            f"keep{n}:",
+            f"  store i32 %s{n}, ptr %block, align 8",
+            "  br label %failed",
+            f"done{n}:",
+        ]
+        if not once:
+            lines += [
+                f"  %next{n} = add i64 %i{n}, 1",
+                f"  %more{n} = icmp slt i64 %next{n}, {step.times}",
+                f"  br i1 %more{n}, label %loop{n}, label %after{n}",
+                f"after{n}:",
+            ]
+        return lines
+
+    def _copy(self, step: Step) -> list[str]:
+        lines: list[str] = []
+        to, source, size = (self._word(w, lines) for w in step.words)
+        self._count += 1
+        n = self._count
+        return [
+            *lines,
+            f"  %to{n} = inttoptr i64 {to} to ptr",
+            f"  %from{n} = inttoptr i64 {source} to ptr",
+            f"  call void @llvm.memmove.p0.p0.i64(ptr %to{n}, ptr %from{n}, i64 {size}, i1 false)",
+        ]
+
+    # --- the functions of the header ----------------------------------------------------------
+
+    def _predict(self) -> str:
+        """The function that goes through the examples: as many as a plan takes at once."""
+        last = self.plans[-1]
+        ins = [f"%x{i}" for i in range(len(last.inputs.offsets))]
+        outs = [f"%y{i}" for i in range(len(last.outputs.offsets))]
+        given = [] if self.weights is not None else ["%weights"]
+        arguments = ", ".join(f"ptr {p}" for p in (*given, *ins, *outs))
+        lines = [
+            f"define i32 @{self.name}_predict({arguments}, i64 %n, ptr %given) #0 {{",
+            "entry:",
+            "  %negative = icmp slt i64 %n, 0",
+            f"  br i1 %negative, label %e{NEGATIVE}, label %check0",
+        ]
+        for i, pointer in enumerate((*given, *ins, *outs)):
+            lines += [
+                f"check{i}:",
+                f"  %null{i} = icmp eq ptr {pointer}, null",
+                f"  br i1 %null{i}, label %e{NO_POINTER}, label %check{i + 1}",
+            ]
+        weights = f"@{self.name}.weights" if self.weights is not None else "%weights"
+        lines += [
+            f"check{len(given) + len(ins) + len(outs)}:",
+            "  %own = icmp eq ptr %given, null",
+            f"  %mine = call ptr @llvm.threadlocal.address.p0(ptr @{self.name}.arena)",
+            "  %arena = select i1 %own, ptr %mine, ptr %given",
+            "  %address = ptrtoint ptr %arena to i64",
+            f"  %weights.address = ptrtoint ptr {weights} to i64",
+            "  %both = or i64 %address, %weights.address",
+            "  %low = and i64 %both, 63",
+            "  %crooked = icmp ne i64 %low, 0",
+            f"  br i1 %crooked, label %e{NOT_ALIGNED}, label %run0",
+        ]
+        before = f"check{len(given) + len(ins) + len(outs)}"
+        start = "0"
+        for number, plan in enumerate(self.plans):
+            lines += self._rounds(number, plan, weights, before, start)
+            before, start = f"run{number}", f"%at{number}"
+        count = len(self.plans)
+        lines += [f"run{count}:", f"  ret i32 {OK}"]
+        for code in (NO_POINTER, NEGATIVE, NOT_ALIGNED):
+            lines += [f"e{code}:", f"  ret i32 {code}"]
+        for number in range(count):
+            lines += [f"bad{number}:", f"  ret i32 %status{number}"]
+        return "\n".join([*lines, "}", "declare ptr @llvm.threadlocal.address.p0(ptr)"])
+
+    def _rounds(
+        self, number: int, plan: BatchPlan, weights: str, before: str, start: str
+    ) -> list[str]:
+        lines = [
+            f"run{number}:",
+            f"  %at{number} = phi i64 [ {start}, %{before} ], [ %next{number}, %turn{number} ]",
+            f"  %next{number} = add i64 %at{number}, {plan.batch}",
+            f"  %fits{number} = icmp sle i64 %next{number}, %n",
+            f"  br i1 %fits{number}, label %go{number}, label %run{number + 1}",
+            f"go{number}:",
+        ]
+        lines += self._move(number, plan, plan.inputs, "x", True)
+        lines += [
+            f"  %status{number} = call i32 @{self.name}.plan{number}(ptr {weights}, ptr %arena)",
+            f"  %ok{number} = icmp eq i32 %status{number}, 0",
+            f"  br i1 %ok{number}, label %turn{number}, label %bad{number}",
+            f"turn{number}:",
+        ]
+        lines += self._move(number, plan, plan.outputs, "y", False)
+        lines.append(f"  br label %run{number}")
+        return lines
+
+    def _move(
+        self, number: int, plan: BatchPlan, ports: Ports, letter: str, into: bool
+    ) -> list[str]:
+        lines = []
+        for i, (offset, size) in enumerate(zip(ports.offsets, sizes_of(ports))):
+            self._count += 1
+            n = self._count
+            ends = (f"%there{n}", f"%here{n}") if into else (f"%here{n}", f"%there{n}")
+            lines += [
+                f"  %skip{n} = mul i64 %at{number}, {size}",
+                f"  %here{n} = getelementptr i8, ptr %{letter}{i}, i64 %skip{n}",
+                f"  %there{n} = getelementptr i8, ptr %arena, i64 {offset}",
+                f"  call void @llvm.memmove.p0.p0.i64(ptr {ends[0]}, ptr {ends[1]}, "
+                f"i64 {size * plan.batch}, i1 false)",
+            ]
+        return lines
+
+    def _facts(self) -> str:
+        arena = max(p.arena for p in self.plans)
+        cases = " ".join(f"i32 {code}, label %m{code}" for code in MESSAGES)
+        blocks = "\n".join(f"m{code}:\n  ret ptr @{self.name}.message{code}" for code in MESSAGES)
+        return (
+            f"define i64 @{self.name}_arena_size() #0 {{\n  ret i64 {arena}\n}}\n"
+            f"define i64 @{self.name}_weights_size() #0 {{\n  ret i64 {self.size}\n}}\n"
+            f"define ptr @{self.name}_message(i32 %code) #0 {{\n"
+            f"  switch i32 %code, label %m{FAILED} [ {cases} ]\n{blocks}\n}}"
+        )
+
+
+def sizes_of(ports: Ports) -> list[int]:
+    """Return the bytes of one example of each input or output."""
+    return [
+        math.prod(shape) * int(np.dtype(dtypes.array_dtype(dtype)).itemsize)
+        for shape, dtype in zip(ports.shapes, ports.dtypes)
+    ]
+
+
+_PLAIN = frozenset(range(32, 127)) - frozenset(b'"\\')
+
+
+def _escaped(data: bytes) -> str:
+    return "".join(chr(b) if b in _PLAIN else f"\\{b:02x}" for b in data)

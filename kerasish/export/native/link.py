@@ -1,0 +1,108 @@
+"""From LLVM IR to an object file and a shared library."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from kerasish.backends.static.machine.assembly import Target
+from kerasish.backends.static.machine.machine_code import host_target
+
+TARGETS = {
+    "x86-64-v2": Target("sse", "x86-64-v2", "", "x86_64-unknown-linux-gnu"),
+    "x86-64-v3": Target("avx2", "x86-64-v3", "", "x86_64-unknown-linux-gnu"),
+    "x86-64-v4": Target("avx512", "x86-64-v4", "", "x86_64-unknown-linux-gnu"),
+    "aarch64": Target("generic", "generic", "", "aarch64-unknown-linux-gnu"),
+}
+_MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
+
+
+def target_named(name: str) -> Target:
+    """Return the processor of a name.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    if name == "native":
+        return host_target()
+    if name not in TARGETS:
+        raise ValueError(
+            f"Model.export: target must be 'native' or one of {sorted(TARGETS)}, got {name!r}."
+        )
+    return TARGETS[name]
+
+
+def object_of(text: str, target: Target) -> bytes:
+    """Return the object file of a module, optimized for a processor."""
+    from llvmlite import binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    triple = target.triple or binding.get_process_triple()
+    module = binding.parse_assembly(text)
+    module.triple = triple
+    module.verify()
+    cpu, features = target.cpu, target.features
+    if not cpu:
+        cpu, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    machine = binding.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+    )
+    module.data_layout = str(machine.target_data)
+    _optimize(binding, machine, module)
+    data: bytes = machine.emit_object(module)
+    return data
+
+
+def _optimize(binding: Any, machine: Any, module: Any) -> None:
+    """Run LLVM's passes: argument blocks become numbers in the kernels that are inlined."""
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def runs_here(target: Target) -> bool:
+    """Return whether this machine and system can link for a target: the same architecture."""
+    if not sys.platform.startswith("linux"):
+        return not target.triple
+    architecture = (target.triple or platform.machine()).partition("-")[0]
+    return platform.machine().lower() in _MACHINES.get(architecture, (architecture,))
+
+
+def link(object_path: str, library_path: str, target: Target) -> str:
+    """Link an object file to a shared library; return "", or the reason why that cannot be done.
+
+    Args:
+        object_path: the object.
+        library_path: where the library is written.
+        target: the processor of the object.
+
+    Raises:
+        OSError: the linker failed.
+    """
+    command = _linker(target)
+    if not command:
+        return "no C compiler or linker for this target was found (cc, gcc, clang, ld)"
+    full = [*command, "-shared", "-o", library_path, object_path, "-lm"]
+    done = subprocess.run(full, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(
+            f"Model.export: {os.path.basename(command[0])} failed: {done.stderr.strip()[:500]}"
+        )
+    return ""
+
+
+def _linker(target: Target) -> list[str]:
+    if runs_here(target):
+        names = ["cc", "gcc", "clang", "ld"]
+    else:
+        names = [f"{target.triple.partition('-')[0]}-linux-gnu-gcc"]
+    for name in names:
+        path = shutil.which(name)
+        if path is not None:
+            return [path, *([] if name == "ld" else ["-Wl,--build-id=none", "-Wl,-s"])]
+    return []

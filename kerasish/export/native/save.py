@@ -1,0 +1,218 @@
+"""Writes a model as a native library: header, library (or object file), weights, README."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kerasish.callbacks.message import say
+from kerasish.export.native.emit import MESSAGES, Emitter
+from kerasish.export.native.link import link, object_of, target_named
+from kerasish.export.native.plan import BatchPlan, Weights, make_plan
+from kerasish.export.onnx.save import inference_of, input_names_of
+from kerasish.saving.files.atomic import replacing
+from kerasish.saving.formats.weights import file_path
+from kerasish.typing import PathLike
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
+
+_TYPES = {
+    "float32": "float", "float64": "double", "int8": "int8_t", "int16": "int16_t",
+    "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
+    "uint32": "uint32_t", "uint64": "uint64_t", "bool": "uint8_t",
+}  # fmt: skip
+_BATCHES = (32, 8)  # examples that are computed together, where their memory is at most:
+_MOST_ARENA = 2**22  # bytes
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}
+
+
+def export_native(
+    model: Model,
+    filepath: PathLike,
+    verbose: bool | None = None,
+    input_signature: Any = None,
+    target: str = "native",
+    weights: str = "inside",
+) -> None:
+    """Write a model's inference as a library for C and whatever calls C.
+
+    Args:
+        model: a built model whose sizes other than the number of examples are known.
+        filepath: the files' path without a suffix: "model" gives model.h, model.so, model.o,
+            model.README.md, and model.weights where they lie beside. Its name is the prefix of the
+            functions.
+        verbose: False prints nothing.
+        input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
+        target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4" or "aarch64".
+        weights: "inside" the library, or "beside": a file that the caller reads.
+
+    Raises:
+        ValueError: an op has no code that needs no library (the message names the layer), a size is
+            open, or an option is not known.
+        OSError: a file could not be written, or the linker failed.
+    """
+    path = file_path(filepath)
+    name = re.sub(r"\W", "_", os.path.basename(path))
+    if not name or not (name[0].isalpha() or name[0] == "_"):
+        raise ValueError(f"Model.export: a file name that is a name in C is needed, got {path!r}.")
+    if weights not in ("inside", "beside"):
+        raise ValueError(f"Model.export: weights is 'inside' or 'beside', got {weights!r}.")
+    processor = target_named(target)
+    f, signature = inference_of(model, input_signature)
+    stored = Weights()
+    try:
+        plans = _plans(f, signature, processor, stored)
+    except ValueError as error:
+        raise type(error)(f"Model.export: {model.name!r}: {error}") from error
+    content = stored.content()
+    inside = content if weights == "inside" else None
+    text = Emitter(name, plans, processor, inside, len(content)).module()
+    code = object_of(text, processor)
+    outputs = _output_names(model, plans[-1])
+    header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
+    missing = _write(path, code, header, content if inside is None else None, processor)
+    if verbose is None or verbose:
+        made = f"{path}.o ({missing})" if missing else f"{path}{_suffix()}"
+        say(f"Saved {made!r} and {path + '.h'!r}: native code for {target}.")
+
+
+def _suffix() -> str:
+    return _SUFFIX.get(sys.platform, ".so")
+
+
+def _plans(
+    f: Callable[..., Any], signature: Sequence[Any], processor: Any, stored: Weights
+) -> list[BatchPlan]:
+    """Return plans for several examples at once, as memory allows, and for one."""
+    one = make_plan(f, signature, 1, processor, stored)
+    for batch in _BATCHES:
+        if one.arena * batch <= _MOST_ARENA:
+            return [make_plan(f, signature, batch, processor, stored), one]
+    return [one]
+
+
+def _output_names(model: Model, plan: BatchPlan) -> list[str]:
+    names = list(model.output_names)[: len(plan.outputs.offsets)]
+    return names + [f"output_{i}" for i in range(len(names), len(plan.outputs.offsets))]
+
+
+def _write(path: str, code: bytes, header: str, weights: bytes | None, processor: Any) -> str:
+    """Write all files; return why there is no library, or ""."""
+    folder = os.path.dirname(os.path.abspath(path))
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        source = os.path.join(beside, "model.o")
+        with open(source, "wb") as file:
+            file.write(code)
+        library = os.path.join(beside, "library")
+        missing = link(source, library, processor)
+        files = [(source, f"{path}.o")]
+        if not missing:
+            files.append((library, f"{path}{_suffix()}"))
+        texts = {".h": header, ".README.md": _readme(path, missing, weights is not None)}
+        for end, text in texts.items():
+            temporary = os.path.join(beside, f"text{end}")
+            with open(temporary, "w", encoding="utf-8") as out:
+                out.write(text)
+            files.append((temporary, f"{path}{end}"))
+        if weights is not None:
+            temporary = os.path.join(beside, "weights")
+            with open(temporary, "wb") as file:
+                file.write(weights)
+            files.append((temporary, f"{path}.weights"))
+        for made, wanted in files:
+            with replacing(wanted) as new:
+                os.replace(made, new)
+    return missing
+
+
+def _header(
+    name: str, plans: list[BatchPlan], inputs: list[str], outputs: list[str], beside: bool
+) -> str:
+    plan = plans[-1]
+    arguments = ["const void *weights"] if beside else []
+    notes = []
+    for names, ports, constant in ((inputs, plan.inputs, True), (outputs, plan.outputs, False)):
+        for i, (label, shape, dtype) in enumerate(zip(names, ports.shapes, ports.dtypes)):
+            if dtype not in _TYPES:
+                raise ValueError(f"Model.export: C has no type for {label!r} of {dtype}.")
+            own = re.sub(r"\W", "_", label) or f"port{i}"
+            own = f"{own}_" if own in ("n", "arena", "weights") or own[0].isdigit() else own
+            const = "const " if constant else ""
+            arguments.append(f"{const}{_TYPES[dtype]} *{own}")
+            sizes = " x ".join(["n", *map(str, shape)])
+            notes.append(f" *   {'in ' if constant else 'out'} {own}: {sizes}, {_TYPES[dtype]}")
+    seen: dict[str, int] = {}
+    for i, argument in enumerate(arguments):
+        last = argument.rpartition("*")[2]
+        seen[last] = seen.get(last, 0) + 1
+        if seen[last] > 1:
+            arguments[i] = f"{argument}_{seen[last]}"
+    guard = f"{name.upper()}_H"
+    codes = "\n".join(f" *   {code}: {text}" for code, text in MESSAGES.items())
+    listed = ",\n    ".join([*arguments, "int64_t n", "void *arena"])
+    given = (
+        " *   weights: the content of the file .weights, aligned to 64 bytes\n" if beside else ""
+    )
+    return f"""/* Inference of a model, written by kerasish. */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* Compute the outputs of n examples; return 0, or the code of an error.
+ *
+ * Arrays are in C order.
+{given}{chr(10).join(notes)}
+ *   arena: {name}_arena_size() bytes, aligned to 64, for this call alone; NULL: memory of the
+ *          calling thread, which the library holds
+ *
+ * Any number of threads may call it at the same time, each with an arena of its own or NULL. It
+ * allocates nothing.
+ *
+ * Codes:
+{codes}
+ */
+int {name}_predict(
+    {listed});
+
+/* Return the bytes of memory that a call needs. */
+int64_t {name}_arena_size(void);
+
+/* Return the bytes of the weights. */
+int64_t {name}_weights_size(void);
+
+/* Return the text of an error's code. */
+const char *{name}_message(int code);
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def _readme(path: str, missing: str, beside: bool) -> str:
+    base = os.path.basename(path)
+    made = f"`{base}{_suffix()}`: the library" if not missing else f"no library: {missing}"
+    weights = f"- `{base}.weights`: the weights; read the file into memory aligned to 64 bytes\n"
+    return f"""# {base}
+
+The inference of a model as native code. It needs the C library and libm, nothing else.
+
+- `{base}.h`: the functions, with shapes and error codes
+- {made}
+- `{base}.o`: the object file, to link into a program: `cc program.c {base}.o -lm`
+{weights if beside else ""}
+Link with `cc program.c -L. -l:{base}{_suffix()} -Wl,-rpath,.`, or load the library with `dlopen`,
+`ctypes` or whatever a language has for functions of C.
+"""

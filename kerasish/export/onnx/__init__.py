@@ -1,0 +1,1 @@
+"""ONNX: models written as ONNX files, and ONNX files read as models."""

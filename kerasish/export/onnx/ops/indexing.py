@@ -1,0 +1,131 @@
+"""Ops that pick and put elements by computed positions."""
+
+from __future__ import annotations
+
+from kerasish.export.onnx.registry import Call, translates
+from kerasish.export.onnx.writer import Item, Writer
+from kerasish.ops.arrays import scatter, searching
+from kerasish.ops.basic import indexing
+
+_INDICES = ("int32", "int64")
+
+
+def _places(w: Writer, indices: Item) -> Item:
+    return indices if indices.dtype in _INDICES else w.cast(indices, "int64")
+
+
+@translates(indexing.take_rows)
+def _take_rows(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    inputs = [x, _places(w, indices)]
+    return w.op("Gather", inputs, shape=call.out.shape, axis=call.attrs["axis"])
+
+
+@translates(indexing.pick_along_axis)
+def _pick_along_axis(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    axis = call.attrs["axis"]
+    places = _places(w, indices)
+    # GatherElements does not broadcast.
+    shape = list(call.out.shape)
+    places = _expanded(w, places, shape)
+    around = [n if i != axis else x.shape[axis] for i, n in enumerate(shape)]
+    return w.op(
+        "GatherElements", [_expanded(w, x, around), places], shape=call.out.shape, axis=axis
+    )
+
+
+def _expanded(w: Writer, x: Item, shape: list[object]) -> Item:
+    if list(x.shape) == shape and None not in shape:
+        return x
+    return w.op("Expand", [x, w.shape(shape)], shape=tuple(shape))
+
+
+@translates(indexing.read_at)
+def _read_at(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    return w.op("GatherND", [x, w.cast(indices, "int64")], shape=call.out.shape)
+
+
+@translates(indexing.write_at)
+def _write_at(w: Writer, call: Call) -> Item:
+    x, indices, updates = call.inputs
+    count = indices.shape[-1]
+    full = [*indices.shape[:-1], *x.shape[count:]]
+    inputs = [x, w.cast(indices, "int64"), _expanded(w, updates, full)]
+    return w.op("ScatterND", inputs, shape=call.out.shape)
+
+
+@translates(indexing.add_at)
+def _add_at(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(call.out.shape)], shape=call.out.shape)
+    inputs = [zeros, w.cast(indices, "int64"), x]
+    return w.op("ScatterND", inputs, shape=call.out.shape, reduction="add")
+
+
+@translates(indexing.add_rows)
+def _add_rows(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    axis, count = call.attrs["axis"], len(indices.shape)
+    rank = len(x.shape)
+    order = (*range(axis, axis + count), *range(axis), *range(axis + count, rank))
+    rows = w.transpose(x, order)
+    shape = (call.attrs["size"], *rows.shape[count:])
+    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
+    places = w.unsqueeze(w.cast(indices, "int64"), [count])
+    y = w.op("ScatterND", [zeros, places, rows], shape=shape, reduction="add")
+    back = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
+    return w.transpose(y, back)
+
+
+@translates(indexing.add_along_axis)
+def _add_along_axis(w: Writer, call: Call) -> Item:
+    x, indices = call.inputs
+    shape = call.attrs["shape"]
+    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
+    inputs = [zeros, _expanded(w, _places(w, indices), list(x.shape)), x]
+    return w.op("ScatterElements", inputs, shape=shape, axis=call.attrs["axis"], reduction="add")
+
+
+@translates(scatter.combine_at)
+def _combine_at(w: Writer, call: Call) -> Item:
+    x, indices, updates = call.inputs
+    count = indices.shape[-1]
+    full = [*indices.shape[:-1], *x.shape[count:]]
+    inputs = [x, w.cast(indices, "int64"), _expanded(w, w.cast(updates, x.dtype), full)]
+    return w.op("ScatterND", inputs, shape=call.out.shape, reduction=call.attrs["how"])
+
+
+@translates(scatter.write_slice)
+def _write_slice(w: Writer, call: Call) -> Item:
+    """Write along one axis after the other: the part, and what is before and after it."""
+    x, updates = call.inputs
+    return _written(w, x, updates, list(call.attrs["starts"]), 0)
+
+
+def _written(w: Writer, x: Item, updates: Item, starts: list[int], axis: int) -> Item:
+    if axis == len(starts):
+        return updates
+    size, count, start = x.shape[axis], updates.shape[axis], starts[axis]
+    if size == count:
+        return _written(w, x, updates, starts, axis + 1)
+    if not all(type(n) is int for n in (size, count, start)):
+        raise ValueError("a part of an open size is written")
+    inner = _written(w, w.slice(x, axis, start, start + count, count), updates, starts, axis + 1)
+    parts = [w.slice(x, axis, 0, start, start), inner]
+    parts.append(w.slice(x, axis, start + count, size, size - start - count))
+    return w.concat([p for p in parts if p.shape[axis] != 0], axis, size)
+
+
+@translates(searching.searchsorted)
+def _searchsorted(w: Writer, call: Call) -> Item:
+    """Count the elements that lie before each value."""
+    ordered, values = call.inputs
+    kind = "Less" if call.attrs["side"] == "left" else "LessOrEqual"
+    rank = len(values.shape)
+    each = w.unsqueeze(values, [rank])
+    before = w.op(kind, [ordered, each], "bool", (*values.shape, ordered.shape[0]))
+    counts = w.cast(before, "int32")
+    y = w.op("ReduceSum", [counts, w.numbers([rank])], "int32", call.out.shape, keepdims=0)
+    return w.cast(y, call.out.dtype)

@@ -1,0 +1,130 @@
+"""Ops that move elements: shapes, slices, padding, concatenation; and tensors from nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.export.onnx.registry import Call, translates, untranslated
+from kerasish.export.onnx.writer import Item, Writer
+from kerasish.graph.symbolic import OpenSize
+from kerasish.ops import dtypes, random
+from kerasish.ops.basic import creation, movement
+
+_END = 2**31 - 1
+
+
+@translates(movement.reshape)
+def _reshape(w: Writer, call: Call) -> Item:
+    return w.reshape(call.x, call.attrs["newshape"])
+
+
+@translates(movement.transpose)
+def _transpose(w: Writer, call: Call) -> Item:
+    return w.transpose(call.x, call.attrs["axes"])
+
+
+@translates(movement.broadcast_to)
+def _broadcast_to(w: Writer, call: Call) -> Item:
+    shape = call.attrs["shape"]
+    return w.op("Expand", [call.x, w.shape(shape)], shape=shape)
+
+
+def _ends(sizes: Any, slices: Any) -> tuple[list[int], list[Any], list[Any], list[int]]:
+    """Return (axes, starts, stops, steps) of the axes that a slice changes.
+
+    Slices are (start, stop, step) as Python's `slice` takes them, None or -1 - size meaning the
+    end of the axis.
+    """
+    axes, starts, stops, steps = [], [], [], []
+    for axis, (size, (start, stop, step)) in enumerate(zip(sizes, slices)):
+        if (start, step) == (0, 1) and stop == size and size is not None:
+            continue
+        axes.append(axis)
+        starts.append((0 if step > 0 else _END) if start is None else start)
+        stops.append((_END if step > 0 else -_END) if stop is None else stop)
+        steps.append(step)
+    return axes, starts, stops, steps
+
+
+def _is_last(size: Any, start: Any, stop: Any) -> bool:
+    """Return whether a slice takes the last place of an axis."""
+    if type(size) is int:
+        return start == size - 1 and stop == size
+    if not isinstance(size, OpenSize) or not isinstance(start, OpenSize) or stop != size:
+        return False
+    return {p: f for f, p in start.terms} == {**{p: f for f, p in size.terms}, (): -1}
+
+
+@translates(movement.strided_slice)
+def _strided_slice(w: Writer, call: Call) -> Item:
+    axes, starts, stops, steps = _ends(call.x.shape, call.attrs["slices"])
+    if not axes:
+        return call.x
+    if call.x.last is not None and axes == [0] and _is_last(call.x.shape[0], starts[0], stops[0]):
+        return call.x.last
+    inputs = [call.x, w.shape(starts), w.shape(stops), w.numbers(axes), w.numbers(steps)]
+    return w.op("Slice", inputs, shape=call.out.shape)
+
+
+@translates(movement.unslice)
+def _unslice(w: Writer, call: Call) -> Item:
+    pads = []
+    for size, (start, stop, step), count in zip(
+        call.attrs["shape"], call.attrs["slices"], call.x.shape
+    ):
+        if step != 1 or isinstance(count, OpenSize) and start != 0:
+            raise ValueError("strides of a slice's gradient cannot be said")
+        pads.append((start, 0 if stop == size else size - stop))
+    return pad(w, call.x, pads, 0, call.out.shape)
+
+
+@translates(movement.constant_pad)
+def _constant_pad(w: Writer, call: Call) -> Item:
+    return pad(w, call.x, call.attrs["pad_width"], call.attrs["value"], call.out.shape)
+
+
+def pad(w: Writer, x: Item, pairs: Any, value: Any, shape: Any) -> Item:
+    """Return x with `value` put (before, after) it along each axis."""
+    if not any(n != 0 for pair in pairs for n in pair):
+        return x
+    pads = w.shape([*(a for a, _ in pairs), *(b for _, b in pairs)])
+    if x.dtype != "bool":
+        return w.op("Pad", [x, pads, w.like(value, x.dtype)], shape=shape, mode="constant")
+    y = w.op("Pad", [w.cast(x, "int32"), pads, w.like(value, "int32")], shape=shape)
+    return w.cast(y, "bool")
+
+
+@translates(movement.concatenate)
+def _concatenate(w: Writer, call: Call) -> Item:
+    return w.op("Concat", call.inputs, shape=call.out.shape, axis=call.attrs["axis"])
+
+
+# --- tensors from nothing -----------------------------------------------------------------------
+
+
+@translates(creation.fill)
+def _fill(w: Writer, call: Call) -> Item:
+    shape, value, dtype = call.attrs["shape"], call.attrs["value"], call.out.dtype
+    number = w.as_scalar(value, dtype) if isinstance(value, OpenSize) else w.like(value, dtype)
+    if not shape:
+        return number
+    return w.op("Expand", [number, w.shape(shape)], dtype, shape)
+
+
+@translates(creation.count_up)
+def _count_up(w: Writer, call: Call) -> Item:
+    dtype = call.out.dtype
+    own = dtype if dtype in ("float32", "float64", "int32", "int64") else "float32"
+    bounds = [call.attrs[name] for name in ("start", "stop", "step")]
+    if all(not isinstance(b, OpenSize) for b in bounds):
+        return w.initializer(np.arange(*bounds).astype(dtypes.array_dtype(dtype)))
+    items = [w.as_scalar(b, own) if isinstance(b, OpenSize) else w.like(b, own) for b in bounds]
+    return w.cast(w.op("Range", items, own, call.out.shape), dtype)
+
+
+untranslated(
+    "ONNX's random operators draw other numbers; random layers do nothing in inference",
+    random.random_bits,
+)

@@ -1,0 +1,117 @@
+"""Which ops and composed functions have a translation to ONNX, and why the others have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from kerasish.export.onnx.writer import Item, Writer
+from kerasish.graph.ir import GraphOp
+from kerasish.ops.shapes import Spec
+
+Translation = Callable[[Writer, "Call"], Any]
+TRANSLATIONS: dict[Any, Translation] = {}
+UNTRANSLATED: dict[Any, str] = {}
+
+
+class Call(NamedTuple):
+    """One application of an op, to be written.
+
+    Attributes:
+        inputs: the values that it reads.
+        attrs: its attributes; sizes may be open.
+        outputs: the specs of its results.
+        makers: value name -> the call that made it, for patterns of several ops.
+    """
+
+    inputs: list[Item]
+    attrs: dict[str, Any]
+    outputs: list[Spec]
+    makers: dict[str, tuple[Any, Call]]
+
+    @property
+    def x(self) -> Item:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def out(self) -> Spec:
+        """The spec of the first result."""
+        return self.outputs[0]
+
+
+def translates(*ops: Any) -> Callable[[Translation], Translation]:
+    """Register a function `(writer, call) -> Item` (or a list of them) as the translation of ops.
+
+    Args:
+        ops: `Op`s, composed functions' `GraphOp`s, or the name of a kind of control flow.
+    """
+
+    def register(f: Translation) -> Translation:
+        for op in ops:
+            if op in TRANSLATIONS or op in UNTRANSLATED:
+                raise ValueError(f"{op!r} has two translations to ONNX")
+            TRANSLATIONS[op] = f
+        return f
+
+    return register
+
+
+def translate_by(rule: Translation, *ops: Any) -> None:
+    """Register a function as the translation of ops; as `translates`."""
+    translates(*ops)(rule)
+
+
+def untranslated(reason: str, *ops: Any) -> None:
+    """Note why ops have no translation."""
+    for op in ops:
+        if op in TRANSLATIONS or op in UNTRANSLATED:
+            raise ValueError(f"{op!r} has a translation to ONNX, or two reasons for none")
+        UNTRANSLATED[op] = reason
+
+
+# --- composed functions that are one ONNX operator ---------------------------------------------
+
+
+class ComposedOp(GraphOp):
+    """The op of a node that stands for a composed function; tensors and attributes are taken as
+    they are.
+    """
+
+    promote = None
+    promoted = 0
+    canonical = None
+    variadic = False
+
+
+Composed = tuple[ComposedOp, Sequence[Any], dict[str, Any]]
+COMPOSED: dict[Any, Callable[..., Composed | None]] = {}
+
+
+def _no_kernel(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+    raise NotImplementedError("a composed function in a graph for export is not run")
+
+
+def composed(function: Any, shape: Callable[..., Spec]) -> Callable[..., Any]:
+    """Register a composed function that is written as one ONNX operator.
+
+    The decorated function takes the composed function's arguments and returns (inputs, attributes),
+    or None where its ops are to be written one by one. The decorator returns the op of its nodes,
+    for `translates`.
+
+    Args:
+        function: the composed function: made by `kerasish.ops.op.function`.
+        shape: the shape rule of the node, `shape(*specs, **attrs)`.
+    """
+
+    def register(f: Callable[..., Any]) -> Any:
+        op = ComposedOp(function.__name__, _no_kernel, shape)
+
+        def bound(*args: Any, **kwargs: Any) -> Composed | None:
+            result = f(*args, **kwargs)
+            return None if result is None else (op, *result)
+
+        COMPOSED[function] = bound
+        return op
+
+    return register

@@ -1,0 +1,86 @@
+"""Every layer of the catalogue as ONNX: equal to onnxruntime, for several batch sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layer_examples import EXAMPLES, call, data, flat, shapes_of, started
+
+import kerasish
+from kerasish import layers
+from kerasish.export.onnx.convert import convert
+from kerasish.export.onnx.save import inference_of
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+# Layers of the catalogue that have no static meaning in ONNX, and why.
+NOT_SAID: dict[str, str] = {}
+# Operators that a layer has to become, rather than several others.
+BECOMES = {
+    "Dense": "Gemm", "Conv1D": "Conv", "Conv2D": "Conv", "Conv3D": "Conv",
+    "DepthwiseConv2D": "Conv", "Conv2DTranspose": "ConvTranspose", "LSTM": "LSTM", "GRU": "GRU",
+    "SimpleRNN": "RNN", "LayerNormalization": "LayerNormalization", "Softmax": "Softmax",
+    "BatchNormalization": "BatchNormalization", "MaxPooling2D": "MaxPool", "Resizing": "Resize",
+    "AveragePooling2D": "AveragePool", "Embedding": "Gather", "LeakyReLU": "LeakyRelu",
+    "ELU": "Elu", "Bidirectional": "GRU", "Permute": "Transpose", "ZeroPadding2D": "Pad",
+}  # fmt: skip
+
+
+def as_model(name: str) -> Any:
+    layer = started(name)
+    symbols = [
+        layers.Input(batch_shape=s, dtype=EXAMPLES[name].get("dtype", "float32"), name=f"x{i}")
+        for i, s in enumerate(shapes_of(name, None))
+    ]
+    return kerasish.Model(symbols, call(layer, name, symbols))
+
+
+def session_of(proto: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if n not in NOT_SAID])
+def test_equal_for_batches_of_1_2_and_7(name: str) -> None:
+    model = as_model(name)
+    f, signature = inference_of(model, None)
+    named = convert(f, signature, model.input_names, model.output_names)
+    onnx.checker.check_model(named.proto, full_check=True)
+    kinds = {node.op_type for node in named.proto.graph.node}
+    assert BECOMES.get(name, next(iter(kinds))) in kinds
+    assert [x[0] for x in named.inputs] == model.input_names
+    session = session_of(named.proto)
+    for batch in (1, 2, 7):
+        inputs = data(name, batch)
+        found = session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})
+        expected = flat(f(inputs if len(inputs) > 1 else inputs[0]))
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            largest = max(float(np.abs(b.astype("float64")).max(initial=0)), 1e-6)
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * largest)
+
+
+def test_half_precision() -> None:
+    for policy, share in (("mixed_float16", 1e-3), ("mixed_bfloat16", 2e-2)):
+        x = inputs = kerasish.Input((8, 8, 3))
+        x = layers.Conv2D(4, 3, padding="same", activation="relu", dtype=policy)(x)
+        x = layers.BatchNormalization(dtype=policy)(x)
+        x = layers.GlobalAveragePooling2D(dtype=policy)(x)
+        outputs = layers.Dense(5, dtype=policy)(x)
+        model = kerasish.Model(inputs, layers.Activation("linear", dtype="float32")(outputs))
+        f, signature = inference_of(model, None)
+        named = convert(f, signature, ["x"], ["y"], 18)
+        onnx.checker.check_model(named.proto, full_check=True)
+        a = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
+        from onnx.reference import ReferenceEvaluator
+
+        (found,) = ReferenceEvaluator(named.proto).run(None, {"x": a})
+        expected = np.asarray(model(a))
+        assert np.abs(found - expected).max() <= share * np.abs(expected).max()

@@ -1,0 +1,108 @@
+"""Every op of the registry as ONNX, by its own examples: a translation, or a reason for none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from op_examples import arguments, call, results
+
+from kerasish.engine import InputSpec
+from kerasish.export.onnx.convert import convert
+from kerasish.export.onnx.registry import COMPOSED, TRANSLATIONS, UNTRANSLATED
+from kerasish.export.onnx.verify import runner
+from kerasish.ops.arrays import complexes
+from kerasish.ops.basic import bits, movement, pool
+from kerasish.ops.op import REGISTRY
+from kerasish.tensor import Tensor
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+# Examples that ONNX's operators do not take, though they take others of the op.
+BEYOND = {
+    bits.left_shift: "BitShift takes unsigned numbers only",
+    bits.right_shift: "BitShift takes unsigned numbers only",
+    movement.unslice: "strides",
+    complexes.conj: "complex",
+    complexes.imag: "complex",
+    complexes.real: "complex",
+}
+# Numbers that a rounding of the operators makes differ more than those of the others.
+LOOSE = {"expm1": 1e-5, "erfc": 1e-4, "cbrt": 1e-5}
+
+CASES = [
+    pytest.param(op, example, id=f"{name}-{i}")
+    for name, op in sorted(REGISTRY.items())
+    if op in TRANSLATIONS
+    for i, example in enumerate(op.examples)
+]
+
+
+def test_each_op_has_a_translation_or_a_reason() -> None:
+    missing = [n for n, op in REGISTRY.items() if op not in TRANSLATIONS and op not in UNTRANSLATED]
+    assert missing == []
+    assert all(len(reason) > 10 for reason in UNTRANSLATED.values())
+    known = {*REGISTRY.values(), "scan_along", "loop", "branch"}
+    composed = {type(op).__name__ for op in TRANSLATIONS if op not in known}
+    assert composed == {"ComposedOp"} and len(COMPOSED) > 10
+
+
+def test_the_ops_without_a_translation() -> None:
+    """What ONNX cannot say: a new op that joins these is a decision, so it is listed here."""
+    assert sorted(op.name for op in UNTRANSLATED) == WITHOUT
+
+
+WITHOUT = sorted(
+    "cholesky_lower eig eigh lu_factor qr singular_values svd_full svd_reduced swaps inv pinv "
+    "slogdet solve_matrix gcd lcm nextafter i0 i1 erfinv join_parts reinterpret random_bits "
+    "convolution_kernel_gradient pool_average_gradient pool_max_gradient pool_max_select "
+    "gru_gradient lstm_gradient simple_rnn_gradient".split()
+)
+
+
+def written(op: Any, arrays: list[Any], attrs: dict[str, Any], folder: Any) -> Any:
+    def function(*tensors: Any) -> Any:
+        found = call(op, tensors, attrs)
+        # Results that only gradients use have no counterpart in ONNX's recurrent operators.
+        return found[0] if op.kind == "recurrent" and isinstance(found, tuple) else found
+
+    specs = [InputSpec(shape=a.shape, dtype=str(a.dtype)) for a in arrays]
+    names = [f"x{i}" for i in range(len(arrays))]
+    named = convert(function, specs, names, [], 18)
+    onnx.checker.check_model(named.proto, full_check=True)
+    path = folder / "op.onnx"
+    path.write_bytes(named.proto.SerializeToString())
+    found = runner(str(path))(dict(zip(names, arrays)))
+    return found, results(function(*map(Tensor, arrays)))
+
+
+@pytest.mark.parametrize(("op", "example"), CASES)
+def test_equal_to_the_op(op: Any, example: Any, tmp_path: Any) -> None:
+    arrays, attrs = arguments(op, example)
+    if op in BEYOND and is_beyond(op, arrays, attrs):
+        with pytest.raises(ValueError, match=BEYOND[op]):
+            written(op, arrays, attrs, tmp_path)
+        return
+    found, expected = written(op, arrays, attrs, tmp_path)
+    assert len(found) == len(expected)
+    for a, b in zip(found, map(np.asarray, expected)):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        largest = max(float(np.abs(b.astype("float64")).max(initial=0)), 1e-6)
+        share = LOOSE.get(op.name, 1e-6)
+        np.testing.assert_allclose(a, b, rtol=share, atol=share * largest)
+
+
+def is_beyond(op: Any, arrays: list[Any], attrs: dict[str, Any]) -> bool:
+    if op is movement.unslice:
+        return any(step != 1 for _, _, step in attrs["slices"])
+    return BEYOND[op] != "complex" or arrays[0].dtype.kind == "c"
+
+
+def test_pooling_of_whole_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="'pool_max' cannot be written as ONNX: ONNX pools no int"):
+        convert(
+            lambda x: pool.pool_max(x, size=2), [InputSpec(shape=(1, 4, 1), dtype="int32")],
+            ["x"], ["y"],
+        )  # fmt: skip
