@@ -7,16 +7,10 @@ import importlib
 import numpy as np
 import pytest
 
-import kerasish
 from kerasish import layers
 from kerasish.unsupported import METHODS, UNSUPPORTED, LeftOutImportError, UnsupportedError
 
-NAMES = [
-    (module, name)
-    for module, names in UNSUPPORTED.items()
-    for name in names
-    if module != "distribution"  # a whole room, left out in the root
-]
+NAMES = [(module, name) for module, names in UNSUPPORTED.items() for name in names]
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
@@ -29,7 +23,7 @@ def test_a_name_left_out_says_what_to_use(module, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["from kerasish.layers import TFSMLayer", "from kerasish import Quantizer, distribution"],
+    ["from kerasish.layers import TFSMLayer", "from kerasish import Quantizer, distillation"],
 )
 def test_an_import_says_so_as_well(line):
     with pytest.raises(LeftOutImportError, match="is left out: "):
@@ -54,8 +48,3 @@ def test_a_method_left_out_says_what_to_use(name):
         getattr(layer, name)
     with pytest.raises(AttributeError, match="no attribute 'quantise'"):
         layer.quantise  # noqa: B018
-
-
-def test_a_room_left_out_is_left_out_in_the_root():
-    assert UNSUPPORTED["distribution"]
-    assert not hasattr(kerasish, "distribution")

@@ -25,6 +25,7 @@ from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import numbers
 from kerasish.engine.training.updates import Updates
+from kerasish.ranks import current_group, current_sharding
 
 if TYPE_CHECKING:
     from kerasish.engine.data.py_dataset import PyDataset
@@ -66,7 +67,7 @@ class FitLoop:
         with self.program.exclusive.take("fit", long=True), held:
             self.last_epoch = self.settings.checked_epochs()
             seed = None if resume is None else resume.open()
-            self.seed = config.next_seed() if seed is None else seed
+            self.seed = current_group().broadcast(config.next_seed() if seed is None else seed)
             self._prepare()
             try:
                 yield
@@ -105,6 +106,9 @@ class FitLoop:
         if self.resume is not None:
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
+        sharding = current_sharding()
+        if sharding is not None:
+            self.program.replicate(sharding)
 
     def _make_callbacks(self) -> CallbackList:
         callbacks = self.settings.callbacks
@@ -126,7 +130,7 @@ class FitLoop:
             logs: dict[str, Any] = {}
             first, batch = self._begin()
             epoch = first - 1
-            for epoch in () if self.model.stop_training else range(first, self.last_epoch):
+            for epoch in () if self.program.stopping() else range(first, self.last_epoch):
                 self.model.reset_metrics()
                 self.callbacks.on_epoch_begin(epoch)
                 trained = self._train(epoch, batch)
@@ -135,7 +139,7 @@ class FitLoop:
                 if epoch == first:
                     diagnostics.check_loss_value(self.model, trained, _arrays_of(self.data))
                 logs, batch = self._end_epoch(epoch, trained), 0
-                if self.model.stop_training:
+                if self.program.stopping():
                     break
             self._end(epoch, logs)
         return self.callbacks.history or getattr(self.model, "history", None)
@@ -186,7 +190,7 @@ class FitLoop:
         last, shown = run_rows(
             program, run, data, epoch, callbacks.on_train_batch_end, updates, resume, start
         )
-        if not self.model.stop_training:
+        if not self.program.stopping():
             first = last + 1
             check = None if data.in_memory else diagnostics.batch_check(self.model)
             with data.epoch(epoch, start=first) as batches:
@@ -202,7 +206,7 @@ class FitLoop:
                     if resume is not None and resume.due(1) and updates.ends(last):
                         done = None if own_logs is None else numbers(own_logs)
                         resume.save(epoch, last + 1, done)
-                    if self.model.stop_training:
+                    if self.program.stopping():
                         break
         if last < 0:
             if data.exhausted:

@@ -14,16 +14,18 @@ from kerasish import optimizers, registry, tree
 from kerasish.backends import Backend, CompiledStep
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import diagnostics
-from kerasish.engine.training import step
+from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
+from kerasish.engine.training.sharded_step import ShardedStep
 from kerasish.graph.abstract import infer
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
+from kerasish.ranks import Sharding, current_sharding
 from kerasish.tensor import Tensor, Variable, wrap
 from kerasish.typing import Array, Structure
 
@@ -239,17 +241,64 @@ class TrainingProgram:
         Args:
             kind: "train", "test", "predict", or "results" (of the metrics).
         """
-        backend = self.backend()
-        key = (kind, backend.name, id(backend))
+        backend, sharding = self.backend(), self.sharding(kind)
+        key = (kind, backend.name, id(backend), sharding)
         compiled = self._steps.get(key)
         if compiled is None:
             self._regularized = None
+            if sharding is not None:
+                self.replicate(sharding)
             options: dict[str, Any] = {"name": f"{kind} {self.model.name}"}
             if kind == "train":
                 self._trained = self._trainable_ids()
                 options["training"] = True
-            compiled = self._steps[key] = backend.compile(self.step_function(kind), **options)
+            compiled = backend.compile(self.step_function(kind, sharding), **options)
+            if sharding is not None:
+                compiled = ShardedStep(compiled, sharding, kind)
+            self._steps[key] = compiled
         return compiled
+
+    def sharding(self, kind: str) -> Sharding | None:
+        """Return how the batches of a step are cut; None where every batch is computed whole.
+
+        Args:
+            kind: "train", "test", "predict" or "results".
+        """
+        sharding = current_sharding()
+        if sharding is None or kind == "results":
+            return None
+        if kind != "predict" and self.model.overrides(f"{kind}_step"):
+            diagnostics.warn_once(
+                self.model,
+                f"it has its own {kind}_step(), which every rank does with whole batches: the "
+                "results are right, and come no faster. Override compute_loss() instead, or cut "
+                "the batch and use ops.all_sum() in it.",
+            )
+            return None
+        return sharding
+
+    def replicate(self, sharding: Sharding) -> None:
+        """Give all ranks the values that the variables have on rank 0.
+
+        Args:
+            sharding: whose group of processes it is.
+        """
+        variables = [*self.model.variables]
+        if self.optimizer is not None:
+            variables += self.optimizer.variables
+        if sharding.group.size > 1:
+            known = {id(v): v for v in variables}
+            values = sharding.group.broadcast([v.numpy() for v in known.values()])
+            if sharding.group.rank:
+                for variable, value in zip(known.values(), values):
+                    variable.assign(value)
+
+    def stopping(self) -> bool:
+        """Return whether a callback, on any rank, has asked the training to stop."""
+        sharding = current_sharding()
+        if sharding is not None and sharding.group.size > 1:
+            self.model.stop_training = any(sharding.group.gather(self.model.stop_training))
+        return self.model.stop_training
 
     def replace_step(self, kind: str, make: Callable[[CompiledStep], CompiledStep]) -> None:
         """Let `make(step)` run in place of each compiled step of a kind.
@@ -279,18 +328,28 @@ class TrainingProgram:
     def _trainable_ids(self) -> set[int]:
         return {id(v) for v in self.model.trainable_variables}
 
-    def step_function(self, kind: str) -> Callable[..., Any]:
-        """Return a step as a function of tensors, before any backend compiles it."""
+    def step_function(self, kind: str, sharding: Sharding | None = None) -> Callable[..., Any]:
+        """Return a step as a function of tensors, before any backend compiles it.
+
+        Args:
+            kind: "train", "test", "predict", or "results" (of the metrics).
+            sharding: how batches are cut: the function takes this rank's rows of a batch, and the
+                number of rows of the whole batch. None: it takes whole batches.
+        """
         model = self.model
         if kind == "train":
             if model.overrides("train_step"):
                 return lambda x, y, w: model.train_step(step.pack(x, y, w))
             variables = model.trainable_variables
+            if sharding is not None:
+                return functools.partial(sharded.train, self, variables, sharding)
             # A partial adds no frame to tracebacks, and costs nothing per step.
             return functools.partial(step.train, self, variables)
         if kind == "test":
             if model.overrides("test_step"):
                 return step.quietly(lambda x, y, w: model.test_step(step.pack(x, y, w)))
+            if sharding is not None:
+                return step.quietly(functools.partial(sharded.test, self, sharding))
             return step.quietly(lambda x, y, w: step.test(self, x, y, w))
         if kind == "results":
             return step.quietly(model.get_metrics_result)

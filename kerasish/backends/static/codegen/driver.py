@@ -205,7 +205,7 @@ good:
 )
 
 
-def _library_call(kinds: str, result: str = "i32") -> Text:
+def library_call(kinds: str, result: str = "i32") -> Text:
     """A function that calls word 0 with the words after it.
 
     Args:
@@ -228,15 +228,15 @@ def _library_call(kinds: str, result: str = "i32") -> Text:
 
 
 # dnnl_primitive_execute(primitive, stream, nargs, args) -> status
-_CALL_DNNL = _library_call("ppip")
+_CALL_DNNL = library_call("ppip")
 # cblas_sgemm(order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
-_CALL_CBLAS = _library_call("iiiiiifpipifpi", "void")
+_CALL_CBLAS = library_call("iiiiiifpipifpi", "void")
 # Fortran's sgemm: every argument by address
-_CALL_BLAS = _library_call("p" * 13, "void")
+_CALL_BLAS = library_call("p" * 13, "void")
 # omp_set_num_threads(threads)
-_CALL_THREADS = _library_call("i", "void")
+_CALL_THREADS = library_call("i", "void")
 # memmove(to, from, bytes)
-_CALL_COPY = _library_call("ppl", "ptr")
+_CALL_COPY = library_call("ppl", "ptr")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.exchange import make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
     make_convolution,
@@ -24,6 +25,7 @@ from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
 from kerasish.graph.passes.widen import HALVES, widen_halves
+from kerasish.ranks import current_group
 
 
 class Builder:
@@ -60,7 +62,8 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
-        if name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+        alone = node.op.communicates and current_group().size == 1
+        if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             return
@@ -166,6 +169,8 @@ class Builder:
                 return LoopUnit(node, self.graph.constants)
             except NotALoop:
                 return None
+        if node.op.communicates:
+            return make_exchange(node)
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":

@@ -1,0 +1,128 @@
+"""Checks that run on every rank of a job: `mpiexec -n 2 python rank_checks.py NAME ...`.
+
+Each check is a function; what it asserts must hold on every rank. The names of those that have
+passed on all ranks are printed.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import rank_models as models
+
+import kerasish as keras
+from kerasish.ranks import Alone, current_group, set_group, set_sharding, tree_sum
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A block in which this rank works by itself."""
+    group = current_group()
+    set_group(Alone())
+    set_sharding(None)
+    try:
+        yield
+    finally:
+        set_group(group)
+        models.use_shards(group.size)
+
+
+def check_sums() -> None:
+    group = current_group()
+    for dtype in ("float32", "float64", "int32"):
+        for size in (0, 1, 5, 1000, 70001):
+            x = (np.arange(size) % 97 + group.rank * 0.37).astype(dtype)
+            parts = [(np.arange(size) % 97 + r * 0.37).astype(dtype) for r in range(group.size)]
+            total = keras.ops.all_sum(x)
+            assert np.array_equal(np.asarray(total), tree_sum(parts))
+
+
+def check_same_bits() -> None:
+    """Four shards: the same bits alone and on the ranks, on both engines."""
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+        for name in ("mlp", "normalized") if backend == "static" else ("mlp",):
+            with alone():
+                models.use_shards(4)
+                expected = models.train(name)
+            models.use_shards(4)
+            found = current_group().gather(models.train(name))
+            assert set(found) == {expected}, (backend, name, expected, found)
+    models.use_shards(current_group().size)
+
+
+def check_equals_one_process() -> None:
+    """Uneven rows: 1,000 rows in batches of 128, 333 for validation; logs, weights, predict."""
+    keras.config.set_backend("static")
+    x, y = models.data(1000)
+
+    def run() -> tuple[Any, ...]:
+        model = models.compiled("smooth")
+        history = model.fit(
+            x, y, batch_size=128, epochs=2, verbose=0, validation_data=(x[:333], y[:333])
+        )
+        scores = model.evaluate(x[:101], y[:101], verbose=0)
+        return model.get_weights(), history.history, scores, model.predict(x[:77], verbose=0)
+
+    with alone():
+        weights, logs, scores, outputs = run()
+    own = run()
+    assert models.greatest_difference(own[0], weights) < 1e-6
+    for key, values in logs.items():
+        np.testing.assert_allclose(own[1][key], values, rtol=1e-6)
+    np.testing.assert_allclose(own[2], scores, rtol=1e-6)
+    np.testing.assert_allclose(own[3], outputs, rtol=1e-5, atol=1e-6)
+    gathered = current_group().gather(repr((own[1], own[2])))
+    assert len(set(gathered)) == 1, gathered
+
+
+def check_native() -> None:
+    """The step stays one native call, and many steps run in one."""
+    keras.config.set_backend("static")
+    model = models.compiled("mlp")
+    x, y = models.data(128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(x, y, batch_size=32, epochs=1, verbose=0)
+    [(_, step)] = model.training_program.compiled_steps("train")
+    assert all(e.is_native for e in step.inner.executables())
+    run = step.over_rows([x, y], lambda f: (f[0], f[1], None), np.arange(128), 32)
+    assert run is not None and run.left == 4
+
+
+def check_few_rows() -> None:
+    """Fewer rows than ranks: no rank is left out, none stops."""
+    x, y = models.data(9)
+    with alone():
+        model = models.compiled("smooth")
+        expected = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
+        weights = model.get_weights()
+        outputs = model.predict(x[:1], verbose=0)
+    model = models.compiled("smooth")
+    found = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    assert models.greatest_difference(model.get_weights(), weights) < 1e-6
+    np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
+
+
+CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}
+
+
+def main(names: list[str]) -> None:
+    keras.distribution.initialize(timeout=60)
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    group = current_group()
+    assert group.size > 1 and keras.distribution.get_device_count() == group.size
+    for name in names or list(CHECKS):
+        CHECKS[name]()
+        if all(group.gather(True)) and group.rank == 0:
+            print(f"passed {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
