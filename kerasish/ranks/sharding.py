@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from kerasish.ranks.group import Group
+
+T = TypeVar("T")
 
 
 def bounds(rows: int, shards: int, number: int) -> int:
@@ -65,6 +69,24 @@ class Sharding:
         start = bounds(rows, self.shards, self.first)
         edges = [bounds(rows, self.shards, self.first + i) - start for i in range(self.count + 1)]
         return list(zip(edges, edges[1:]))
+
+
+def writes_here() -> bool:
+    """Return whether this process writes files: rank 0 does, and every process by itself."""
+    sharding = _Current.sharding
+    return sharding is None or sharding.group.rank == 0
+
+
+def from_writer(function: Callable[[], T]) -> T:
+    """Return what `function` gives on the rank that writes files, on every rank.
+
+    What lies in files may differ between machines, or between two looks at it: one rank looks.
+    """
+    sharding = _Current.sharding
+    if sharding is None or sharding.group.size == 1:
+        return function()
+    value = function() if sharding.group.rank == 0 else None
+    return cast("T", sharding.group.broadcast(value))
 
 
 class _Current:

@@ -6,10 +6,14 @@ passed on all ranks are printed.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +112,93 @@ def check_few_rows() -> None:
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
     assert models.greatest_difference(model.get_weights(), weights) < 1e-6
     np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
+
+
+def check_resume() -> None:
+    """A training goes on with the same bits on another number of ranks, inside an epoch too."""
+    keras.config.set_backend("static")
+    group = current_group()
+    x, y = models.data(96)
+
+    def fit(folder: Path, epochs: int) -> str:
+        model = models.compiled("mlp")
+        models.use_shards(4)
+        resume = keras.callbacks.Resume(folder, every=2, seconds=None, background=False)
+        history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, resume=resume)
+        return models.digest(model, history)
+
+    with shared_folder() as folder:
+        with alone():
+            expected = fit(folder / f"whole{group.rank}", 3)
+            fit(folder / f"begun{group.rank}", 2)
+            drop_latest(folder / f"begun{group.rank}")
+        group.gather(None)
+        found = fit(folder / "begun0", 3)
+        assert set(group.gather(found)) == {expected}, (expected, found)
+        fit(folder / "ranks", 2)
+        if group.rank == 0:
+            drop_latest(folder / "ranks")
+            for rank in range(group.size):
+                shutil.copytree(folder / "ranks", folder / f"ranks{rank}")
+        group.gather(None)
+        with alone():
+            assert fit(folder / f"ranks{group.rank}", 3) == expected
+    models.use_shards(group.size)
+
+
+def drop_latest(folder: Path) -> None:
+    """Remove the latest state: the one before it lies inside an epoch."""
+    states = sorted(p for p in folder.iterdir() if p.is_file() and p.stat().st_size)
+    assert len(states) >= 2, states
+    states[-1].unlink()
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder for all ranks, removed after the block."""
+    group = current_group()
+    path = Path(group.broadcast(tempfile.mkdtemp() if group.rank == 0 else None))
+    yield path
+    group.gather(None)
+    if group.rank == 0:
+        shutil.rmtree(path)
+
+
+def check_callbacks() -> None:
+    """Rank 0 alone writes files; all stop and lower the rate in the same epoch."""
+    group = current_group()
+    written: list[str] = []
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            written.append(str(args[0]))
+
+    class StopsOnRankOne(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = epoch == 2 and group.rank == 1
+
+    x, y = models.data(96)
+    with shared_folder() as folder:
+        sys.addaudithook(watch)
+        model = models.compiled("smooth")
+        cb = keras.callbacks
+        history = model.fit(
+            x, y, batch_size=32, epochs=8, verbose=0, validation_split=0.3,
+            callbacks=[
+                cb.CSVLogger(str(folder / "log.csv")),
+                cb.ModelCheckpoint(str(folder / "{epoch}.weights.h5"), save_weights_only=True),
+                cb.BackupAndRestore(str(folder / "backup")),
+                cb.ReduceLROnPlateau(monitor="loss", patience=1, min_delta=10.0),
+                StopsOnRankOne(),
+            ],
+        )  # fmt: skip
+        here = [name for name in written if name.startswith(str(folder))]
+        assert bool(here) == (group.rank == 0), here
+        assert len(history.epoch) == 3
+        assert len(set(group.gather(repr(history.history)))) == 1
+        if group.rank == 0:
+            assert len((folder / "log.csv").read_text("utf-8").splitlines()) == 4
+            assert {p.name for p in folder.glob("*.h5")} == {f"{i}.weights.h5" for i in (1, 2, 3)}
 
 
 CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}

@@ -106,9 +106,6 @@ class FitLoop:
         if self.resume is not None:
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
-        sharding = current_sharding()
-        if sharding is not None:
-            self.program.replicate(sharding)
 
     def _make_callbacks(self) -> CallbackList:
         callbacks = self.settings.callbacks
@@ -129,6 +126,9 @@ class FitLoop:
         with self._running():
             logs: dict[str, Any] = {}
             first, batch = self._begin()
+            sharding = current_sharding()
+            if sharding is not None:
+                self.program.replicate(sharding)
             epoch = first - 1
             for epoch in () if self.program.stopping() else range(first, self.last_epoch):
                 self.model.reset_metrics()

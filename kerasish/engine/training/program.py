@@ -232,8 +232,9 @@ class TrainingProgram:
 
     def engine_facts(self) -> dict[str, Any]:
         """Return what the bits of a training depend on besides its state: engine and threads."""
-        backend = self.backend()
-        return {"name": backend.name, "threads": backend.threads()}
+        backend, sharding = self.backend(), current_sharding()
+        facts = {"name": backend.name, "threads": backend.threads()}
+        return facts if sharding is None else {**facts, "shards": sharding.shards}
 
     def step(self, kind: str) -> CompiledStep:
         """Return a step as the backend in charge runs it; it is compiled on its first call.
