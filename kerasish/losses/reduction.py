@@ -101,6 +101,18 @@ def _mean_of_mask(kept: Tensor) -> Tensor:
     return ops.divide(shares.total(ops.sum(kept)), kept.size * shares.factor)
 
 
+def _weighted_number(value: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    """Return one number of the whole batch, weighted: its weight is that of all the rows."""
+    shares = current_shares()
+    assert shares is not None
+    if reduction == "mean_with_sample_weight":
+        return value
+    weight = shares.total(ops.sum(weights))
+    if reduction in _MEANS:
+        weight = ops.divide(weight, weights.size * shares.factor)
+    return ops.multiply(value, weight)
+
+
 def reduce_losses(
     values: Tensor,
     sample_weight: TensorLike | None = None,
@@ -124,6 +136,8 @@ def reduce_losses(
         0.5
     """
     weights = masked_weights(sample_weight, mask, values.dtype, reduction)
+    if weights is not None and not values.shape and weights.shape and current_shares():
+        return _weighted_number(values, weights, reduction)
     if weights is not None:
         values, weights = align(values, weights)
         weights = spread(weights, values)

@@ -10,7 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerasish import ops
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -38,11 +42,19 @@ class Shares:
         return not self.own or self.totals is not None
 
     def total(self, own: Tensor) -> Tensor:
-        """Return the sum over all shards of a number; this shard's, while it is not known."""
+        """Return the sum over all shards of numbers; this shard's, while it is not known.
+
+        The gradient by this shard's numbers is multiplied by `factor`, as the loss is not: what
+        depends on the whole batch counts once, not by the shard's share of the rows.
+        """
         self.own.append(own)
         if self.totals is None:
             return own
-        return self.totals[len(self.own) - 1]
+        known = self.totals[len(self.own) - 1]
+        if not own.tracked:
+            return known
+        moving = ops.subtract(own, ops.stop_gradient(own))  # 0, with the gradient of own
+        return ops.add(known, ops.multiply(moving, self.factor))
 
 
 class _InForce(threading.local):
@@ -55,6 +67,20 @@ _in_force = _InForce()
 def current_shares() -> Shares | None:
     """Return the shares in force in this thread; None: losses are those of whole batches."""
     return _in_force.shares
+
+
+def batch_sum(x: Tensor, axis: Any = None) -> Tensor:
+    """Return the sum of x over axes; over the rows of the whole batch where these are among them.
+
+    Args:
+        x: values whose first axis counts the rows.
+        axis: the axes of the sum; None: all.
+    """
+    total, shares = ops.sum(x, axis), current_shares()
+    axes = range(len(x.shape)) if axis is None else np.atleast_1d(axis)
+    if shares is None or not any(a in (0, -len(x.shape)) for a in axes):
+        return total
+    return shares.total(total)
 
 
 @contextmanager

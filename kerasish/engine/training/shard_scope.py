@@ -6,6 +6,8 @@ assign becomes one value per variable, by the variable's kind:
 - a random sequence (`holds_seed`): each shard draws from a sequence of its own, whose seed follows
   from the shard's number; the counter of draws is that of any shard, since all draw equally often;
 - `aggregation="sum"` (the sums of metrics): a shard starts from 0, and what it gathers is added;
+- `aggregation="stack"` (metrics whose numbers are not sums): a shard starts from 0, and the metric
+  gets the values of all shards (`Metric.merge_shards`);
 - `aggregation="only_first_replica"`: the first shard's value;
 - all others (moving averages): the mean of the shards' values, weighted by their rows.
 """
@@ -28,12 +30,13 @@ class ShardScope(VariableScope):
 
     Args:
         shard: the number of the shard in the batch.
+        shards: how many shards the batch has.
         share: rows of the shard / rows of the batch.
     """
 
-    def __init__(self, shard: int, share: float) -> None:
+    def __init__(self, shard: int, shards: int, share: float) -> None:
         super().__init__()
-        self.shard, self.share = shard, share
+        self.shard, self.shards, self.share = shard, shards, share
 
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned here, or what the shard starts from."""
@@ -41,7 +44,7 @@ class ShardScope(VariableScope):
             return self.written[variable]
         if variable in self.given:
             return self.given[variable]
-        if variable.aggregation == "sum" and not variable.trainable:
+        if variable.aggregation in ("sum", "stack") and not variable.trainable:
             start = ops.zeros(variable.shape, variable.latest.dtype)
         elif variable.holds_seed and self.shard:
             start = ops.add(super().read(variable), _seed_offset(self.shard))
@@ -57,6 +60,9 @@ class ShardScope(VariableScope):
     def _contribution(self, variable: Variable, value: Tensor) -> Tensor:
         if variable.aggregation == "sum":
             return value
+        if variable.aggregation == "stack":
+            empty = ops.zeros_like(value)
+            return ops.stack([value if i == self.shard else empty for i in range(self.shards)])
         if variable.aggregation == "only_first_replica" or not dtypes.is_float(value.dtype):
             return value if self.shard == 0 else ops.zeros_like(value)
         return ops.multiply(value, convert(self.share, value.dtype))

@@ -65,7 +65,7 @@ def train(
     optimizer = program.require_optimizer()
     shards = _run_shards(program, variables, optimizer, sharding, (x, y, sample_weight), rows)
     totals = _add_shards(shards)
-    gradients = _sum_over_ranks(totals)
+    gradients = _sum_over_ranks(program, totals)
     if variables:
         step.check_connected(program.model, gradients)
         signals = {"loss": totals.loss} if optimizer.needs_loss else {}
@@ -86,7 +86,7 @@ def test(
         return step.test(program, x, y, sample_weight)
     step.note_uses(program)
     shards = _run_shards(program, (), None, sharding, (x, y, sample_weight), rows)
-    _sum_over_ranks(_add_shards(shards))
+    _sum_over_ranks(program, _add_shards(shards))
     return None
 
 
@@ -107,7 +107,7 @@ def _run_shards(
     for number, (start, stop) in parts:
         own = batch if len(parts) == 1 else tree.map_structure(_rows(start, stop), batch)
         shares = Shares(rows / (stop - start), totals)
-        shard = _run_shard(program, variables, optimizer, number, own, shares)
+        shard = _run_shard(program, variables, optimizer, sharding, number, own, shares)
         if not shares.complete:
             # A mask or weights: the divisors of the whole batch come first.
             return _run_with_totals(program, variables, optimizer, sharding, batch, rows)
@@ -132,14 +132,18 @@ def _run_with_totals(
     with no_gradient():
         for (number, (start, stop)), piece in zip(parts, own):
             shares = Shares(rows / (stop - start))
-            _run_shard(program, (), None, number, piece, shares)
-            found.append([ops.cast(t, "float32") for t in shares.own])
-        added = tree_sum([ops.stack(each) for each in found], ops.add)
-        total = ops.all_sum(added)
-    totals = [total[i] for i in range(len(found[0]))]
+            _run_shard(program, (), None, sharding, number, piece, shares)
+            found.append([t.detach() for t in shares.own])
+        totals = sum_all([tree_sum(column, ops.add) for column in zip(*found)])
     return [
         _run_shard(
-            program, variables, optimizer, number, piece, Shares(rows / (stop - start), totals)
+            program,
+            variables,
+            optimizer,
+            sharding,
+            number,
+            piece,
+            Shares(rows / (stop - start), totals),
         )
         for (number, (start, stop)), piece in zip(parts, own)
     ]
@@ -153,6 +157,7 @@ def _run_shard(
     program: StepProgram,
     variables: Sequence[Variable],
     optimizer: Optimizer | None,
+    sharding: Sharding,
     number: int,
     batch: tuple[Structure, Structure, Structure],
     shares: Shares,
@@ -160,7 +165,7 @@ def _run_shard(
     """Return one shard's gradients, loss and contributions to variables."""
     x, y, sample_weight = batch
     training, share = optimizer is not None, 1.0 / shares.factor
-    scope = ShardScope(number, share)
+    scope = ShardScope(number, sharding.shards, share)
     with using_scope(scope), using_shares(shares):
         predictions = program.model(x, training=training)
         loss = step.loss_of(program.model, x, y, predictions, sample_weight, training)
@@ -205,15 +210,21 @@ def _add_shards(shards: Sequence[_Shard]) -> _Shard:
 # --- the sums over ranks ----------------------------------------------------------------------
 
 
-def _sum_over_ranks(own: _Shard) -> list[Tensor | None]:
+def _sum_over_ranks(program: StepProgram, own: _Shard) -> list[Tensor | None]:
     """Assign the variables that the shards contribute to; return the gradients of the batch."""
     with no_gradient():
         present = [g for g in own.gradients if g is not None]
         # The reverse pass gives the last variables' gradients first: their sums can start first.
         summed = sum_all([*reversed(present), *own.contributions.values()])
         gradients = iter(summed[: len(present)][::-1])
-        for variable, total in zip(own.contributions, summed[len(present) :]):
-            variable.assign(merged(variable, total))
+        totals = dict(zip(own.contributions, summed[len(present) :]))
+        for variable, total in totals.items():
+            if variable.aggregation != "stack":
+                variable.assign(merged(variable, total))
+        for metric in program.model.metrics:
+            stacked = {v: totals[v] for v in metric.variables if v.aggregation == "stack"}
+            if stacked:
+                metric.merge_shards(stacked)
         for variable, state in own.seeds.items():
             variable.assign(state)
         return [None if g is None else next(gradients) for g in own.gradients]
