@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any, TypeVar, cast
 
 from kerasish.ranks.group import Group
 
@@ -39,6 +40,7 @@ class Sharding:
     group: Group
     shards: int
     shard_optimizer: bool = False
+    _agreed: set[tuple[Any, ...]] = field(default_factory=set, repr=False)
 
     @property
     def count(self) -> int:
@@ -58,6 +60,29 @@ class Sharding:
     def cuts(self, rows: int) -> bool:
         """Return whether a batch is cut; one of fewer rows than shards is computed by all ranks."""
         return self.shards > 1 and rows >= self.shards
+
+    def agree(self, what: str, facts: tuple[Any, ...]) -> None:
+        """Check that all ranks have the same facts; each is compared once.
+
+        Args:
+            what: what the facts describe, for the message.
+            facts: hashable; the same number of calls with the same facts on every rank.
+
+        Raises:
+            ValueError: they differ; the message names the first difference.
+        """
+        if self.group.size == 1 or (what, facts) in self._agreed:
+            return
+        self._agreed.add((what, facts))
+        every = self.group.gather(facts)
+        for rank, other in enumerate(every):
+            if other != every[0]:
+                pairs = zip_longest(every[0], other)
+                number, (a, b) = next((i, p) for i, p in enumerate(pairs) if p[0] != p[1])
+                raise ValueError(
+                    f"fit: the ranks' models differ: {what} {number} is {a} on rank 0 and {b} on "
+                    f"rank {rank}. All ranks make and compile the same model."
+                )
 
     def block(self, rows: int) -> tuple[int, int]:
         """Return (first row, end) of this rank's rows of a batch."""

@@ -289,6 +289,8 @@ class TrainingProgram:
             variables += self.optimizer.variables
         if sharding.group.size > 1:
             known = {id(v): v for v in variables}
+            facts = tuple((v.path, tuple(v.shape), v.dtype) for v in known.values())
+            sharding.agree("variable", facts)
             values = sharding.group.broadcast([v.numpy() for v in known.values()])
             if sharding.group.rank:
                 for variable, value in zip(known.values(), values):

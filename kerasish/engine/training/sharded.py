@@ -65,7 +65,7 @@ def train(
     optimizer = program.require_optimizer()
     shards = _run_shards(program, variables, optimizer, sharding, (x, y, sample_weight), rows)
     totals = _add_shards(shards)
-    gradients = _sum_over_ranks(program, totals)
+    gradients = _sum_over_ranks(program, sharding, totals)
     if variables:
         step.check_connected(program.model, gradients)
         signals = {"loss": totals.loss} if optimizer.needs_loss else {}
@@ -86,7 +86,7 @@ def test(
         return step.test(program, x, y, sample_weight)
     step.note_uses(program)
     shards = _run_shards(program, (), None, sharding, (x, y, sample_weight), rows)
-    _sum_over_ranks(program, _add_shards(shards))
+    _sum_over_ranks(program, sharding, _add_shards(shards))
     return None
 
 
@@ -210,10 +210,12 @@ def _add_shards(shards: Sequence[_Shard]) -> _Shard:
 # --- the sums over ranks ----------------------------------------------------------------------
 
 
-def _sum_over_ranks(program: StepProgram, own: _Shard) -> list[Tensor | None]:
+def _sum_over_ranks(program: StepProgram, sharding: Sharding, own: _Shard) -> list[Tensor | None]:
     """Assign the variables that the shards contribute to; return the gradients of the batch."""
     with no_gradient():
         present = [g for g in own.gradients if g is not None]
+        given = [*present, *own.contributions.values()]
+        sharding.agree("sum over ranks", tuple((t.shape, t.dtype) for t in given))
         # The reverse pass gives the last variables' gradients first: their sums can start first.
         summed = sum_all([*reversed(present), *own.contributions.values()])
         gradients = iter(summed[: len(present)][::-1])
