@@ -34,12 +34,10 @@ class Sharding:
     Args:
         group: the processes.
         shards: a multiple of the group's size.
-        shard_optimizer: whether each rank keeps a share of the optimizer's slots alone.
     """
 
     group: Group
     shards: int
-    shard_optimizer: bool = False
     _agreed: set[tuple[Any, ...]] = field(default_factory=set, repr=False)
 
     @property

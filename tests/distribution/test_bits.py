@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[1] / "shared" / "rank_bits.py"
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "static"])
 def test_bits_do_not_depend_on_the_number_of_ranks(backend):
-    names = sorted(models.MODELS)
+    names = sorted(models.MODELS.keys() - {"synchronized"})  # one shard per rank
     outputs = {}
     for ranks in (1, 2, 4):
         job = run_job(ranks, SCRIPT, 4, backend, *names, seconds=280)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rank_jobs import needs_mpi, run_job
+from rank_kills import campaign
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_failures.py"
 SECONDS = 5.0
@@ -48,3 +49,11 @@ def test_a_failure_ends_the_job(kind):
         limit = SECONDS + (1.0 if kind in ("stop", "stall") else 0.0)
         assert ended - float(began.group(1)) < limit, job.errors
     assert not shared_memory() - before
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_killed_ranks_change_no_bit(tmp_path):
+    """Random kills of random ranks, each followed by a start on 1, 2 or 4 ranks."""
+    report = campaign(4, 1, tmp_path)
+    assert report["kills"] == 4 and len(set(report["ranks"])) > 1

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import rank_models as models
 
 import kerasish as keras
@@ -83,6 +84,29 @@ def check_equals_one_process() -> None:
     np.testing.assert_allclose(own[3], outputs, rtol=1e-5, atol=1e-6)
     gathered = current_group().gather(repr((own[1], own[2])))
     assert len(set(gathered)) == 1, gathered
+
+
+def check_synchronized() -> None:
+    """Moments of the whole batch: what one process computes."""
+    x, y = models.data(90)
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+
+        def run() -> tuple[Any, ...]:
+            model = models.compiled("synchronized", optimizer="sgd")
+            history = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+            return model.get_weights(), history.history
+
+        with alone():
+            weights, logs = run()
+        found, own = run()
+        for a, b in zip(found, weights):  # a bias before it has gradients of rounding alone
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(own["loss"], logs["loss"], rtol=1e-6)
+    models.use_shards(2 * current_group().size)
+    with pytest.raises(ValueError, match="needs the moments of a whole batch"):
+        models.train("synchronized")
+    models.use_shards(current_group().size)
 
 
 def check_native() -> None:

@@ -30,6 +30,13 @@ def normalized() -> Any:
     )
 
 
+def synchronized() -> Any:
+    return keras.Sequential(
+        [keras.Input((20,)), L.Dense(16), L.BatchNormalization(synchronized=True),
+         L.Activation("tanh"), L.Dense(10)]
+    )  # fmt: skip
+
+
 def cnn() -> Any:
     return keras.Sequential(
         [keras.Input((20,)), L.Reshape((5, 4, 1)), L.Conv2D(8, 3, activation="relu"),
@@ -49,7 +56,7 @@ def transformer() -> Any:
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    f.__name__: f for f in (mlp, smooth, normalized, cnn, lstm, transformer)
+    f.__name__: f for f in (mlp, smooth, normalized, synchronized, cnn, lstm, transformer)
 }
 
 
