@@ -123,6 +123,57 @@ def check_native() -> None:
     assert run is not None and run.left == 4
 
 
+def check_sources() -> None:
+    """Generators, a PyDataset, several inputs and outputs, calls for one batch."""
+    keras.config.set_backend("eager")
+    x, y = models.data(50)
+    both = {"a": x[:, :8], "b": x[:, 8:]}
+    targets = {"p": y, "q": x[:, :1]}
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, number: int) -> Any:
+            part = slice(17 * number, 17 * number + 17)
+            return ({k: v[part] for k, v in both.items()}, {k: v[part] for k, v in targets.items()})
+
+    def generate() -> Iterator[Any]:
+        while True:
+            for number in range(3):
+                yield Batches()[number]
+
+    def run() -> tuple[list[Any], list[Any]]:
+        keras.utils.set_random_seed(2)
+        a, b = (keras.Input((n,), name=k) for k, n in (("a", 8), ("b", 12)))
+        joined = keras.layers.Concatenate()([keras.layers.Dense(6, activation="tanh")(a), b])
+        outputs = {"p": keras.layers.Dense(10, "softmax", name="p")(joined),
+                   "q": keras.layers.Dense(1, name="q")(joined)}  # fmt: skip
+        model = keras.Model({"a": a, "b": b}, outputs)
+        model.compile(
+            "sgd", {"p": "sparse_categorical_crossentropy", "q": "mse"}, {"q": 0.5},
+            metrics={"p": "accuracy", "q": "mae"},
+        )  # fmt: skip
+        numbers: list[Any] = []
+        for source, steps in ((Batches(), None), (generate(), 3)):
+            logs = model.fit(source, epochs=2, steps_per_epoch=steps, verbose=0).history
+            numbers.extend(v for values in logs.values() for v in values)
+        logs = model.fit(both, targets, batch_size=20, verbose=0, shuffle="batch").history
+        numbers.extend(v for values in logs.values() for v in values)
+        numbers.extend(model.train_on_batch(both, targets, return_dict=True).values())
+        numbers.extend(model.test_on_batch(both, targets, return_dict=True).values())
+        numbers.extend(model.evaluate(Batches(), verbose=0, return_dict=True).values())
+        outputs = model.predict(both, batch_size=20, verbose=0)
+        assert outputs["p"].shape == (50, 10)
+        return numbers, [*model.get_weights(), *outputs.values()]
+
+    with alone():
+        numbers, arrays = run()
+    found, own = run()
+    np.testing.assert_allclose(found, numbers, rtol=2e-6)
+    assert models.greatest_difference(own, arrays) < 2e-6
+
+
 def check_few_rows() -> None:
     """Fewer rows than ranks: no rank is left out, none stops."""
     x, y = models.data(9)
