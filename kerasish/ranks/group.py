@@ -21,12 +21,16 @@ class NativeCalls:
         functions: name of the MPI function -> its address.
         handles: how a handle is passed: "i" as a 32-bit int, "p" as a pointer.
         communicator: the handle of the communicator.
+        addition: the handle of the operation MPI_SUM.
+        no_status: the address that stands for MPI_STATUS_IGNORE.
         dtypes: name of a dtype -> the handle of its MPI type.
     """
 
     functions: dict[str, int]
     handles: str
     communicator: int
+    addition: int
+    no_status: int
     dtypes: dict[str, int]
 
 

@@ -18,8 +18,8 @@ from kerasish.typing import Array
 
 SMALL = 1 << 16  # bytes that every rank may receive at once: one message instead of two
 FUNCTIONS = (
-    "MPI_Allgather", "MPI_Alltoallv", "MPI_Allgatherv", "MPI_Ialltoallv", "MPI_Iallgatherv",
-    "MPI_Wait", "MPI_Test",
+    "MPI_Allgather", "MPI_Alltoallv", "MPI_Allgatherv", "MPI_Iallgather", "MPI_Ialltoallv",
+    "MPI_Iallgatherv", "MPI_Iallreduce", "MPI_Wait", "MPI_Test",
 )  # fmt: skip
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "int32": "INT32_T", "int64": "INT64_T",
           "uint32": "UINT32_T"}  # fmt: skip
@@ -185,8 +185,14 @@ class MpiGroup(Group):
             return int(function(number) or 0)
 
         kinds = {k: handle(getattr(self.mpi, v), "MPI_Type_f2c") for k, v in _NAMES.items()}
-        own = handle(self.comm, "MPI_Comm_f2c")
-        return NativeCalls(addresses, "p" if pointers else "i", own, kinds)
+        return NativeCalls(
+            addresses,
+            handles="p" if pointers else "i",
+            communicator=handle(self.comm, "MPI_Comm_f2c"),
+            addition=handle(self.mpi.SUM, "MPI_Op_f2c"),
+            no_status=0 if pointers else 1,
+            dtypes=kinds,
+        )
 
 
 def shared_files() -> list[str]:

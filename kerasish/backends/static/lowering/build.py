@@ -16,6 +16,7 @@ from kerasish.backends.static.lowering.library import (
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lowering.moves import make_indexing, make_move
+from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
@@ -53,7 +54,13 @@ class Builder:
             self._lower(node)
         for v in self.graph.outputs:
             self._materialize(v)
-        return self._merge_segments()
+        return overlapped(self._merge_segments(), self._root)
+
+    def _root(self, v: Value) -> Value:
+        """Return the value whose memory v uses."""
+        while v in self.aliases:
+            v = self.aliases[v]
+        return v
 
     # --- one node -----------------------------------------------------------------------------
 
