@@ -108,9 +108,9 @@ def _weighted_number(value: Tensor, weights: Tensor, reduction: str) -> Tensor:
     if reduction == "mean_with_sample_weight":
         return value
     weight = shares.total(ops.sum(weights))
-    if reduction in _MEANS:
-        weight = ops.divide(weight, weights.size * shares.factor)
-    return ops.multiply(value, weight)
+    if reduction == "sum":
+        return ops.multiply(value, weight)
+    return ops.multiply(value, ops.divide(weight, weights.size * shares.factor))
 
 
 def reduce_losses(

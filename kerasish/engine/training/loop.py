@@ -67,7 +67,9 @@ class FitLoop:
         with self.program.exclusive.take("fit", long=True), held:
             self.last_epoch = self.settings.checked_epochs()
             seed = None if resume is None else resume.open()
-            self.seed = current_group().broadcast(config.next_seed() if seed is None else seed)
+            self.seed = config.next_seed() if seed is None else seed
+            if current_sharding() is not None:
+                self.seed = current_group().broadcast(self.seed)
             self._prepare()
             try:
                 yield
