@@ -21,6 +21,18 @@ def test_two_ranks():
 
 @needs_mpi
 @pytest.mark.slow
+def test_the_example_prints_equal_curves():
+    script = SHARED.parents[1] / "examples" / "two_ranks.py"
+    one, two = (run_job(ranks, script) for ranks in (1, 2))
+    assert one.status == two.status == 0, one.errors + two.errors
+    assert one.output.splitlines()[0] == "1 processes"
+    assert two.output.splitlines()[0] == "2 processes"
+    assert one.output.splitlines()[1:] == two.output.splitlines()[1:]
+    assert len(one.output.splitlines()) == 6
+
+
+@needs_mpi
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_more_ranks(ranks):
     names = [name for name in CHECKS if name != "same_bits" or ranks == 4]
