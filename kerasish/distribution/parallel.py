@@ -134,6 +134,9 @@ class DataParallel(Distribution):
         devices: names of devices; None: `list_devices()`.
         auto_shard_dataset: True; see `Distribution`.
         shards: a multiple of the number of processes; None: as many as processes.
+        shard_optimizer: whether each process keeps the optimizer's slots of its part of the
+            variables alone (ZeRO-1): less memory, the same bits. The optimizer must compute each
+            element by itself, and its slots are not saved: no `resume`, and files of weights alone.
 
     Raises:
         ValueError: the mesh has several axes; the devices, or the shards, do not fit the processes.
@@ -152,6 +155,7 @@ class DataParallel(Distribution):
         auto_shard_dataset: bool = True,
         *,
         shards: int | None = None,
+        shard_optimizer: bool = False,
     ) -> None:
         if device_mesh is None:
             names = list_devices() if devices is None else list(devices)
@@ -176,6 +180,7 @@ class DataParallel(Distribution):
                 f"DataParallel: shards must be a multiple of the {size} processes, got {shards!r}."
             )
         self.shards = size if shards is None else shards
+        self.shard_optimizer = bool(shard_optimizer)
 
     @property
     def num_model_replicas(self) -> int:
@@ -191,7 +196,7 @@ class DataParallel(Distribution):
         group = current_group()
         if group.size == 1 and self.shards == 1:
             return None
-        return Sharding(group, self.shards)
+        return Sharding(group, self.shards, self.shard_optimizer)
 
 
 class ModelParallel(Distribution):

@@ -23,7 +23,7 @@ class NativeCalls:
         communicator: the handle of the communicator.
         addition: the handle of the operation MPI_SUM.
         no_status: the address that stands for MPI_STATUS_IGNORE.
-        dtypes: name of a dtype -> the handle of its MPI type.
+        dtypes: name of a dtype, or "bytes" -> the handle of its MPI type.
     """
 
     functions: dict[str, int]
@@ -95,6 +95,10 @@ class Group(ABC):
         """Return the sum over ranks, the same bits on each: `tree_sum` of the ranks' arrays."""
 
     @abstractmethod
+    def collect(self, segment: Array, size: int) -> Array:
+        """Return the array of `size` elements of which each rank gives its one of `segments`."""
+
+    @abstractmethod
     def abort(self, reason: str) -> None:
         """End all processes of the group at once, after one line on stderr; does not return."""
 
@@ -122,6 +126,10 @@ class Alone(Group):
         """Return the array."""
         return array
 
+    def collect(self, segment: Array, size: int) -> Array:
+        """Return the segment, which is the array."""
+        return segment
+
     def abort(self, reason: str) -> None:
         """Raise SystemExit: there is no other process to end."""
         raise SystemExit(f"kerasish: {reason}")
@@ -146,6 +154,17 @@ def tree_sum(parts: Sequence[Any], add: Any = np.add) -> Any:
         pairs = [add(a, b) for a, b in zip(level[::2], level[1::2])]
         level = pairs + level[len(pairs) * 2 :]
     return level[0]
+
+
+def segments(size: int, ranks: int) -> tuple[list[int], list[int]]:
+    """Return (sizes, starts) of the ranks' segments of an array; sizes differ by one at most.
+
+    Example:
+        >>> segments(10, 4)
+        ([3, 2, 3, 2], [0, 3, 5, 8])
+    """
+    edges = [-(-size * rank // ranks) for rank in range(ranks + 1)]
+    return [b - a for a, b in zip(edges, edges[1:])], edges[:-1]
 
 
 class _Current:

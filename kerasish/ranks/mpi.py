@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.ranks.group import Group, NativeCalls, tree_sum
+from kerasish.ranks.group import Group, NativeCalls, segments, tree_sum
 from kerasish.typing import Array
 
 SMALL = 1 << 16  # bytes that every rank may receive at once: one message instead of two
@@ -141,6 +141,17 @@ class MpiGroup(Group):
                 os.unlink(path)
         self.comm.Barrier()
 
+    def collect(self, segment: Array, size: int) -> Array:
+        """Return the array that the ranks' segments make together."""
+        given = np.ascontiguousarray(segment).reshape(-1)
+        counts, starts = segments(size, self.size)
+        width, out = given.itemsize, np.empty(size, given.dtype)
+        places = ([n * width for n in counts], [n * width for n in starts])
+        kind = self.mpi.BYTE
+        with self._waiting():
+            self.comm.Allgatherv([given, given.nbytes, kind], [out, places, kind])
+        return out
+
     def _type_of(self, dtype: Any) -> Any:
         name = _NAMES.get(np.dtype(dtype).name)
         if name is None:
@@ -184,7 +195,8 @@ class MpiGroup(Group):
             function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_int]
             return int(function(number) or 0)
 
-        kinds = {k: handle(getattr(self.mpi, v), "MPI_Type_f2c") for k, v in _NAMES.items()}
+        kinds = {"bytes": handle(self.mpi.BYTE, "MPI_Type_f2c")}
+        kinds |= {k: handle(getattr(self.mpi, v), "MPI_Type_f2c") for k, v in _NAMES.items()}
         return NativeCalls(
             addresses,
             handles="p" if pointers else "i",
@@ -203,15 +215,3 @@ def shared_files() -> list[str]:
     except OSError:
         return []
     return [path for path in glob.glob("/dev/shm/mpich_shm_*") if path in mapped]
-
-
-def segments(size: int, ranks: int) -> tuple[list[int], list[int]]:
-    """Return (sizes, starts) of the ranks' segments of an array.
-
-    Example:
-        >>> segments(10, 4)
-        ([3, 3, 3, 1], [0, 3, 6, 9])
-    """
-    most = -(-size // ranks)
-    starts = [min(most * i, size) for i in range(ranks)]
-    return [min(most, size - start) for start in starts], starts

@@ -34,10 +34,12 @@ class Sharding:
     Args:
         group: the processes.
         shards: a multiple of the group's size.
+        shard_optimizer: whether each rank keeps the optimizer's slots of its segments alone.
     """
 
     group: Group
     shards: int
+    shard_optimizer: bool = False
     _agreed: set[tuple[Any, ...]] = field(default_factory=set, repr=False)
 
     @property

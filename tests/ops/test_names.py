@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[1] / "data"
 KERAS = json.loads((DATA / "keras_signatures.json").read_text("utf-8"))
 # Functions of ours that Keras has only inside its layers and its backends.
 OWN = {
-    "all_sum",
+    "all_gather", "all_sum",
     "crf_decode",
     "crf_log_likelihood",
     "crf_log_norm",

@@ -106,6 +106,7 @@ class FitLoop:
         split = (self.validation, validation.split) if is_split else None
         check_training_data(self.program, data, first, split)
         if self.resume is not None:
+            self.program.require_optimizer().check_complete()
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
 

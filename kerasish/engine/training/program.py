@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +18,7 @@ from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
+from kerasish.engine.training.optimizer_shards import OptimizerShards
 from kerasish.engine.training.sharded_step import ShardedStep
 from kerasish.graph.abstract import infer
 from kerasish.metrics import Mean
@@ -95,6 +96,7 @@ class TrainingProgram:
         self._prepared: set[str] = set()
         self._regularized: list[Any] | None = None
         self._trained: set[int] = set()
+        self._optimizer_shards: OptimizerShards | None = None
         self._batch_check: Callable[[Any, Any, Any], None] | None = None
         self._trainable_flags = diagnostics.Flags()
         if settings is not None:
@@ -123,6 +125,7 @@ class TrainingProgram:
         """Return what pickles and copies hold: no compiled steps, which are compiled on use."""
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
+            "_optimizer_shards": None,
         }  # fmt: skip
         return {**self.__dict__, **empty}
 
@@ -285,7 +288,7 @@ class TrainingProgram:
             sharding: whose group of processes it is.
         """
         variables = [*self.model.variables]
-        if self.optimizer is not None:
+        if self.optimizer is not None and not self.optimizer.divided:
             variables += self.optimizer.variables
         if sharding.group.size > 1:
             known = {id(v): v for v in variables}
@@ -403,7 +406,28 @@ class TrainingProgram:
                 "no weight is trainable, so training changes nothing. Set trainable=True on a "
                 "layer and call compile() again.",
             )
-        self.require_optimizer().build(variables)
+        sharding = self.sharding("train")
+        if sharding is not None and sharding.shard_optimizer and sharding.group.size > 1:
+            optimizer = self.require_optimizer()
+            self._optimizer_shards = OptimizerShards(optimizer, variables, sharding)
+        else:
+            self.require_optimizer().build(variables)
+
+    def apply_gradients(
+        self, gradients: Sequence[Any], variables: Sequence[Variable], **signals: Any
+    ) -> None:
+        """Let the optimizer change variables by their gradients.
+
+        Args:
+            gradients: one per variable; None where there is none.
+            variables: trainable variables.
+            signals: more that the optimizer asks for: see `Optimizer.apply`.
+        """
+        optimizer, shards = self.require_optimizer(), self._optimizer_shards
+        if shards is None:
+            optimizer.apply(gradients, variables, **signals)
+        else:
+            shards.apply(optimizer, gradients, variables, **signals)
 
     # --- checks -----------------------------------------------------------------------------------
 

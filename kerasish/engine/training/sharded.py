@@ -69,7 +69,7 @@ def train(
     if variables:
         step.check_connected(program.model, gradients)
         signals = {"loss": totals.loss} if optimizer.needs_loss else {}
-        optimizer.apply(gradients, variables, **signals)
+        program.apply_gradients(gradients, variables, **signals)
     return None
 
 

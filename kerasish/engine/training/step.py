@@ -67,7 +67,8 @@ def train(
     if variables:
         gradients = gradients_of(optimizer.scale_loss(loss), variables)
         check_connected(program.model, gradients)
-        optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
+        signals = {"loss": loss} if optimizer.needs_loss else {}
+        program.apply_gradients(gradients, variables, **signals)
     with no_gradient():
         program.update_metrics(x, y, predictions, sample_weight)
 

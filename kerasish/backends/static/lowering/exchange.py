@@ -24,19 +24,45 @@ from kerasish.backends.static.machine import native
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 from kerasish.ranks import Group, NativeCalls, current_group, tree_sum
-from kerasish.ranks.mpi import SMALL, segments
+from kerasish.ranks.group import segments
+from kerasish.ranks.mpi import SMALL
 from kerasish.typing import Array
 
 MOST_SUMMANDS = 8  # of one loop; a power of two, so that its summands are a subtree
 
 
 def make_exchange(node: Node) -> Unit | None:
-    """Return the unit of a sum over ranks; None where the group has no native calls."""
+    """Return the unit of a sum or a gathering over ranks; None without native calls."""
     group = current_group()
     calls = group.native_calls()
+    if calls is not None and node.op.communicates == "gather":
+        return GatherUnit(node, group, calls)
     if calls is None or node.out.dtype not in calls.dtypes:
         return None
     return ExchangeUnit(node, group, calls)
+
+
+class GatherUnit(Unit):
+    """The array that the ranks' segments make together."""
+
+    def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        self.group, self.calls = group, calls
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return one call of MPI."""
+        x, y = self.reads[0], self.writes[0]
+        width = int(dtypes.array_dtype(y.dtype).itemsize)
+        counts, starts = (
+            _ints([n * width for n in part]) for part in segments(y.size, self.group.size)
+        )
+        kind, calls = self.calls.dtypes["bytes"], self.calls
+        words = [locate(x).address, nbytes_of(x), kind, locate(y).address, *_at(counts, starts)]
+        text = library_call("piHpppHH".replace("H", calls.handles))
+        block = np.array(
+            [calls.functions["MPI_Allgatherv"], *words, kind, calls.communicator], np.int64
+        )
+        return [Record(compile_one(text), block, self.name, (counts, starts))]
 
 
 class ExchangeUnit(Unit):
