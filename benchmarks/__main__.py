@@ -1,10 +1,10 @@
-"""`python -m benchmarks [compare|roof|parity|files|install-size] ...`, or `--gpu ...`."""
+"""`python -m benchmarks [compare|roof|parity|files|install-size|scaling] ...`, or `--gpu ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, files, gpu, install_size, parity, roof
+from benchmarks import compare, files, gpu, install_size, parity, roof, scaling
 
 _COMMANDS = {
     "compare": compare.main,
@@ -12,6 +12,7 @@ _COMMANDS = {
     "parity": parity.main,
     "files": files.main,
     "install-size": install_size.main,
+    "scaling": scaling.main,
     "--gpu": gpu.main,
 }
 

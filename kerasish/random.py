@@ -70,6 +70,7 @@ class SeedGenerator:
         with name_scope(self.name):
             first = _state_of(self.seed)
             self.state = Variable(first, trainable=False, name="seed_generator_state")
+        self.state.holds_seed = True
 
     def next(self, ordered: bool = True) -> Tensor:
         """Return the present state, a uint32 tensor [seed, draw], and move on by one draw.

@@ -15,10 +15,6 @@ _FRAMEWORK = (
     "it holds code of another framework, which kerasish does not load; write the layer with "
     "kerasish.ops, and bring its weights over with set_weights()"
 )
-_MESH = (
-    "kerasish trains on one device, and knows no meshes; for several models at once use processes "
-    "(joblib, scikit-learn's n_jobs)"
-)
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 _LORA = (
     "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch next to "
@@ -34,7 +30,6 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "kerasish ships no trained networks; load_model() reads those that Keras saved as "
             "'.keras'"
         ),
-        "distribution": _MESH,
         "distillation": (
             "train the student by a train_step of its own that adds the teacher's loss, or save "
             "the models and distil in Keras"
@@ -62,14 +57,6 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "QuantizedFloat8DTypePolicy",
         ),
         _QUANTIZE,
-    ),
-    "distribution": dict.fromkeys(
-        (
-            "DataParallel", "DeviceMesh", "LayoutMap", "ModelParallel", "TensorLayout",
-            "distribute_tensor", "distribution", "get_device_count", "initialize", "list_devices",
-            "set_distribution",
-        ),
-        _MESH,
     ),
 }  # fmt: skip
 

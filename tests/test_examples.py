@@ -49,6 +49,7 @@ GOALS = {
           "high": "wanted 0.90   found"},
          "abs(low - 0.1) < 0.06 and abs(middle - 0.5) < 0.1 and abs(high - 0.9) < 0.06"),
     ],
+    "two_ranks": [({"last": "epoch 5: loss"}, "last < 1.5")],
     "q_learning": [({"moves": "doing what looks best:"}, "moves <= 16")],
     "messy_data": [
         ({"mean": "always the mean rent", "known": "size known", "missing": "size missing"},

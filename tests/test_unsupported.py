@@ -7,16 +7,10 @@ import importlib
 import numpy as np
 import pytest
 
-import kerasish
 from kerasish import layers
 from kerasish.unsupported import METHODS, UNSUPPORTED, UnsupportedError, UnsupportedImportError
 
-NAMES = [
-    (module, name)
-    for module, names in UNSUPPORTED.items()
-    for name in names
-    if module != "distribution"  # a whole module, refused in the root
-]
+NAMES = [(module, name) for module, names in UNSUPPORTED.items() for name in names]
 
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
@@ -29,7 +23,7 @@ def test_an_unsupported_name_says_what_to_use(module, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["from kerasish.layers import TFSMLayer", "from kerasish import Quantizer, distribution"],
+    ["from kerasish.layers import TFSMLayer", "from kerasish import Quantizer, distillation"],
 )
 def test_an_import_says_so_as_well(line):
     with pytest.raises(UnsupportedImportError, match="is not supported: "):
@@ -54,8 +48,3 @@ def test_an_unsupported_method_says_what_to_use(name):
         getattr(layer, name)
     with pytest.raises(AttributeError, match="no attribute 'quantse'"):
         layer.quantse  # noqa: B018
-
-
-def test_an_unsupported_module_is_refused_in_the_root():
-    assert UNSUPPORTED["distribution"]
-    assert not hasattr(kerasish, "distribution")

@@ -23,6 +23,7 @@ CASES = [
 ]
 # Ops that run for one example after the other: each needs a good reason.
 SLOW = {
+    "all_gather": "each example has segments of its own",
     "searchsorted": "each example has its own sorted sequence",
     "simple_rnn": "a recurrence for each example", "simple_rnn_gradient": "likewise",
     "lstm": "likewise", "lstm_gradient": "likewise", "gru": "likewise", "gru_gradient": "likewise",

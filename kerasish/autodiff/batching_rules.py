@@ -87,7 +87,7 @@ def _leading(op: Op, inputs: Inputs, **attrs: Any) -> Any:
 _COMPLEX = ("real", "imag", "conj", "join_parts")
 _LEADING = (
     "inv", "det", "slogdet", "pinv", "cholesky_lower", "lu_factor", "swaps", "qr", "eigh", "eig",
-    "singular_values", "svd_reduced", "svd_full", "optimization_barrier",
+    "singular_values", "svd_reduced", "svd_full", "optimization_barrier", "all_sum",
 )  # fmt: skip
 for _name, _op in REGISTRY.items():
     if _op.elementwise or _name in _COMPLEX:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.checkpoint import checked_frequency
 from kerasish.callbacks.resume import Resume
+from kerasish.ranks import from_writer, writes_here
 
 if TYPE_CHECKING:
     from kerasish.callbacks.callback import Callback
@@ -56,9 +57,12 @@ class BackupAndRestore(Resume):
 
     def begin(self, calls: Callback, data: Data, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks; return the (epoch, batch) to start at."""
-        if self._past is None and os.path.exists(self._path(RECORD)):
-            epoch = self._load_of_keras()
+        if self._past is None:
+            epoch = from_writer(lambda: self._epoch_of_keras(epoch))
         return super().begin(calls, data, seed, epoch)
+
+    def _epoch_of_keras(self, epoch: int) -> int:
+        return self._load_of_keras() if os.path.exists(self._path(RECORD)) else epoch
 
     def _load_of_keras(self) -> int:
         """Load a backup that Keras wrote; return its epoch."""
@@ -95,7 +99,7 @@ class BackupAndRestore(Resume):
 
     def close(self) -> None:
         """Delete the backup, unless it is to be kept or covers more epochs than `fit` asked for."""
-        if not self.delete_checkpoint or self._holds_more():
+        if not self.delete_checkpoint or self._holds_more() or not writes_here():
             return
         for name in (RECORD, WEIGHTS):
             for ending in ("", RESERVE, ".new"):

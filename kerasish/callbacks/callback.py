@@ -55,6 +55,9 @@ class Callback:
         every_batch: whether the batch hooks must be called for each batch. If False, they are
             called a few times per second with the latest batch, and always for the last one;
             engines can then run many steps per call.
+        everywhere: whether the hooks are called on every rank of data-parallel training. If False,
+            as for callbacks that write files or print, they are called on rank 0 alone. All ranks
+            see equal logs. All ranks are given the same callbacks.
 
     Example:
         >>> class Greet(Callback):
@@ -66,6 +69,7 @@ class Callback:
 
     params: dict[str, Any] | None = None
     every_batch: bool = True
+    everywhere: bool = True
     _model: Any = None
     # The attributes that a checkpoint must keep so that a resumed training gives the same result.
     _state: tuple[str, ...] = ()

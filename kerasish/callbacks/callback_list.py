@@ -11,6 +11,7 @@ from kerasish import tree
 from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
+from kerasish.ranks import writes_here
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -105,7 +106,8 @@ class CallbackList(Callback):
                 f"the state is of the callbacks {sorted(state)}, but these are {sorted(keyed)}"
             )
         for key, callback in keyed.items():
-            callback.set_state(state[key])
+            if acts(callback):
+                callback.set_state(state[key])
 
     def release(self) -> None:
         """Close the callbacks' bars and files, for a run that ends with an error or Ctrl-C."""
@@ -138,7 +140,8 @@ class CallbackList(Callback):
         return any(isinstance(callback, kind) for callback in self.callbacks)
 
     def _find_hooks(self) -> None:
-        self._hooks = {hook: [c for c in self.callbacks if answers(c, hook)] for hook in HOOKS}
+        acting = [c for c in self.callbacks if acts(c)]
+        self._hooks = {hook: [c for c in acting if answers(c, hook)] for hook in HOOKS}
 
     def _call(self, hook: str, *args: Any) -> None:
         for callback in self._hooks[hook]:
@@ -218,6 +221,11 @@ def checked(callback: object) -> Callback:
         f"callbacks: expected instances of kerasish.callbacks.Callback, got {callback!r} "
         f"({type(callback).__module__}.{type(callback).__name__})"
     )
+
+
+def acts(callback: Callback) -> bool:
+    """Whether the hooks of `callback` are called in this process."""
+    return callback.everywhere or writes_here()
 
 
 def answers(callback: Callback, hook: str) -> bool:

@@ -51,6 +51,8 @@ class ModelCheckpoint(Monitor):
         False
     """
 
+    everywhere = False
+
     _state = ("best", "_batches_since", "_last_batch", "_epoch", "_kept")
     _checks = {
         "best": maybe(is_number), "_batches_since": is_count, "_last_batch": is_number,

@@ -39,6 +39,8 @@ class CSVLogger(Callback):
         0,0.5,0.75
     """
 
+    everywhere = False
+
     def __init__(
         self, filename: str | os.PathLike[str], separator: str = ",", append: bool = False
     ) -> None:

@@ -191,6 +191,8 @@ class ProgbarLogger(Callback):
     lines alone everywhere.
     """
 
+    everywhere = False
+
     every_batch = False
 
     def __init__(self) -> None:

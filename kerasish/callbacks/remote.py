@@ -33,6 +33,8 @@ class RemoteMonitor(Callback):
         'http://localhost:9000'
     """
 
+    everywhere = False
+
     def __init__(
         self,
         root: str = "http://localhost:9000",

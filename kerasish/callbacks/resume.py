@@ -22,6 +22,7 @@ from kerasish.callbacks.training_state import (
     state_variables,
 )
 from kerasish.errors import ResumeError
+from kerasish.ranks import from_writer, writes_here
 from kerasish.tensor import using_scope
 from kerasish.typing import Logs, PathLike
 
@@ -143,6 +144,9 @@ class Resume(Callback):
             FolderInUseError: another training is using it.
         """
         self._start_run()
+        if not writes_here():
+            yield  # rank 0 holds the folder, and reads and writes it
+            return
         self._folder = folder = cast("Model", model).state_folder(self.directory)
         folder.lock.take()
         self._random = random_state()
@@ -162,7 +166,9 @@ class Resume(Callback):
             ResumeError: there are states, but all are damaged.
         """
         who = type(self).__name__
-        past, damages = self._folder.read(partial(check_state, version=_VERSION))
+        past, damages = from_writer(
+            lambda: self._folder.read(partial(check_state, version=_VERSION))
+        )
         if past is None and damages:
             raise ResumeError(
                 f"{who}: no state in {self.directory!r} is whole: {'; '.join(damages)} "
@@ -174,7 +180,7 @@ class Resume(Callback):
             raise ResumeError(f"{who}: {self.directory!r} is of another version of kerasish.")
         self._past = past
         if past is None:
-            self._kept["at_start"] = random_state()
+            self._kept["at_start"] = from_writer(random_state)
             return None
         if past["at_start"] is not None:  # the first read of the data draws the same numbers
             set_random_state(past["at_start"])
@@ -259,11 +265,15 @@ class Resume(Callback):
         )
 
     def _tell_engine(self, then: dict[str, Any], now: dict[str, Any]) -> None:
-        said = [f"{e['name']}, {e['threads'] or 'any number of'} threads" for e in (then, now)]
+        said = [
+            f"{e['name']}, {e['threads'] or 'any number of'} threads"
+            + (f", {e['shards']} shards" if "shards" in e else "")
+            for e in (then, now)
+        ]
         warnings.warn(
-            f"{type(self).__name__}: the state was saved on another engine or number of threads "
-            f"({said[0]}; now {said[1]}). These add up in another order: the training goes on, "
-            "but not bit for bit.",
+            f"{type(self).__name__}: the state was saved on another engine, number of threads or "
+            f"number of shards ({said[0]}; now {said[1]}). These add up in another order: the "
+            "training goes on, but not bit for bit.",
             stacklevel=4,
         )
 
@@ -334,6 +344,8 @@ class Resume(Callback):
         Raises:
             OSError: the previous state could not be written.
         """
+        if not writes_here():
+            return False
         self._thread.check()
         self._batches += batches
         now = time.perf_counter()
@@ -349,7 +361,9 @@ class Resume(Callback):
         return rested and not self._thread.busy and not self._calls._is_working()
 
     def save(self, epoch: int, batch: int, logs: Logs | None = None) -> None:
-        """Save the state; `epoch` and `batch` are what comes next."""
+        """Save the state, on the rank that writes; `epoch` and `batch` are what comes next."""
+        if not writes_here():
+            return
         self._calls.flush_state()
         began = time.perf_counter()
         state = {

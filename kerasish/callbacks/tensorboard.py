@@ -54,6 +54,8 @@ class TensorBoard(Callback):
         >>> board.hparams["units"] = 64
     """
 
+    everywhere = False
+
     def __init__(
         self,
         log_dir: str | os.PathLike[str] = "logs",

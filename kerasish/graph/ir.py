@@ -81,6 +81,7 @@ class NodeOp(Protocol):
     repeats: bool
     exact_storage: bool
     epilogues: bool
+    communicates: str
 
     @property
     def kernel(self) -> Callable[..., Any]:

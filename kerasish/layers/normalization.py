@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import initializers, ops
@@ -12,12 +12,14 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import NORMALIZATION, NormalizationOptions
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.layers.weighted import WeightedLayer
+from kerasish.losses.shares import current_shares
 from kerasish.ops.networks.normalization import (
     group_normalization,
     standardize,
     standardize_batch,
 )
 from kerasish.ops.shapes import normalize_axes
+from kerasish.ranks import current_sharding
 from kerasish.signatures import Unpack, with_options
 from kerasish.typing import (
     AnyTensor,
@@ -73,6 +75,8 @@ class BatchNormalization(NormalizationLayer):
         momentum: of the running means, 0 <= momentum < 1.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
+        synchronized: in data-parallel training, whether the moments are those of the whole batch,
+            on all ranks; else of each shard. It needs one shard per rank.
 
     Source: Ioffe & Szegedy, ICML 2015.
     """
@@ -149,7 +153,8 @@ class BatchNormalization(NormalizationLayer):
         """Normalize."""
         axis = self.axis % len(inputs.shape)
         gamma, beta = self.gamma, self.beta
-        if training and self.trainable and mask is None and not self.renorm:
+        plain = mask is None and not self.renorm and self._total() is None
+        if training and self.trainable and plain:
             y, mean, variance = standardize_batch(
                 _floating(inputs), gamma, beta, self.moving_mean, self.moving_variance, axis,
                 self.momentum, self.epsilon,
@@ -173,18 +178,37 @@ class BatchNormalization(NormalizationLayer):
 
     def _moments(self, x: Tensor, axis: int, mask: AnyTensor | None) -> tuple[Any, Any]:
         axes = tuple(i for i in range(len(x.shape)) if i != axis)
-        if mask is None:
+        total = self._total()
+        if mask is None and total is None:
             return ops.moments(x, axes)
-        weights = ops.cast(mask, x.dtype)
-        while len(weights.shape) < len(x.shape):
+        weights = ops.ones((), x.dtype) if mask is None else ops.cast(mask, x.dtype)
+        while mask is not None and len(weights.shape) < len(x.shape):
             weights = ops.expand_dims(weights, -1)
         spread = ops.multiply(weights, ops.ones(x.shape, x.dtype))
-        count = ops.maximum(ops.sum(spread, axes, keepdims=True), 1e-7)
-        mean = ops.divide(ops.sum(ops.multiply(x, spread), axes, keepdims=True), count)
+
+        def summed(values: Tensor) -> Tensor:
+            here = ops.sum(values, axes, keepdims=True)
+            return here if total is None else total(here)
+
+        count = ops.maximum(summed(spread), 1e-7)
+        mean = ops.divide(summed(ops.multiply(x, spread)), count)
         away = ops.multiply(ops.square(ops.subtract(x, mean)), spread)
-        variance = ops.divide(ops.sum(away, axes, keepdims=True), count)
+        variance = ops.divide(summed(away), count)
         size = (x.shape[axis],)
         return ops.reshape(mean, size), ops.reshape(variance, size)
+
+    def _total(self) -> Callable[[Tensor], Tensor] | None:
+        """Return what adds a shard's sums up over the batch; None: moments are those of a shard."""
+        sharding = current_sharding()
+        if not self.synchronized or sharding is None or current_shares() is None:
+            return None
+        if sharding.count > 1:
+            raise ValueError(
+                f"{self.name}: synchronized=True needs the moments of a whole batch before its "
+                f"second half is computed, but each rank has {sharding.count} shards. Use "
+                f"DataParallel(shards={sharding.group.size}), or synchronized=False."
+            )
+        return ops.all_sum
 
     def _renormalize(self, mean: Tensor, variance: Tensor) -> tuple[Any, Any]:
         """Return gamma and beta with the corrections in them; move the running moments."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
+from kerasish.losses.shares import batch_sum
 from kerasish.typing import Axis, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def dice(y_true: TensorLike, y_pred: TensorLike, axis: int | Sequence[int] | Non
     """
     y_true, y_pred = pair(y_true, y_pred, "dice")
     axes = _axes(axis)
-    common = ops.multiply(ops.sum(ops.multiply(y_true, y_pred), axes), 2.0)
-    whole = ops.add(ops.sum(y_true, axes), ops.sum(y_pred, axes))
+    common = ops.multiply(batch_sum(ops.multiply(y_true, y_pred), axes), 2.0)
+    whole = ops.add(batch_sum(y_true, axes), batch_sum(y_pred, axes))
     return ops.subtract(1.0, ops.divide(common, ops.add(whole, config.epsilon())))
 
 
@@ -61,9 +62,9 @@ def tversky(
     """
     y_true, y_pred = pair(y_true, y_pred, "tversky")
     axes = _axes(axis)
-    common = ops.sum(ops.multiply(y_true, y_pred), axes)
-    positives = ops.sum(ops.multiply(ops.subtract(1.0, y_true), y_pred), axes)
-    negatives = ops.sum(ops.multiply(y_true, ops.subtract(1.0, y_pred)), axes)
+    common = batch_sum(ops.multiply(y_true, y_pred), axes)
+    positives = batch_sum(ops.multiply(ops.subtract(1.0, y_true), y_pred), axes)
+    negatives = batch_sum(ops.multiply(y_true, ops.subtract(1.0, y_pred)), axes)
     missed = ops.add(ops.multiply(negatives, alpha), ops.multiply(positives, beta))
     whole = ops.add(ops.add(common, missed), config.epsilon())
     return ops.subtract(1.0, ops.divide(common, whole))

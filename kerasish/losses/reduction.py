@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.losses.shares import current_shares
 from kerasish.typing import AnyTensor, TensorLike
 
 if TYPE_CHECKING:
@@ -83,13 +84,33 @@ def masked_weights(
         return sample_weight
     kept = ops.cast(ops.convert_to_tensor(mask), dtype)
     if reduction in _MEANS:
-        kept = ops.multiply(kept, ops.divide_no_nan(1.0, ops.mean(kept)))
+        kept = ops.multiply(kept, ops.divide_no_nan(1.0, _mean_of_mask(kept)))
     if sample_weight is None:
         return kept
     kept, sample_weight = align(kept, sample_weight)
     if len(kept.shape) < len(sample_weight.shape):
         return ops.multiply(sample_weight, spread(kept, sample_weight))
     return ops.multiply(spread(sample_weight, kept), kept)
+
+
+def _mean_of_mask(kept: Tensor) -> Tensor:
+    """Return the mean over the values of the batch, of which these may be a shard."""
+    shares = current_shares()
+    if shares is None:
+        return ops.mean(kept)
+    return ops.divide(shares.total(ops.sum(kept)), kept.size * shares.factor)
+
+
+def _weighted_number(value: Tensor, weights: Tensor, reduction: str) -> Tensor:
+    """Return one number of the whole batch, weighted: its weight is that of all the rows."""
+    shares = current_shares()
+    assert shares is not None
+    if reduction == "mean_with_sample_weight":
+        return value
+    weight = shares.total(ops.sum(weights))
+    if reduction == "sum":
+        return ops.multiply(value, weight)
+    return ops.multiply(value, ops.divide(weight, weights.size * shares.factor))
 
 
 def reduce_losses(
@@ -115,14 +136,21 @@ def reduce_losses(
         0.5
     """
     weights = masked_weights(sample_weight, mask, values.dtype, reduction)
+    if weights is not None and not values.shape and weights.shape and current_shares():
+        return _weighted_number(values, weights, reduction)
     if weights is not None:
         values, weights = align(values, weights)
         weights = spread(weights, values)
         values = ops.multiply(values, weights)
     if reduction in (None, "none") or not values.shape or values.shape == (0,):
         return values
+    shares = current_shares()
     if reduction == "sum":
-        return ops.sum(values)
+        whole = ops.sum(values)
+        return whole if shares is None else ops.multiply(whole, shares.factor)
     if reduction == "mean_with_sample_weight" and weights is not None:
-        return ops.divide_no_nan(ops.sum(values), ops.sum(weights))
+        divisor = ops.sum(weights)
+        if shares is not None:
+            divisor = ops.divide(shares.total(divisor), shares.factor)
+        return ops.divide_no_nan(ops.sum(values), divisor)
     return ops.mean(values) if 0 not in values.shape else ops.sum(values)

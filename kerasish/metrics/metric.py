@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,8 @@ class Metric(Watched):
 
         Args:
             initializer: "zeros", "ones", or a function (shape, dtype).
+            aggregation: how it gathers what the shards of a batch give in data-parallel training:
+                "sum", or "stack", with `merge_shards`. In a shard it starts from 0.
         """
         dtype = dtypes.name_of(dtype or self._dtype)
         with name_scope(str(self.name).replace("/", ">")):
@@ -95,6 +97,15 @@ class Metric(Watched):
     def update_state(self, *args: Any, **kwargs: Any) -> Any:
         """Take in a batch."""
         raise NotImplementedError(f"{type(self).__name__} defines no update_state().")
+
+    def merge_shards(self, states: Mapping[Variable, Tensor]) -> None:
+        """Take in a batch whose shards were gathered apart: needed for variables of "stack".
+
+        Args:
+            states: variable of aggregation "stack" -> its values in the shards, along a new first
+                axis.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no merge_shards().")
 
     def result(self) -> Any:
         """Return the number (a tensor, or a dict of tensors) over all batches since the reset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
@@ -11,8 +12,9 @@ from kerasish.metrics.metric import Metric
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
+    from kerasish.tensor import Tensor, Variable
 
+_MOMENTS = ("count", "mean", "spread")  # of the targets
 _AGGREGATIONS = ("uniform_average", "variance_weighted_average")
 
 
@@ -37,6 +39,9 @@ class R2Score(Metric):
     """
 
     direction = "up"
+    count: Variable
+    mean: Variable
+    spread: Variable
 
     def __init__(
         self,
@@ -55,9 +60,8 @@ class R2Score(Metric):
         self._built = False
 
     def _build(self, outputs: int) -> None:
-        self.count = self.add_variable((outputs,), name="count")
-        self.mean = self.add_variable((outputs,), name="mean")
-        self.spread = self.add_variable((outputs,), name="spread")
+        for name in _MOMENTS:
+            setattr(self, name, self.add_variable((outputs,), name=name, aggregation="stack"))
         self.error = self.add_variable((outputs,), name="error")
         self._built = True
 
@@ -89,6 +93,16 @@ class R2Score(Metric):
         new = ops.sum(weights, 0)
         mean = ops.divide_no_nan(ops.sum(ops.multiply(y_true, weights), 0), new)
         spread = ops.sum(ops.multiply(ops.square(ops.subtract(y_true, mean)), weights), 0)
+        self._add(new, mean, spread)
+
+    def merge_shards(self, states: Mapping[Variable, Tensor]) -> None:
+        """Take in the moments of the shards of a batch, in order."""
+        columns = [ops.unstack(states[getattr(self, name)]) for name in _MOMENTS]
+        for moments in zip(*columns):
+            self._add(*moments)
+
+    def _add(self, new: Tensor, mean: Tensor, spread: Tensor) -> None:
+        """Take in the count, the mean and the sum of squares around it of some more targets."""
         old, apart = self.count.value, ops.subtract(mean, self.mean.value)
         share = ops.divide_no_nan(new, ops.add(old, new))
         between = ops.multiply(ops.multiply(ops.square(apart), old), share)

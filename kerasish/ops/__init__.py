@@ -25,6 +25,7 @@ from kerasish.ops.basic.reshaping import shape as shape
 from kerasish.ops.basic.selection import top_k as top_k
 from kerasish.ops.basic.selection import unstack as unstack
 from kerasish.ops.basic.statistics import logsumexp as logsumexp
+from kerasish.ops.communication import *
 from kerasish.ops.images.patches import rearrange as rearrange
 from kerasish.ops.linalg import *
 from kerasish.ops.networks.crf import *

@@ -37,6 +37,7 @@ class OptimizerState(Watched):
         self.name = name_for(self, name or None)
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.built = False
+        self.divided = False  # whether its slots are those of this rank's part of the variables
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._places: dict[Variable, int] = {}
@@ -266,8 +267,18 @@ class OptimizerState(Watched):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Put the variables into `store` under "0", "1" and so on."""
+        self.check_complete()
         for i, v in enumerate(self.variables):
             store[str(i)] = v.numpy()
+
+    def check_complete(self) -> None:
+        """Raise if this rank has a part of the slots alone: no file can hold them."""
+        if self.divided:
+            raise ValueError(
+                f"{type(self).__name__}: its slots are divided among the ranks "
+                "(DataParallel(shard_optimizer=True)) and are not saved. Save the weights: "
+                "save_weights(), or ModelCheckpoint(save_weights_only=True)."
+            )
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Take the variables from `store`; with another number of them, warn and stay fresh."""

@@ -38,8 +38,13 @@ class Variable(Holder):
         dtype: the dtype's name; None: the value's, or `floatx()`.
         trainable: whether training changes it.
         autocast: whether layers of lower precision read it in their compute dtype.
-        aggregation, synchronization, layout: kept for Keras's sake.
+        aggregation: how the values that the shards of a batch assign become one: "sum" adds up
+            what each has added, "only_first_replica" takes the first, all else the mean over rows.
+        synchronization, layout: kept for Keras's sake.
         name: the last part of its path.
+
+    Attributes:
+        holds_seed: whether it is the state [seed, draw] of a random sequence.
 
     Example:
         >>> v = Variable([1.0, 2.0], name="v")
@@ -49,6 +54,7 @@ class Variable(Holder):
     """
 
     __array_priority__ = 1000.0
+    holds_seed = False
 
     def __init__(
         self,

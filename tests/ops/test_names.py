@@ -18,7 +18,17 @@ SPACES = ("", "nn", "numpy", "linalg", "image")
 DATA = Path(__file__).parents[1] / "data"
 KERAS = json.loads((DATA / "keras_signatures.json").read_text("utf-8"))
 # Functions of ours that Keras has only inside its layers and its backends.
-OWN = {"crf_decode", "crf_log_likelihood", "crf_log_norm", "crf_score", "gru", "lstm", "simple_rnn"}
+OWN = {
+    "all_gather",
+    "all_sum",
+    "crf_decode",
+    "crf_log_likelihood",
+    "crf_log_norm",
+    "crf_score",
+    "gru",
+    "lstm",
+    "simple_rnn",
+}
 
 
 def space_name(space: str) -> str:

@@ -50,6 +50,7 @@ from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import Place, Traced, spec_of, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
+from kerasish.ranks import current_group
 from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
@@ -353,6 +354,7 @@ class CompiledCall:
                 level_setting(),
                 native.forked(),
                 slow_halves(),
+                id(current_group()),
             )
         return COMPILED_PLANS.find(key, lambda: self._plan(eager, level, updated, watch))
 

@@ -88,7 +88,7 @@ def run_rows(
     if steps is None:
         return start - 1, True
     shown = True
-    while steps.left and not program.model.stop_training:
+    while steps.left and not program.stopping():
         seconds, most = (SECONDS_BETWEEN_UPDATES, None) if resume is None else resume.ahead()
         done = steps.run(seconds, most)
         shown = updates.due(start + steps.done - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kerasish.engine.data.data import Data
@@ -118,6 +119,11 @@ class StepProgram(Protocol):
 
     def require_optimizer(self) -> Optimizer:
         """Return the optimizer; raise if there is none."""
+
+    def apply_gradients(
+        self, gradients: Sequence[Any], variables: Sequence[Variable], **signals: Any
+    ) -> None:
+        """Let the optimizer change variables by their gradients."""
 
     def update_metrics(
         self, x: Structure, y: Structure, y_pred: Structure, sample_weight: Structure

@@ -27,6 +27,7 @@ from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import numbers
 from kerasish.engine.training.updates import Updates
+from kerasish.ranks import current_group, current_sharding
 
 if TYPE_CHECKING:
     from kerasish.engine.data.py_dataset import PyDataset
@@ -69,6 +70,8 @@ class FitLoop:
             self.last_epoch = self.settings.checked_epochs()
             seed = None if resume is None else resume.open()
             self.seed = config.next_seed() if seed is None else seed
+            if current_sharding() is not None:
+                self.seed = current_group().broadcast(self.seed)
             self._prepare()
             try:
                 yield
@@ -109,6 +112,7 @@ class FitLoop:
         split = (self.validation, validation.split) if is_split else None
         self.program.when_matched(lambda: check_training_data(self.program, data, first, split))
         if self.resume is not None:
+            self.program.require_optimizer().check_complete()
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
         if not self.program.is_built and self._needs_weights():
@@ -138,8 +142,11 @@ class FitLoop:
         with self._running():
             logs: dict[str, Any] = {}
             first, batch = self._begin()
+            sharding = current_sharding()
+            if sharding is not None:
+                self.program.replicate(sharding)
             epoch = first - 1
-            for epoch in () if self.model.stop_training else range(first, self.last_epoch):
+            for epoch in () if self.program.stopping() else range(first, self.last_epoch):
                 self.model.reset_metrics()
                 self.callbacks.on_epoch_begin(epoch)
                 trained = self._train(epoch, batch)
@@ -148,7 +155,7 @@ class FitLoop:
                 if epoch == first:
                     diagnostics.check_loss_value(self.model, trained, _arrays_of(self.data))
                 logs, batch = self._end_epoch(epoch, trained), 0
-                if self.model.stop_training:
+                if self.program.stopping():
                     break
             self._end(epoch, logs)
         return self.callbacks.history or getattr(self.model, "history", None)
@@ -201,7 +208,7 @@ class FitLoop:
         last, shown = run_rows(
             program, run, data, epoch, callbacks.on_train_batch_end, updates, resume, start
         )
-        if not self.model.stop_training:
+        if not self.program.stopping():
             first = last + 1
             check = None if data.in_memory else diagnostics.batch_check(self.model)
             with data.epoch(epoch, start=first) as batches:
@@ -217,7 +224,7 @@ class FitLoop:
                     if resume is not None and resume.due(1) and updates.ends(last):
                         done = None if own_logs is None else numbers(own_logs)
                         resume.save(epoch, last + 1, done)
-                    if self.model.stop_training:
+                    if self.program.stopping():
                         break
                 waited = batches.waited
         program.input_wait = waited, time.perf_counter() - began

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from kerasish import optimizers, registry, tree
+from kerasish import optimizers, registry
 from kerasish.backends import Backend, CompiledStep
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import diagnostics
-from kerasish.engine.training import step
+from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
-from kerasish.errors import TraceError
-from kerasish.graph.abstract import infer, run_aside
+from kerasish.engine.training.optimizer_shards import OptimizerShards
+from kerasish.engine.training.preparing import PreparationMixin
+from kerasish.engine.training.sharded_step import ShardedStep
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
-from kerasish.ops.shapes import Spec
 from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Tensor, Variable, convert, wrap
-from kerasish.typing import Array, Structure
+from kerasish.ranks import Sharding, current_sharding
+from kerasish.tensor import Variable
+from kerasish.typing import Structure
 
 if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
     from kerasish.engine.model.model import Model
 
 
@@ -47,7 +45,7 @@ class CompileSettings:
     jit_compile: Any = "auto"
 
 
-class TrainingProgram:
+class TrainingProgram(PreparationMixin):
     """Owns what training needs besides the model: optimizer, objective, metrics, compiled steps.
 
     `Model.compile` makes one; `model.training_program` is it. A model that is not compiled has one
@@ -100,6 +98,7 @@ class TrainingProgram:
         self._trained: set[int] = set()
         self._at_start: list[Variable] = []  # the variables that training changes
         self._known: dict[int, Variable] = {}  # all variables that were there then, by id
+        self._optimizer_shards: OptimizerShards | None = None
         self._batch_check: Callable[[Any, Any, Any], None] | None = None
         self._by_values = False  # whether Python in the model reads numbers
         self._waiting: list[Callable[[], None]] = []
@@ -131,6 +130,7 @@ class TrainingProgram:
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
             "_waiting": [],
+            "_optimizer_shards": None,
         }  # fmt: skip
         return {**self.__dict__, **empty}
 
@@ -240,8 +240,9 @@ class TrainingProgram:
 
     def engine_facts(self) -> dict[str, Any]:
         """Return what the bits of a training depend on besides its state: engine and threads."""
-        backend = self.backend()
-        return {"name": backend.name, "threads": backend.threads()}
+        backend, sharding = self.backend(), current_sharding()
+        facts = {"name": backend.name, "threads": backend.threads()}
+        return facts if sharding is None else {**facts, "shards": sharding.shards}
 
     def step(self, kind: str) -> CompiledStep:
         """Return a step as the backend in charge runs it; it is compiled on its first call.
@@ -249,19 +250,68 @@ class TrainingProgram:
         Args:
             kind: "train", "test", "predict", or "results" (of the metrics).
         """
-        backend = self.backend()
-        key = (kind, backend.name, id(backend))
+        backend, sharding = self.backend(), self.sharding(kind)
+        key = (kind, backend.name, id(backend), sharding)
         compiled = self._steps.get(key)
         if compiled is None:
             self._regularized = None
+            if sharding is not None:
+                self.replicate(sharding)
             options: dict[str, Any] = {"name": f"{kind} {self.model.name}"}
             if kind == "train":
                 self._trained = self._trainable_ids()
                 self._at_start = self.model.trainable_variables
                 self._known = {id(v): v for v in self.model.variables}
                 options["training"] = True
-            compiled = self._steps[key] = backend.compile(self.step_function(kind), **options)
+            compiled = backend.compile(self.step_function(kind, sharding), **options)
+            if sharding is not None:
+                compiled = ShardedStep(compiled, sharding, kind)
+            self._steps[key] = compiled
         return compiled
+
+    def sharding(self, kind: str) -> Sharding | None:
+        """Return how the batches of a step are cut; None where every batch is computed whole.
+
+        Args:
+            kind: "train", "test", "predict" or "results".
+        """
+        sharding = current_sharding()
+        if sharding is None or kind == "results":
+            return None
+        if kind != "predict" and self.model.overrides(f"{kind}_step"):
+            diagnostics.warn_once(
+                self.model,
+                f"it has its own {kind}_step(), which every rank does with whole batches: the "
+                "results are right, and come no faster. Override compute_loss() instead, or cut "
+                "the batch and use ops.all_sum() in it.",
+            )
+            return None
+        return sharding
+
+    def replicate(self, sharding: Sharding) -> None:
+        """Give all ranks the values that the variables have on rank 0.
+
+        Args:
+            sharding: whose group of processes it is.
+        """
+        variables = [*self.model.variables]
+        if self.optimizer is not None and not self.optimizer.divided:
+            variables += self.optimizer.variables
+        if sharding.group.size > 1:
+            known = {id(v): v for v in variables}
+            facts = tuple((v.path, tuple(v.shape), v.dtype) for v in known.values())
+            sharding.agree("variable", facts)
+            values = sharding.group.broadcast([v.numpy() for v in known.values()])
+            if sharding.group.rank:
+                for variable, value in zip(known.values(), values):
+                    variable.assign(value)
+
+    def stopping(self) -> bool:
+        """Return whether a callback, on any rank, has asked the training to stop."""
+        sharding = current_sharding()
+        if sharding is not None and sharding.group.size > 1:
+            self.model.stop_training = any(sharding.group.gather(self.model.stop_training))
+        return self.model.stop_training
 
     def replace_step(self, kind: str, make: Callable[[CompiledStep], CompiledStep]) -> None:
         """Let `make(step)` run in place of each compiled step of a kind.
@@ -291,12 +341,20 @@ class TrainingProgram:
     def _trainable_ids(self) -> set[int]:
         return {id(v) for v in self.model.trainable_variables}
 
-    def step_function(self, kind: str) -> Callable[..., Any]:
-        """Return a step as a function of tensors, before any backend compiles it."""
+    def step_function(self, kind: str, sharding: Sharding | None = None) -> Callable[..., Any]:
+        """Return a step as a function of tensors, before any backend compiles it.
+
+        Args:
+            kind: "train", "test", "predict", or "results" (of the metrics).
+            sharding: how batches are cut: the function takes this rank's rows of a batch, and the
+                number of rows of the whole batch. None: it takes whole batches.
+        """
         model = self.model
         if kind == "train":
             if model.overrides("train_step"):
                 return lambda x, y, w: model.train_step(step.pack(x, y, w))
+            if sharding is not None:
+                return functools.partial(sharded.train, self, model.trainable_variables, sharding)
             # Python that reads numbers, or a flag, may build layers in a step. A trace asks for
             # the variables at no cost; op by op they are asked for only where this may be.
             fixed = self.backend().defines_by_run and not self._by_values
@@ -306,6 +364,8 @@ class TrainingProgram:
         if kind == "test":
             if model.overrides("test_step"):
                 return step.quietly(lambda x, y, w: model.test_step(step.pack(x, y, w)))
+            if sharding is not None:
+                return step.quietly(functools.partial(sharded.test, self, sharding))
             return step.quietly(lambda x, y, w: step.test(self, x, y, w))
         if kind == "results":
             return step.quietly(model.get_metrics_result)
@@ -313,131 +373,21 @@ class TrainingProgram:
             return step.quietly(lambda x: model.predict_step(step.pack(x)))
         return step.quietly(lambda x: model(x, training=False))
 
-    def is_prepared(self, kind: str) -> bool:
-        """Return whether `prepare` has run for a step."""
-        return kind in self._prepared
-
-    def prepare(
-        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
+    def apply_gradients(
+        self, gradients: Sequence[Any], variables: Sequence[Variable], **signals: Any
     ) -> None:
-        """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors.
-
-        Where Python in a step reads numbers, the step runs on the batch itself, and what it assigns
-        is forgotten. On an engine that defines by run, a model with code of the user's is left to
-        its first step: its Python runs once, on the numbers of the data.
+        """Let the optimizer change variables by their gradients.
 
         Args:
-            kind: "train", "test" or "predict".
-            x, y, sample_weight: a batch.
+            gradients: one per variable; None where there is none.
+            variables: trainable variables.
+            signals: more that the optimizer asks for: see `Optimizer.apply`.
         """
-        if kind in self._prepared:
-            return
-        if self.backend().defines_by_run and _has_users_code(self.model):
-            self._by_values = True
+        optimizer, shards = self.require_optimizer(), self._optimizer_shards
+        if shards is None:
+            optimizer.apply(gradients, variables, **signals)
         else:
-            try:
-                self._infer(kind, x, y, sample_weight)
-            except TraceError:
-                self._by_values = True
-                self.build_on(kind, x, y, sample_weight)
-        self._prepared.add(kind)
-
-    def _infer(self, kind: str, x: Structure, y: Structure, sample_weight: Structure) -> None:
-        model = self.model
-        specs = [_specs(part) for part in (x, y, sample_weight)]
-        if kind == "predict":
-            if not model.built:
-                infer(self.step_function("predict"), specs[:1])
-        else:
-            if kind == "train":
-                self._prepare_training(specs[0])
-            if kind == "train" and not model.overrides("train_step"):
-                infer(step.quietly(lambda x, y, w: step.outline(self, x, y, w)), specs)
-            else:
-                infer(self.step_function(kind), specs)
-
-    def build_on(
-        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
-    ) -> None:
-        """Run a step on a batch and forget what it assigns: builds what is not built yet.
-
-        Args:
-            kind: "train", "test" or "predict".
-            x, y, sample_weight: the batch.
-        """
-        batch = tree.map_structure(_as_tensor, (x, y, sample_weight))
-        if kind == "predict":
-            run_aside(self.step_function("predict"), batch[:1])
-        elif kind == "train" and not self.model.overrides("train_step"):
-            run_aside(functools.partial(step.outline, self), batch)
-            self._build_optimizer()
-        elif kind == "train":
-            # The gradients of a training step of the user's need records.
-            run_aside(self.step_function(kind), batch, records=True)
-        else:
-            run_aside(self.step_function(kind), batch)
-
-    @property
-    def reads_values(self) -> bool:
-        """Whether Python in the model may read numbers, so that steps differ."""
-        return self._by_values
-
-    @property
-    def is_built(self) -> bool:
-        """Whether the variables of the model, the optimizer and the metrics are there."""
-        parts = (self.objective, self.scores)
-        optimizer = self.optimizer is None or self.optimizer.built
-        matched = all(part is None or part.parts is not None for part in parts)
-        return self.model.built and optimizer and matched
-
-    def late_variables(self) -> list[Variable]:
-        """Return the trainable variables, those of layers that have just been built among them."""
-        new = [v for v in self.model.trainable_variables if id(v) not in self._known]
-        variables = [*self._at_start, *new]
-        optimizer = self.require_optimizer()
-        if not optimizer.built:
-            self._build_optimizer()
-        elif not optimizer.knows(variables):
-            present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
-            ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
-            optimizer.extend([*present.values(), *ordered])
-        return variables
-
-    def when_matched(self, check: Callable[[], None]) -> None:
-        """Call `check` when losses and metrics are matched to the outputs: now, or in a step.
-
-        Args:
-            check: raises where training cannot go on; the step then changes nothing.
-        """
-        if self._by_values and self.objective is not None and self.objective.parts is None:
-            self._waiting.append(check)
-        else:
-            check()
-
-    def loss_known(self) -> None:
-        """Run the checks that wait for the first loss."""
-        while self._waiting:
-            self._waiting.pop(0)()
-
-    def _prepare_training(self, x: Structure) -> None:
-        model = self.model
-        if not model.built:
-            infer(lambda x: model(x, training=True), [x])
-        self._build_optimizer()
-
-    def _build_optimizer(self) -> None:
-        model = self.model
-        host = model.host_stage()
-        if host is not None:
-            host.check_trainable(model.display_name())
-        variables = model.trainable_variables
-        if not variables and model.weights:
-            diagnostics.warn_once(
-                model,
-                "no weight is trainable, so training changes nothing. Set trainable=True on a "
-                "layer and call compile() again.",
-            )
-        self.require_optimizer().build(variables)
+            shards.apply(optimizer, gradients, variables, **signals)
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -455,28 +405,3 @@ class TrainingProgram:
 def compile_names() -> tuple[str, ...]:
     """Return the names of the arguments of `compile` that configs hold."""
     return tuple(f.name for f in fields(CompileSettings))
-
-
-def _has_users_code(model: Layer) -> bool:
-    """Return whether a layer has a `call` that kerasish did not bring."""
-    calls = (type(layer).call for layer in model.flatten_layers())
-    return any(call.__module__.partition(".")[0] != _OWN for call in calls)
-
-
-_OWN = __name__.partition(".")[0]
-
-
-def _as_tensor(x: Array) -> Any:
-    numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
-    return convert(x) if numbers else x
-
-
-def _specs(structure: Structure) -> Structure:
-    def spec(x: Array) -> Any:
-        if isinstance(x, (Tensor, Variable)):
-            return Spec(tuple(x.shape), x.dtype)
-        if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
-            return Spec(x.shape, wrap(x).dtype)
-        return x
-
-    return tree.map_structure(spec, structure)

@@ -65,9 +65,9 @@ def train(
         variables: what training changes; None: ask the program after the forward pass.
         x, y, sample_weight: the batch.
     """
-    _note_uses(program)
+    note_uses(program)
     predictions = program.model(x, training=True)
-    loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
+    loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
     if variables is None:
         program.loss_known()
@@ -75,23 +75,24 @@ def train(
     optimizer = program.require_optimizer()
     if variables:
         gradients = gradients_of(optimizer.scale_loss(loss), variables)
-        _check_connected(program.model, gradients)
+        check_connected(program.model, gradients)
         if program.reads_values:  # what a batch does not use has no gradient, which is no mistake
             pairs = [(g, v) for g, v in zip(gradients, variables) if g is not None]
             gradients, variables = [g for g, _ in pairs], [v for _, v in pairs]
-        optimizer.apply(gradients, variables, **({"loss": loss} if optimizer.needs_loss else {}))
+        signals = {"loss": loss} if optimizer.needs_loss else {}
+        program.apply_gradients(gradients, variables, **signals)
     with no_gradient():
         program.update_metrics(x, y, predictions, sample_weight)
 
 
-def _note_uses(program: StepProgram) -> None:
+def note_uses(program: StepProgram) -> None:
     """Let a trace depend on the settings of the model, its metrics and its optimizer."""
     if is_collecting():
         for thing in (program.model, *program.model.metrics, program.optimizer):
             note_use(thing)
 
 
-def _loss_of(
+def loss_of(
     model: TrainedModel,
     x: Structure,
     y: Structure,
@@ -99,6 +100,7 @@ def _loss_of(
     sample_weight: Structure,
     training: bool,
 ) -> Tensor:
+    """Return the model's loss of a batch."""
     given = {"x": x, "y": y, "y_pred": predictions, "sample_weight": sample_weight}
     if _takes_training(type(model).compute_loss):
         given["training"] = training
@@ -114,12 +116,13 @@ def _takes_training(method: Callable[..., Any]) -> bool:
 def outline(program: StepProgram, x: Structure, y: Structure, sample_weight: Structure) -> None:
     """A training step without gradients and updates: to be run on shapes alone."""
     predictions = program.model(x, training=True)
-    loss = _loss_of(program.model, x, y, predictions, sample_weight, True)
+    loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
     program.update_metrics(x, y, predictions, sample_weight)
 
 
-def _check_connected(model: TrainedModel, gradients: Sequence[Any]) -> None:
+def check_connected(model: TrainedModel, gradients: Sequence[Any]) -> None:
+    """Raise if no trainable weight has a gradient."""
     if gradients and all(g is None for g in gradients):
         raise ValueError(
             f"{model.display_name()}: the loss depends on none of the {len(gradients)} trainable "
@@ -131,9 +134,9 @@ def test(
     program: StepProgram, x: HostInputs | Tensor, y: Structure, sample_weight: Structure
 ) -> None:
     """One evaluation step: the metrics' variables are assigned."""
-    _note_uses(program)
+    note_uses(program)
     predictions = program.model(x, training=False)
-    loss = _loss_of(program.model, x, y, predictions, sample_weight, False)
+    loss = loss_of(program.model, x, y, predictions, sample_weight, False)
     track_loss(program, loss, x)
     program.update_metrics(x, y, predictions, sample_weight)
 

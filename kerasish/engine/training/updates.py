@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from kerasish.callbacks import CallbackList
+from kerasish.ranks import current_sharding
 
 SECONDS_BETWEEN_UPDATES = 0.1
 
@@ -24,6 +25,10 @@ class Updates:
 
     def __init__(self, callbacks: CallbackList, mode: str, steps: int) -> None:
         self.every = callbacks.wants_batches(mode)
+        sharding = current_sharding()
+        if sharding is not None:
+            # A callback on one rank alone: all go from batch to batch.
+            self.every = any(sharding.group.gather(self.every))
         self.per_call = steps if self.every else 1
         self.some = self.every or callbacks.wants_updates(mode)
         self.last = time.perf_counter()

@@ -14,6 +14,7 @@ from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
 from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
 from kerasish.graph.passes.fuse_epilogues import fuse_epilogues as fuse_epilogues
+from kerasish.graph.passes.hoist import hoist_exchanges as hoist_exchanges
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
@@ -25,7 +26,9 @@ PASSES: tuple[Pass, ...] = (
     drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, sparse_update,
 )  # fmt: skip
 # These combine ops into nodes that native code computes at once. No pass rewrites their result.
-FUSION_PASSES: tuple[Pass, ...] = (fuse_epilogues, lay_out_products, fuse_loops, drop_dead)
+FUSION_PASSES: tuple[Pass, ...] = (
+    fuse_epilogues, lay_out_products, fuse_loops, drop_dead, hoist_exchanges,
+)  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
     "fast_compile": (1, (drop_dead, fold_constants)),

@@ -15,7 +15,7 @@ def fold_constants(graph: Graph) -> Graph:
     constants = dict(graph.constants)
     nodes: list[Node] = []
     for node in graph.nodes:
-        if not constants.keys() >= set(node.inputs):
+        if not constants.keys() >= set(node.inputs) or node.op.communicates:
             nodes.append(node)
             continue
         small = all(v.size <= LARGEST for v in node.outputs)

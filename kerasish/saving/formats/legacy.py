@@ -51,6 +51,7 @@ def save_legacy(model: Model, path: str, include_optimizer: bool = True) -> None
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
                 group = file.create_group("optimizer_weights")
+                model.optimizer.check_complete()
                 _put_variables(output, group, model.optimizer.variables)
 
 

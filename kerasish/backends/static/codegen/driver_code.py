@@ -179,7 +179,7 @@ good:
 )
 
 
-def _library_call(kinds: str, result: str = "i32") -> Text:
+def library_call(kinds: str, result: str = "i32") -> Text:
     """A function that calls word 0 with the words after it.
 
     Args:
@@ -202,15 +202,15 @@ def _library_call(kinds: str, result: str = "i32") -> Text:
 
 
 # dnnl_primitive_execute(primitive, stream, nargs, args) -> status
-CALL_DNNL = _library_call("ppip")
+CALL_DNNL = library_call("ppip")
 # cblas_sgemm(order, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
-CALL_CBLAS = _library_call("iiiiiifpipifpi", "void")
+CALL_CBLAS = library_call("iiiiiifpipifpi", "void")
 # Fortran's sgemm: every argument by address
-CALL_BLAS = _library_call("p" * 13, "void")
+CALL_BLAS = library_call("p" * 13, "void")
 # omp_set_num_threads(threads)
-CALL_THREADS = _library_call("i", "void")
+CALL_THREADS = library_call("i", "void")
 # memmove(to, from, bytes)
-CALL_COPY = _library_call("ppl", "ptr")
+CALL_COPY = library_call("ppl", "ptr")
 
 
 # Words: 0 address of a value, 1 of what is expected there, 2 the number of bytes.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.exchange import make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
     make_convolution,
@@ -15,6 +16,7 @@ from kerasish.backends.static.lowering.library import (
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lowering.moves import make_indexing, make_move
+from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
@@ -24,6 +26,7 @@ from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
 from kerasish.graph.passes.widen import HALVES, widen_halves
+from kerasish.ranks import current_group
 
 
 class Builder:
@@ -51,7 +54,13 @@ class Builder:
             self._lower(node)
         for v in self.graph.outputs:
             self._materialize(v)
-        return self._merge_segments()
+        return overlapped(self._merge_segments(), self._root)
+
+    def _root(self, v: Value) -> Value:
+        """Return the value whose memory v uses."""
+        while v in self.aliases:
+            v = self.aliases[v]
+        return v
 
     # --- one node -----------------------------------------------------------------------------
 
@@ -60,7 +69,8 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
-        if name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+        alone = node.op.communicates and current_group().size == 1
+        if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             return
@@ -166,6 +176,8 @@ class Builder:
                 return LoopUnit(node, self.graph.constants)
             except NotALoop:
                 return None
+        if node.op.communicates:
+            return make_exchange(node)
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":

@@ -1,0 +1,163 @@
+"""Sums over ranks while the step computes: started early, awaited where they are read.
+
+A nonblocking call of MPI goes on inside other calls of MPI alone, so between its start and its end
+short calls are put after the units that take long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.static.codegen.driver import Record
+from kerasish.backends.static.lowering.exchange import Exchange, ExchangeUnit
+from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
+from kerasish.backends.static.machine import guard_pages
+from kerasish.graph.ir import Value
+
+LONG_FLOPS, LONG_BYTES = 1e6, 1 << 18  # a unit that does, or writes, as much is a long one
+
+
+class _PhaseUnit(Unit):
+    """A part of an exchange. Its memory is shared by all parts."""
+
+    def __init__(
+        self, exchange: Exchange, requests: Any, what: str,
+        reads: Sequence[Value] = (), writes: Sequence[Value] = (), parts: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(f"{exchange.name} ({what})", reads, writes)
+        self.exchange, self.requests = exchange, requests
+        if parts and exchange.memory:
+            self.workspace_key = ("exchange", exchange)
+            self.workspace_bytes = exchange.memory
+
+    def parts(self, locate: Locate) -> int:
+        """Return the address of the summands."""
+        return 0 if self.workspace_key is None else locate(self.workspace_key).address
+
+
+class StartUnit(_PhaseUnit):
+    """Sends this rank's summands; for two ranks, starts the whole sum."""
+
+    fills_workspace = True
+
+    def __init__(self, unit: ExchangeUnit, requests: Any) -> None:
+        self.pair = unit.exchange.group.size == 2
+        writes = unit.writes if self.pair else ()
+        super().__init__(unit.exchange, requests, "start", unit.reads, writes, not self.pair)
+        self.x, self.y = unit.reads[0], unit.writes[0]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the call that starts."""
+        x = locate(self.x).address
+        if self.pair:
+            return [self.exchange.pair(x, locate(self.y).address, self.requests[0])]
+        return self.exchange.sending(x, self.parts(locate), self.requests[0])
+
+
+class AddUnit(_PhaseUnit):
+    """Waits for the summands, adds them, and starts to send the sums back."""
+
+    def __init__(self, start: StartUnit) -> None:
+        super().__init__(start.exchange, start.requests, "add", (start.x,), (start.y,))
+        self.y = start.y
+
+    def kernels(self) -> list[Any]:
+        """Return the loops that add up the summands."""
+        return self.exchange.kernels()
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the wait, the loops, and the call that starts to send."""
+        y, parts, exchange = locate(self.y).address, self.parts(locate), self.exchange
+        return [
+            exchange.wait(self.requests[0]),
+            *exchange.adding(parts, y),
+            *exchange.back(parts, y, self.requests[1]),
+        ]
+
+
+class FinishUnit(_PhaseUnit):
+    """Waits until the sum is there."""
+
+    def __init__(self, start: StartUnit) -> None:
+        # Until here MPI may read the summands: their memory is not used again before.
+        number = 0 if start.pair else 1
+        super().__init__(
+            start.exchange, start.requests, "wait", (start.x, start.y), (), not start.pair
+        )
+        self._request = start.requests[number]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the wait."""
+        return [self.exchange.wait(self._request)]
+
+
+class PokeUnit(_PhaseUnit):
+    """Lets MPI go on with an exchange that has been started."""
+
+    def __init__(self, start: StartUnit, number: int) -> None:
+        super().__init__(start.exchange, start.requests, "progress", parts=False)
+        self._number = number
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the call."""
+        return [self.exchange.poke(self.requests[self._number])]
+
+
+class _Open:
+    """An exchange that has been started."""
+
+    def __init__(self, unit: ExchangeUnit) -> None:
+        self.start = StartUnit(unit, (np.zeros(1, np.int64), np.zeros(1, np.int64)))
+        self.added = self.start.pair
+
+    def add(self) -> list[Unit]:
+        """Return the unit that adds, if it has not run yet."""
+        units = [] if self.added else [AddUnit(self.start)]
+        self.added = True
+        return list(units)
+
+    def finish(self) -> list[Unit]:
+        """Return the units that end the exchange."""
+        return [*self.add(), *self._wait()]
+
+    def _wait(self) -> list[Unit]:
+        return [] if self.start.exchange.small and not self.start.pair else [FinishUnit(self.start)]
+
+    def poke(self) -> Unit:
+        """Return a unit that lets MPI go on."""
+        return PokeUnit(self.start, 0 if self.start.pair or not self.added else 1)
+
+
+def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]:
+    """Return the units with exchanges that run while others compute.
+
+    Args:
+        units: in execution order.
+        root: value -> the value whose memory it uses.
+    """
+    if guard_pages.mode() or not any(isinstance(u, ExchangeUnit) for u in units):
+        return list(units)  # strict memory looks at results where a unit has written them
+    results: list[Unit] = []
+    started: dict[Value, _Open] = {}
+    for unit in units:
+        if isinstance(unit, ExchangeUnit):
+            exchange = _Open(unit)
+            results.append(exchange.start)
+            # The sums of the one before are sent back while this one's summands arrive.
+            results += [u for before in started.values() for u in before.add()]
+            started[root(unit.writes[0])] = exchange
+            continue
+        for v in dict.fromkeys(map(root, unit.reads)):
+            if v in started:
+                results += started.pop(v).finish()
+        results.append(unit)
+        if started and _is_long(unit):
+            results.append(next(iter(started.values())).poke())
+    return results + [u for exchange in started.values() for u in exchange.finish()]
+
+
+def _is_long(unit: Unit) -> bool:
+    return unit.flops >= LONG_FLOPS or sum(map(nbytes_of, unit.writes)) >= LONG_BYTES

@@ -1,0 +1,206 @@
+"""How a program builds layers, metrics and optimizer before, or in, its first step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from kerasish import tree
+from kerasish.backends import Backend
+from kerasish.engine import diagnostics
+from kerasish.engine.training import step
+from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
+from kerasish.engine.training.optimizer_shards import OptimizerShards
+from kerasish.errors import TraceError
+from kerasish.graph.abstract import infer, run_aside
+from kerasish.ops.shapes import Spec
+from kerasish.optimizers.optimizer import Optimizer
+from kerasish.tensor import Tensor, Variable, convert, wrap
+from kerasish.typing import Array, Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.model.model import Model
+    from kerasish.engine.training.interface import StepProgram
+    from kerasish.ranks import Sharding
+
+
+class PreparationMixin:
+    """The part of `TrainingProgram` that prepares steps."""
+
+    model: Model
+    optimizer: Optimizer | None
+    objective: CompiledLoss | None
+    scores: CompiledMetrics | None
+    _prepared: set[str]
+    _by_values: bool
+    _waiting: list[Callable[[], None]]
+    _at_start: list[Variable]
+    _known: dict[int, Variable]
+    backend: Callable[[], Backend]
+    require_optimizer: Callable[[], Optimizer]
+    step_function: Callable[[str], Callable[..., Any]]
+    sharding: Callable[[str], Sharding | None]
+    _optimizer_shards: OptimizerShards | None
+
+    def is_prepared(self, kind: str) -> bool:
+        """Return whether `prepare` has run for a step."""
+        return kind in self._prepared
+
+    def prepare(
+        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
+    ) -> None:
+        """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors.
+
+        Where Python in a step reads numbers, the step runs on the batch itself, and what it assigns
+        is forgotten. On an engine that defines by run, a model with code of the user's is left to
+        its first step: its Python runs once, on the numbers of the data.
+
+        Args:
+            kind: "train", "test" or "predict".
+            x, y, sample_weight: a batch.
+        """
+        if kind in self._prepared:
+            return
+        if self.backend().defines_by_run and _has_users_code(self.model):
+            self._by_values = True
+        else:
+            try:
+                self._infer(kind, x, y, sample_weight)
+            except TraceError:
+                self._by_values = True
+                self.build_on(kind, x, y, sample_weight)
+        self._prepared.add(kind)
+
+    def _infer(self, kind: str, x: Structure, y: Structure, sample_weight: Structure) -> None:
+        model = self.model
+        specs = [_specs(part) for part in (x, y, sample_weight)]
+        if kind == "predict":
+            if not model.built:
+                infer(self.step_function("predict"), specs[:1])
+        else:
+            if kind == "train":
+                self._prepare_training(specs[0])
+            if kind == "train" and not model.overrides("train_step"):
+                infer(
+                    step.quietly(lambda x, y, w: step.outline(cast("StepProgram", self), x, y, w)),
+                    specs,
+                )
+            else:
+                infer(self.step_function(kind), specs)
+
+    def build_on(
+        self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
+    ) -> None:
+        """Run a step on a batch and forget what it assigns: builds what is not built yet.
+
+        Args:
+            kind: "train", "test" or "predict".
+            x, y, sample_weight: the batch.
+        """
+        batch = tree.map_structure(_as_tensor, (x, y, sample_weight))
+        if kind == "predict":
+            run_aside(self.step_function("predict"), batch[:1])
+        elif kind == "train" and not self.model.overrides("train_step"):
+            run_aside(functools.partial(step.outline, cast("StepProgram", self)), batch)
+            self._build_optimizer()
+        elif kind == "train":
+            # The gradients of a training step of the user's need records.
+            run_aside(self.step_function(kind), batch, records=True)
+        else:
+            run_aside(self.step_function(kind), batch)
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether Python in the model may read numbers, so that steps differ."""
+        return self._by_values
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the variables of the model, the optimizer and the metrics are there."""
+        parts = (self.objective, self.scores)
+        optimizer = self.optimizer is None or self.optimizer.built
+        matched = all(part is None or part.parts is not None for part in parts)
+        return self.model.built and optimizer and matched
+
+    def late_variables(self) -> list[Variable]:
+        """Return the trainable variables, those of layers that have just been built among them."""
+        new = [v for v in self.model.trainable_variables if id(v) not in self._known]
+        variables = [*self._at_start, *new]
+        optimizer = self.require_optimizer()
+        if not optimizer.built:
+            self._build_optimizer()
+        elif not optimizer.knows(variables):
+            present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
+            ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
+            optimizer.extend([*present.values(), *ordered])
+        return variables
+
+    def when_matched(self, check: Callable[[], None]) -> None:
+        """Call `check` when losses and metrics are matched to the outputs: now, or in a step.
+
+        Args:
+            check: raises where training cannot go on; the step then changes nothing.
+        """
+        if self._by_values and self.objective is not None and self.objective.parts is None:
+            self._waiting.append(check)
+        else:
+            check()
+
+    def loss_known(self) -> None:
+        """Run the checks that wait for the first loss."""
+        while self._waiting:
+            self._waiting.pop(0)()
+
+    def _prepare_training(self, x: Structure) -> None:
+        model = self.model
+        if not model.built:
+            infer(lambda x: model(x, training=True), [x])
+        self._build_optimizer()
+
+    def _build_optimizer(self) -> None:
+        model = self.model
+        host = model.host_stage()
+        if host is not None:
+            host.check_trainable(model.display_name())
+        variables = model.trainable_variables
+        if not variables and model.weights:
+            diagnostics.warn_once(
+                model,
+                "no weight is trainable, so training changes nothing. Set trainable=True on a "
+                "layer and call compile() again.",
+            )
+        sharding = self.sharding("train")
+        if sharding is not None and sharding.shard_optimizer and sharding.group.size > 1:
+            optimizer = self.require_optimizer()
+            self._optimizer_shards = OptimizerShards(optimizer, variables, sharding)
+        else:
+            self.require_optimizer().build(variables)
+
+
+def _has_users_code(model: Layer) -> bool:
+    """Return whether a layer has a `call` that kerasish did not bring."""
+    calls = (type(layer).call for layer in model.flatten_layers())
+    return any(call.__module__.partition(".")[0] != _OWN for call in calls)
+
+
+_OWN = __name__.partition(".")[0]
+
+
+def _as_tensor(x: Array) -> Any:
+    numbers = isinstance(x, np.ndarray) and x.dtype.kind not in "OUS"
+    return convert(x) if numbers else x
+
+
+def _specs(structure: Structure) -> Structure:
+    def spec(x: Array) -> Any:
+        if isinstance(x, (Tensor, Variable)):
+            return Spec(tuple(x.shape), x.dtype)
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "OUS":
+            return Spec(x.shape, wrap(x).dtype)
+        return x
+
+    return tree.map_structure(spec, structure)

@@ -1,0 +1,181 @@
+"""Group: the contract of the processes that train together, and the group of one process."""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kerasish.typing import Array
+
+
+@dataclass(frozen=True)
+class NativeCalls:
+    """What compiled code needs to exchange numbers without Python.
+
+    Attributes:
+        functions: name of the MPI function -> its address.
+        handles: how a handle is passed: "i" as a 32-bit int, "p" as a pointer.
+        communicator: the handle of the communicator.
+        addition: the handle of the operation MPI_SUM.
+        no_status: the address that stands for MPI_STATUS_IGNORE.
+        dtypes: name of a dtype, or "bytes" -> the handle of its MPI type.
+    """
+
+    functions: dict[str, int]
+    handles: str
+    communicator: int
+    addition: int
+    no_status: int
+    dtypes: dict[str, int]
+
+
+@dataclass
+class Progress:
+    """Where this process is: what error messages and the watchdog report.
+
+    Attributes:
+        kind: "train", "test" or "predict".
+        epoch: the number of the epoch, from 0; texts count from 1, as progress bars do.
+        step: steps done since the epoch began.
+        since: when the running step, or run of steps, began (`time.monotonic`); 0.0: none runs.
+        steps: steps done since the process joined its group.
+    """
+
+    kind: str = ""
+    epoch: int = 0
+    step: int = 0
+    since: float = 0.0
+    steps: int = 0
+
+    def __str__(self) -> str:
+        if not self.kind:
+            return "outside of any step"
+        where = f"in step {self.step + 1}" if self.since else f"after step {self.step}"
+        return f"{where} of epoch {self.epoch + 1} ({self.kind})"
+
+
+class Group(ABC):
+    """Processes that hold the same model and train it together, each on its share of the rows.
+
+    All methods but `abort` are collective: every process calls them in the same order.
+
+    Attributes:
+        rank: the number of this process, from 0.
+        size: the number of processes.
+        local_rank: its number among those on the same machine.
+        local_size: how many there are on the same machine.
+        host: the name of the machine.
+        progress: where this process is, for error messages.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    host: str = ""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+
+    @abstractmethod
+    def broadcast(self, value: Any) -> Any:
+        """Return the object that rank 0 gives."""
+
+    @abstractmethod
+    def gather(self, value: Any) -> list[Any]:
+        """Return the objects of all ranks, in their order, on every rank."""
+
+    @abstractmethod
+    def sum(self, array: Array) -> Array:
+        """Return the sum over ranks, the same bits on each: `tree_sum` of the ranks' arrays."""
+
+    @abstractmethod
+    def collect(self, segment: Array, size: int) -> Array:
+        """Return the array of `size` elements of which each rank gives its one of `segments`."""
+
+    @abstractmethod
+    def abort(self, reason: str) -> None:
+        """End all processes of the group at once, after one line on stderr; does not return."""
+
+    def native_calls(self) -> NativeCalls | None:
+        """Return what compiled code needs to call; None: sums go through `sum`."""
+        return None
+
+
+class Alone(Group):
+    """The group of one process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = socket.gethostname()
+
+    def broadcast(self, value: Any) -> Any:
+        """Return the object."""
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return a list of the object alone."""
+        return [value]
+
+    def sum(self, array: Array) -> Array:
+        """Return the array."""
+        return array
+
+    def collect(self, segment: Array, size: int) -> Array:
+        """Return the segment, which is the array."""
+        return segment
+
+    def abort(self, reason: str) -> None:
+        """Raise SystemExit: there is no other process to end."""
+        raise SystemExit(f"kerasish: {reason}")
+
+
+def tree_sum(parts: Sequence[Any], add: Any = np.add) -> Any:
+    """Return the sum of parts in a fixed order: neighbors first, then neighboring sums.
+
+    The order depends on the number of parts alone. A power of two of neighbors that starts at a
+    multiple of that power is a subtree, so it may be added up elsewhere first.
+
+    Args:
+        parts: one or more summands; those of a rank's shards, or of all ranks.
+        add: what adds two of them.
+
+    Example:
+        >>> tree_sum(["a", "b", "c"], lambda x, y: f"({x}+{y})")
+        '((a+b)+c)'
+    """
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [add(a, b) for a, b in zip(level[::2], level[1::2])]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
+
+
+def segments(size: int, ranks: int) -> tuple[list[int], list[int]]:
+    """Return (sizes, starts) of the ranks' segments of an array; sizes differ by one at most.
+
+    Example:
+        >>> segments(10, 4)
+        ([3, 2, 3, 2], [0, 3, 5, 8])
+    """
+    edges = [-(-size * rank // ranks) for rank in range(ranks + 1)]
+    return [b - a for a, b in zip(edges, edges[1:])], edges[:-1]
+
+
+class _Current:
+    group: Group = Alone()
+
+
+def current_group() -> Group:
+    """Return the group of this process: `Alone`, until `distribution.initialize()` joins one."""
+    return _Current.group
+
+
+def set_group(group: Group) -> None:
+    """Make `group` the one of this process."""
+    _Current.group = group

@@ -1,0 +1,59 @@
+"""A rank that fails ends the job, soon and by name, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from rank_jobs import needs_mpi, run_job
+from rank_kills import campaign
+
+SCRIPT = Path(__file__).parents[1] / "shared" / "rank_failures.py"
+SECONDS = 5.0
+SLOW = pytest.mark.slow
+
+# What the last line says. "stop" and "stall": after a timeout of 1 s.
+KINDS = {
+    "raise": r"rank 1 of 2 on \S+: after step 4 of epoch 2 \(train\): ValueError: a bad row",
+    "exit": r"rank 1 of 2 on \S+: .*sys.exit\(3\)",
+    "SystemExit": r"rank 0 of 2 on \S+: .*waits for rank 1, which has ended",
+    "interrupt": r"rank 1 of 2 on \S+: .*KeyboardInterrupt",
+    "stop": r"rank 0 of 2 on \S+: .*no answer from rank 1",
+    "stall": r"rank 0 of 2 on \S+: .*rank 1 is after step 4 of epoch 2",
+    "steps": r"rank 0 of 2 on \S+: .*waits for rank 1, which has ended",
+    "batches": r"all ranks must do equally many steps, but the data have \[4, 2\] batches",
+    "graph": r"rank \d of 2 on \S+: .*the ranks' models differ",
+    "kill": "",
+}
+
+
+def shared_memory() -> set[str]:
+    folder = Path("/dev/shm")
+    return {p.name for p in folder.glob("mpich_shm_*")} if folder.is_dir() else set()
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    "kind", [k if k == "raise" else pytest.param(k, marks=SLOW) for k in KINDS]
+)
+def test_a_failure_ends_the_job(kind):
+    before = shared_memory()
+    job = run_job(2, SCRIPT, kind, seconds=60)
+    ended = time.time()
+    assert job.status not in (0, None), job.errors
+    assert re.search(KINDS[kind], job.last_line), job.errors
+    began = re.search(r"failed at ([\d.]+)", job.output)
+    if began is not None:
+        limit = SECONDS + (1.0 if kind in ("stop", "stall") else 0.0)
+        assert ended - float(began.group(1)) < limit, job.errors
+    assert not shared_memory() - before
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_killed_ranks_change_no_bit(tmp_path):
+    """Random kills of random ranks, each followed by a start on 1, 2 or 4 ranks."""
+    report = campaign(4, 1, tmp_path)
+    assert report["kills"] == 4 and len(set(report["ranks"])) > 1

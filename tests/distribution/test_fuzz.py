@@ -1,0 +1,31 @@
+"""Random training programs in shards: the static engine gives what the eager one gives."""
+
+from __future__ import annotations
+
+import pytest
+import rank_models as models
+from fuzz import known
+from fuzz.compare import check
+from fuzz.generate import program_of
+from fuzz.run import STATIC
+
+from kerasish.ranks import set_sharding
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+
+
+@pytest.fixture
+def _two_shards():
+    models.use_shards(2)
+    yield
+    set_sharding(None)
+
+
+@pytest.mark.parametrize("seed", range(40, 60))
+@pytest.mark.usefixtures("_two_shards")
+def test_engines_agree_on_shards(seed):
+    program = program_of(seed)
+    if known.reason(program):
+        pytest.skip(f"known, and not mended yet: {known.reason(program)}")
+    verdict = check(program, [STATIC[0]], whole=True)
+    assert not verdict.bad, f"{verdict.engine}: {verdict.text}"

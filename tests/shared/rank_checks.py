@@ -1,0 +1,323 @@
+"""Checks that run on every rank of a job: `mpiexec -n 2 python rank_checks.py NAME ...`.
+
+Each check is a function; what it asserts must hold on every rank. The names of those that have
+passed on all ranks are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rank_models as models
+
+import kerasish as keras
+from kerasish.ranks import Alone, Sharding, current_group, set_group, set_sharding, tree_sum
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A block in which this rank works by itself."""
+    group = current_group()
+    set_group(Alone())
+    set_sharding(None)
+    try:
+        yield
+    finally:
+        set_group(group)
+        models.use_shards(group.size)
+
+
+def check_sums() -> None:
+    group = current_group()
+    for dtype in ("float32", "float64", "int32"):
+        for size in (0, 1, 5, 1000, 70001):
+            x = (np.arange(size) % 97 + group.rank * 0.37).astype(dtype)
+            parts = [(np.arange(size) % 97 + r * 0.37).astype(dtype) for r in range(group.size)]
+            total = keras.ops.all_sum(x)
+            assert np.array_equal(np.asarray(total), tree_sum(parts))
+
+
+def check_same_bits() -> None:
+    """Four shards: the same bits alone and on the ranks, on both engines."""
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+        for name in ("mlp", "normalized") if backend == "static" else ("mlp",):
+            with alone():
+                models.use_shards(4)
+                expected = models.train(name)
+            models.use_shards(4)
+            found = current_group().gather(models.train(name))
+            assert set(found) == {expected}, (backend, name, expected, found)
+    models.use_shards(current_group().size)
+
+
+def check_equals_one_process() -> None:
+    """Uneven rows: 1,000 rows in batches of 128, 333 for validation; logs, weights, predict."""
+    keras.config.set_backend("static")
+    x, y = models.data(1000)
+
+    def run() -> tuple[Any, ...]:
+        model = models.compiled("smooth")
+        history = model.fit(
+            x, y, batch_size=128, epochs=2, verbose=0, validation_data=(x[:333], y[:333])
+        )
+        scores = model.evaluate(x[:101], y[:101], verbose=0)
+        return model.get_weights(), history.history, scores, model.predict(x[:77], verbose=0)
+
+    with alone():
+        weights, logs, scores, outputs = run()
+    own = run()
+    assert models.greatest_difference(own[0], weights) < 1e-6
+    for key, values in logs.items():
+        np.testing.assert_allclose(own[1][key], values, rtol=1e-6)
+    np.testing.assert_allclose(own[2], scores, rtol=1e-6)
+    np.testing.assert_allclose(own[3], outputs, rtol=1e-5, atol=1e-6)
+    gathered = current_group().gather(repr((own[1], own[2])))
+    assert len(set(gathered)) == 1, gathered
+
+
+def check_synchronized() -> None:
+    """Moments of the whole batch: what one process computes."""
+    x, y = models.data(90)
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+
+        def run() -> tuple[Any, ...]:
+            model = models.compiled("synchronized", optimizer="sgd")
+            history = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+            return model.get_weights(), history.history
+
+        with alone():
+            weights, logs = run()
+        found, own = run()
+        for a, b in zip(found, weights):  # a bias before it has gradients of rounding alone
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(own["loss"], logs["loss"], rtol=1e-6)
+    models.use_shards(2 * current_group().size)
+    with pytest.raises(ValueError, match="needs the moments of a whole batch"):
+        models.train("synchronized")
+    models.use_shards(current_group().size)
+
+
+def check_divided_optimizer() -> None:
+    """Slots of a part of the variables: the same bits, less memory, no files."""
+    group = current_group()
+    x, y = models.data(77)
+
+    def run(divided: bool, **options: Any) -> Any:
+        set_sharding(Sharding(group, group.size, divided))
+        model = models.compiled("mlp", **options)
+        model.layers[-1].kernel.constraint = keras.constraints.MaxNorm(0.5)
+        history = model.fit(x, y, batch_size=16, epochs=2, verbose=0)
+        arrays = b"".join(w.tobytes() for w in model.get_weights())
+        return model, arrays + repr(history.history).encode()
+
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+        for make in (keras.optimizers.AdamW, keras.optimizers.SGD):
+            more = {"momentum": 0.9} if make is keras.optimizers.SGD else {}
+            whole, expected = run(False, optimizer=make(0.01, weight_decay=0.01, **more))
+            part, found = run(True, optimizer=make(0.01, weight_decay=0.01, **more))
+            assert found == expected, (backend, make)
+            sizes = [sum(v.numpy().nbytes for v in m.optimizer.variables) for m in (whole, part)]
+            assert sizes[1] < sizes[0] / group.size * 1.2, sizes  # small biases are whole
+    with pytest.raises(ValueError, match="divided among the ranks"):
+        part.save("never_written.keras")
+    with pytest.raises(ValueError, match="clipnorm"):
+        run(True, optimizer=keras.optimizers.Adam(clipnorm=1.0))
+    models.use_shards(group.size)
+
+
+def check_native() -> None:
+    """The step stays one native call, and many steps run in one."""
+    keras.config.set_backend("static")
+    model = models.compiled("mlp")
+    x, y = models.data(128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(x, y, batch_size=32, epochs=1, verbose=0)
+    [(_, step)] = model.training_program.compiled_steps("train")
+    assert all(e.is_native for e in step.inner.executables())
+    run = step.over_rows([x, y], lambda f: (f[0], f[1], None), np.arange(128), 32)
+    assert run is not None and run.left == 4
+
+
+def check_sources() -> None:
+    """Generators, a PyDataset, several inputs and outputs, calls for one batch."""
+    keras.config.set_backend("eager")
+    x, y = models.data(50)
+    both = {"a": x[:, :8], "b": x[:, 8:]}
+    targets = {"p": y, "q": x[:, :1]}
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, number: int) -> Any:
+            part = slice(17 * number, 17 * number + 17)
+            return ({k: v[part] for k, v in both.items()}, {k: v[part] for k, v in targets.items()})
+
+    def generate() -> Iterator[Any]:
+        while True:
+            for number in range(3):
+                yield Batches()[number]
+
+    def run() -> tuple[list[Any], list[Any]]:
+        keras.utils.set_random_seed(2)
+        a, b = (keras.Input((n,), name=k) for k, n in (("a", 8), ("b", 12)))
+        joined = keras.layers.Concatenate()([keras.layers.Dense(6, activation="tanh")(a), b])
+        outputs = {"p": keras.layers.Dense(10, "softmax", name="p")(joined),
+                   "q": keras.layers.Dense(1, name="q")(joined)}  # fmt: skip
+        model = keras.Model({"a": a, "b": b}, outputs)
+        model.compile(
+            "sgd", {"p": "sparse_categorical_crossentropy", "q": "mse"}, {"q": 0.5},
+            metrics={"p": "accuracy", "q": "mae"},
+        )  # fmt: skip
+        numbers: list[Any] = []
+        for source, steps in ((Batches(), None), (generate(), 3)):
+            logs = model.fit(source, epochs=2, steps_per_epoch=steps, verbose=0).history
+            numbers.extend(v for values in logs.values() for v in values)
+        logs = model.fit(both, targets, batch_size=20, verbose=0, shuffle="batch").history
+        numbers.extend(v for values in logs.values() for v in values)
+        numbers.extend(model.train_on_batch(both, targets, return_dict=True).values())
+        numbers.extend(model.test_on_batch(both, targets, return_dict=True).values())
+        numbers.extend(model.evaluate(Batches(), verbose=0, return_dict=True).values())
+        outputs = model.predict(both, batch_size=20, verbose=0)
+        assert outputs["p"].shape == (50, 10)
+        return numbers, [*model.get_weights(), *outputs.values()]
+
+    with alone():
+        numbers, arrays = run()
+    found, own = run()
+    np.testing.assert_allclose(found, numbers, rtol=2e-6)
+    assert models.greatest_difference(own, arrays) < 2e-6
+
+
+def check_few_rows() -> None:
+    """Fewer rows than ranks: no rank is left out, none stops."""
+    x, y = models.data(9)
+    with alone():
+        model = models.compiled("smooth")
+        expected = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
+        weights = model.get_weights()
+        outputs = model.predict(x[:1], verbose=0)
+    model = models.compiled("smooth")
+    found = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    assert models.greatest_difference(model.get_weights(), weights) < 1e-6
+    np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
+
+
+def check_resume() -> None:
+    """A training goes on with the same bits on another number of ranks, inside an epoch too."""
+    keras.config.set_backend("static")
+    group = current_group()
+    x, y = models.data(96)
+
+    def fit(folder: Path, epochs: int) -> str:
+        model = models.compiled("mlp")
+        models.use_shards(4)
+        resume = keras.callbacks.Resume(folder, every=2, seconds=None, background=False)
+        history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, resume=resume)
+        return models.digest(model, history)
+
+    with shared_folder() as folder:
+        with alone():
+            expected = fit(folder / f"whole{group.rank}", 3)
+            fit(folder / f"begun{group.rank}", 2)
+            drop_latest(folder / f"begun{group.rank}")
+        group.gather(None)
+        found = fit(folder / "begun0", 3)
+        assert set(group.gather(found)) == {expected}, (expected, found)
+        fit(folder / "ranks", 2)
+        if group.rank == 0:
+            drop_latest(folder / "ranks")
+            for rank in range(group.size):
+                shutil.copytree(folder / "ranks", folder / f"ranks{rank}")
+        group.gather(None)
+        with alone():
+            assert fit(folder / f"ranks{group.rank}", 3) == expected
+    models.use_shards(group.size)
+
+
+def drop_latest(folder: Path) -> None:
+    """Remove the latest state: the one before it lies inside an epoch."""
+    states = sorted(p for p in folder.iterdir() if p.is_file() and p.stat().st_size)
+    assert len(states) >= 2, states
+    states[-1].unlink()
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder for all ranks, removed after the block."""
+    group = current_group()
+    path = Path(group.broadcast(tempfile.mkdtemp() if group.rank == 0 else None))
+    yield path
+    group.gather(None)
+    if group.rank == 0:
+        shutil.rmtree(path)
+
+
+def check_callbacks() -> None:
+    """Rank 0 alone writes files; all stop and lower the rate in the same epoch."""
+    group = current_group()
+    written: list[str] = []
+
+    def watch(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            written.append(str(args[0]))
+
+    class StopsOnRankOne(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = epoch == 2 and group.rank == 1
+
+    x, y = models.data(96)
+    with shared_folder() as folder:
+        sys.addaudithook(watch)
+        model = models.compiled("smooth")
+        cb = keras.callbacks
+        history = model.fit(
+            x, y, batch_size=32, epochs=8, verbose=0, validation_split=0.3,
+            callbacks=[
+                cb.CSVLogger(str(folder / "log.csv")),
+                cb.ModelCheckpoint(str(folder / "{epoch}.weights.h5"), save_weights_only=True),
+                cb.BackupAndRestore(str(folder / "backup")),
+                cb.ReduceLROnPlateau(monitor="loss", patience=1, min_delta=10.0),
+                StopsOnRankOne(),
+            ],
+        )  # fmt: skip
+        here = [name for name in written if name.startswith(str(folder))]
+        assert bool(here) == (group.rank == 0), here
+        assert len(history.epoch) == 3
+        assert len(set(group.gather(repr(history.history)))) == 1
+        if group.rank == 0:
+            assert len((folder / "log.csv").read_text("utf-8").splitlines()) == 4
+            assert {p.name for p in folder.glob("*.h5")} == {f"{i}.weights.h5" for i in (1, 2, 3)}
+
+
+CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}
+
+
+def main(names: list[str]) -> None:
+    keras.distribution.initialize(timeout=60)
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    group = current_group()
+    assert group.size > 1 and keras.distribution.get_device_count() == group.size
+    for name in names or list(CHECKS):
+        CHECKS[name]()
+        if all(group.gather(True)) and group.rank == 0:
+            print(f"passed {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
