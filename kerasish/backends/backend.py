@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kerasish.devices import Device
 from kerasish.ops.op import Engine, Op
@@ -47,6 +47,24 @@ class RowRun(Protocol):
         """Do batches until `seconds` have passed, or `most` are done; return how many."""
 
 
+class Timing(NamedTuple):
+    """How long one part of a step took: a record of a compiled step, or an op.
+
+    Attributes:
+        name: of the op or the kernel.
+        layer: the names of the layers that it belongs to, joined by "/"; "" if none is known.
+        result: dtype and shape of what it computes.
+        seconds: the time.
+        nbytes: bytes of what it reads and writes, each counted once.
+    """
+
+    name: str
+    layer: str
+    result: str
+    seconds: float
+    nbytes: int
+
+
 class CompiledStep(ABC):
     """A pure step as a backend runs it."""
 
@@ -61,6 +79,10 @@ class CompiledStep(ABC):
         derivatives flow through it.
         """
         return self(*args), None
+
+    def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
+        """Do the step; return its result, and how long each part took; [] if that is not known."""
+        return self(*args), []
 
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int

@@ -10,6 +10,7 @@ from kerasish.callbacks.history import History as History
 from kerasish.callbacks.input_monitor import InputMonitor as InputMonitor
 from kerasish.callbacks.logs import CSVLogger as CSVLogger
 from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
+from kerasish.callbacks.profiler import Profiler as Profiler
 from kerasish.callbacks.progress import ProgbarLogger as ProgbarLogger
 from kerasish.callbacks.remote import RemoteMonitor as RemoteMonitor
 from kerasish.callbacks.resume import Resume as Resume

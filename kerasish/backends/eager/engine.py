@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextvars
 import functools
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from kerasish.backends.backend import Backend, CompiledStep
+from kerasish.backends.backend import Backend, CompiledStep, Timing
 from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
 from kerasish.devices import Device, _State, current, place_of
-from kerasish.ops.op import Op, UpdateFormula, has_chosen_engine, using_engine
+from kerasish.ops.op import Engine, Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
+from kerasish.scopes import current_path
 from kerasish.tensor import (
     Tensor,
+    Variable,
     VariableScope,
+    concrete,
     current_scope,
     is_traced,
     prepare,
@@ -218,11 +222,56 @@ class Eager(Backend):
         return VariableScope()
 
 
+class TimingEngine(Engine):
+    """Hands ops on to another engine, and notes how long each took."""
+
+    def __init__(self, inner: Eager) -> None:
+        self.inner, self.timings = inner, list[Timing]()
+        self.fuses_updates = inner.fuses_updates
+
+    def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
+        """Apply an op; what it calls inside counts for itself."""
+        before = len(self.timings)
+        start = time.perf_counter()
+        result = self.inner.apply(op, args, attrs)
+        self.inner.synchronize()
+        seconds = time.perf_counter() - start
+        seconds -= sum(t.seconds for t in self.timings[before:])
+        outputs = result if isinstance(result, tuple) else (result,)
+        inputs = [x for x in args if isinstance(x, (Tensor, Variable))]
+        nbytes = sum(concrete(t).nbytes for t in outputs)
+        nbytes += sum(concrete(x.value if isinstance(x, Variable) else x).nbytes for x in inputs)
+        shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in outputs)
+        self.timings.append(Timing(op.name, current_path(), shapes, seconds, nbytes))
+        return result
+
+    def fused_update(self, *args: Any) -> list[list[Tensor]] | None:
+        """Update all variables at once, as one part."""
+        start = time.perf_counter()
+        result = self.inner.fused_update(*args)
+        if result is not None:
+            seconds = time.perf_counter() - start
+            nbytes = 2 * sum(concrete(t).nbytes for some in result for t in some)
+            self.timings.append(Timing("update", "optimizer", "", seconds, nbytes))
+        return result
+
+    def control(self, kind: str, **parts: Any) -> Any:
+        """Leave control flow to the inner engine."""
+        return self.inner.control(kind, **parts)
+
+
 class EagerStep(CompiledStep):
     """A function that runs op by op; its assignments are made together when it has returned."""
 
     def __init__(self, engine: Eager, function: Callable[..., Any]) -> None:
         self.engine, self.function = engine, function
+
+    def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
+        """Do the step; return its result, and the time of each op."""
+        engine = TimingEngine(self.engine)
+        with using_engine(engine), self.engine.step_scope():
+            result = self.function(*args)
+        return result, engine.timings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         # Inside a trace, or another engine's step, that engine stays in charge.

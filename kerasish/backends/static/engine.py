@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, tree
-from kerasish.backends.backend import Backend, CompiledStep, RowRun
+from kerasish.backends.backend import Backend, CompiledStep, RowRun, Timing
 from kerasish.backends.eager import Eager
 from kerasish.backends.static.codegen.driver import UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import (
@@ -25,7 +25,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
-from kerasish.backends.static.lowering.units import Unit, aligned_array
+from kerasish.backends.static.lowering.units import Unit, aligned_array, nbytes_of
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.onednn.library import slow_halves
@@ -108,6 +108,10 @@ class TracedStep(CompiledStep):
             # Inside a trace, another step or a user's scope, the step is a part of that.
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
+
+    def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
+        """Do the step; return its result, and the time of each of its records."""
+        return self._find(args).call_timed(args)
 
     def call_reading(self, *args: Any) -> tuple[Structure, list[tuple[Variable, Tensor]] | None]:
         """Do the step; return its result, and each variable that it read, with its value then."""
@@ -302,6 +306,7 @@ class CompiledCall:
     ) -> None:  # fmt: skip
         self._name, self._training = name, training
         self.traced, self.traced_graph = traced, traced.graph
+        self._paths = traced.paths
         self.guards = guards or Guards(())
         self.conditions = traced.conditions
         self.calls = (self,)
@@ -389,7 +394,27 @@ class CompiledCall:
             )
             return Unlowered(unfused, list(zip(targets, unfused.outputs[results:])))
 
-    def __call__(self, args: tuple[Any, ...]) -> Structure:
+    def timings(self, timed: Sequence[tuple[str, Any, float]]) -> list[Timing]:
+        """Return what a timed run found out, with the layers of the units."""
+        results = []
+        for name, unit, seconds in timed:
+            values = () if unit is None else (*unit.reads, *unit.writes)
+            written = () if unit is None else unit.writes
+            layer = next((self._paths[v] for v in written if v in self._paths), "")
+            shapes = ", ".join(f"{v.dtype}{list(v.shape)}" for v in written)
+            nbytes = sum(map(nbytes_of, values))
+            results.append(
+                Timing(name if unit is None else unit.name, layer, shapes, seconds, nbytes)
+            )
+        return results
+
+    def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
+        """Run, and return the result and the time of each record."""
+        timed: list[Any] = []
+        result = self(args, lambda: timed.extend(self.executable.run_timed()))
+        return result, self.timings(timed)
+
+    def __call__(self, args: tuple[Any, ...], run: Callable[[], object] | None = None) -> Structure:
         executable = self.executable
         with executable.lock:
             for v in self.variables:
@@ -397,7 +422,7 @@ class CompiledCall:
                     v.sync_to_buffer()
             self._enter(args)
             try:
-                executable.run()
+                (run or executable.run)()
             except UnmetConditionError as error:
                 raise self.other_path(error) from None
             for v in self.traced.updated:

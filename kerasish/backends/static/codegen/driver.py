@@ -40,6 +40,7 @@ from kerasish.backends.static.codegen.driver_code import (
     PARALLEL,
     RUN,
     RUN_STEPS,
+    RUN_TIMED,
     UNMET,
     UNWRITTEN,
 )
@@ -60,12 +61,14 @@ class Runtime:
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
         expect: block {address of a value, of what is expected there, bytes}.
+        run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
     """
 
     table: int
     parallel: bool
     run: Any
     run_steps: Any
+    run_timed: Any
     call_dnnl: int
     call_cblas: int
     call_blas: int
@@ -93,8 +96,8 @@ def load_runtime() -> Runtime:
 
 def _make_runtime() -> Runtime:
     texts = [PARALLEL, RUN, RUN_STEPS, CALL_DNNL, CALL_CBLAS, CALL_BLAS]
-    texts += [CALL_THREADS, CALL_COPY, EXPECT]
-    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect = compile_many(texts)
+    texts += [CALL_THREADS, CALL_COPY, EXPECT, RUN_TIMED]
+    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect, timed = compile_many(texts)
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
     library = _c_library()
@@ -109,6 +112,7 @@ def _make_runtime() -> Runtime:
         parallel=bool(words[TABLE_OPENMP]),
         run=ctypes.CFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
         run_steps=ctypes.CFUNCTYPE(integer, pointer)(steps),
+        run_timed=ctypes.CFUNCTYPE(integer, pointer)(timed),
         call_dnnl=dnnl,
         call_cblas=cblas,
         call_blas=blas,
@@ -207,6 +211,28 @@ class Program:
         status = self.runtime.run(*self._call)
         if status:
             raise self.error(int(self._failed[0]), status)
+
+    def run_timed(self) -> list[float]:
+        """Run every record once; return the seconds that each took.
+
+        Raises:
+            RecordError: a record returned a status other than 0; the records before it have run.
+            OSError: the platform has no clock for it.
+        """
+        get = self.runtime.clock_gettime
+        if not get:
+            raise OSError("records cannot be timed here: there is no clock_gettime")
+        count = len(self.records)
+        times = np.zeros((count + 1, 2), np.int64)
+        job = np.array(
+            [self.table.ctypes.data, count, get, time.CLOCK_MONOTONIC, times.ctypes.data, 0],
+            np.int64,
+        )
+        status = self.runtime.run_timed(job.ctypes.data)
+        if status:
+            raise self.error(int(job[5]), status)
+        seconds = times[:, 0] - times[0, 0] + times[:, 1] * 1e-9
+        return np.diff(seconds).tolist()
 
     def error(self, index: int, status: int) -> RecordError:
         """The error for a record that failed."""

@@ -97,6 +97,45 @@ good:
 
 RUN = Text(_WALK.format(linkage="", name="SYMBOL"))
 
+# Words: 0 records, 1 their number, 2 clock_gettime, 3 its clock, 4 two words per record and two
+# more, for the times (seconds, nanoseconds) before each record and after the last one, 5 the record
+# that failed.
+RUN_TIMED = Text("""define i32 @SYMBOL(ptr %job) #0 {
+entry:
+  %w1 = getelementptr i64, ptr %job, i64 1
+  %w2 = getelementptr i64, ptr %job, i64 2
+  %w3 = getelementptr i64, ptr %job, i64 3
+  %w4 = getelementptr i64, ptr %job, i64 4
+  %failed = getelementptr i64, ptr %job, i64 5
+  %records = load ptr, ptr %job, align 8
+  %count = load i64, ptr %w1, align 8
+  %clock.get = load ptr, ptr %w2, align 8
+  %clock = load i32, ptr %w3, align 8
+  %times = load ptr, ptr %w4, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %twice = shl i64 %i, 1
+  %time = getelementptr i64, ptr %times, i64 %twice
+  %unused = call i32 %clock.get(i32 %clock, ptr %time)
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %good
+body:
+  %at = getelementptr i64, ptr %records, i64 %twice
+  %arg.at = getelementptr i64, ptr %at, i64 1
+  %function = load ptr, ptr %at, align 8
+  %arg = load ptr, ptr %arg.at, align 8
+  %status = call i32 %function(ptr %arg)
+  %next = add i64 %i, 1
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %head, label %bad
+bad:
+  store i64 %i, ptr %failed, align 8
+  ret i32 %status
+good:
+  ret i32 0
+}""")
+
 # Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done, 5
 # advances (address of a word, amount), 6 their number, 7 the record that failed, 8 clock_gettime or
 # 0, 9 its clock, 10 the time, in that clock's nanoseconds, after which no step begins.

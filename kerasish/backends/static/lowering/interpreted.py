@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -69,6 +70,12 @@ class Interpreted:
                 raise UnmetConditionError(number)
         for old, new in self._updates:
             np.copyto(self._buffers[old], self._results[new])
+
+    def run_timed(self) -> list[tuple[str, None, float]]:
+        """Run once; return the name and the seconds of the whole run."""
+        start = time.perf_counter()
+        self.run()
+        return [("NumPy", None, time.perf_counter() - start)]
 
     def output(self, v: Value) -> Any:
         """Return an output of the last run."""

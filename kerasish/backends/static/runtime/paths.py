@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from kerasish import config
+from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen.driver import UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import UndecidedUpdateError
 from kerasish.backends.static.machine import native
@@ -90,6 +91,11 @@ class Paths:
             known: that the latest path does not hold for them, if that is known.
         """
         return self._run(args, lambda call: (call(args), None), known)[0]
+
+    def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
+        """Run; return the result, and the time of each record; none of what runs op by op."""
+        result, timings = self._run(args, lambda call: call.call_timed(args))
+        return result, timings or []
 
     def call_reading(self, args: tuple[Any, ...]) -> tuple[Structure, Any]:
         """Run; return the result, and the variables read with their values before, or None."""

@@ -6,6 +6,7 @@ The NumPy kernel of an op without native code runs between native stretches.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,14 @@ from kerasish.backends.static.codegen.driver import (
     load_runtime,
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
-from kerasish.backends.static.lowering.units import CopyUnit, Place, PythonUnit, place_of, view_of
+from kerasish.backends.static.lowering.units import (
+    CopyUnit,
+    Place,
+    PythonUnit,
+    Unit,
+    place_of,
+    view_of,
+)
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.backends.static.strict import memory as strict_memory
@@ -89,6 +97,7 @@ class Executable:
                 records.clear()
 
         watch = self._watch
+        self._units_of: dict[int, Unit] = {}  # by the record's id; the programs keep the records
         checks = self._conditions()
         records.extend(checks.get(-1, ()))
         copies = [CopyUnit(root, old) for root, old in self.compiled_plan.copies]
@@ -100,6 +109,7 @@ class Executable:
                 parts.append(unit.make_call(self.locate))
             else:
                 own = unit.records(self.locate)
+                self._units_of.update((id(record), unit) for record in own)
                 records.extend(own if watch is None else strict_records.named(own))
             if watch is not None:
                 records.extend(watch.after(step, self.locate))
@@ -130,6 +140,22 @@ class Executable:
     def output(self, v: Value) -> Array:
         """Return a copy of an output of the last run."""
         return np.array(view_of(self.locate(v), v))
+
+    def run_timed(self) -> list[tuple[str, Unit | None, float]]:
+        """Run once; return the name, the unit if there is one, and the seconds of each record."""
+        results: list[tuple[str, Unit | None, float]] = []
+        python = iter(unit for unit in self.units if isinstance(unit, PythonUnit))
+        for part in self.parts:
+            if isinstance(part, Program):
+                for record, seconds in zip(part.records, part.run_timed()):
+                    unit = self._units_of.get(id(record))
+                    results.append((record.name or "record", unit, seconds))
+            else:
+                start = time.perf_counter()
+                part()
+                unit = next(python)
+                results.append((unit.name, unit, time.perf_counter() - start))
+        return results
 
     def run(self) -> None:
         """Run once on the content of `inputs` and the variables' buffers."""
