@@ -145,7 +145,7 @@ def test_a_new_op_is_one_declaration(define, case, dtype):
     tolerance = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 1e-2}[dtype]
     found, expected = (np.asarray(f(x).numpy(), "float64") for f in (step, program))
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    assert all(call.executable.is_native for call in step._calls.values())
+    assert all(call.executable.is_native for call in step._calls())
 
 
 def test_other_attributes_are_other_native_code(define):
