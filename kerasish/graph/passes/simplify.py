@@ -142,7 +142,7 @@ def _neutral(number: float, both: bool) -> Rule:
 
 
 def _is(array: Array, number: float) -> bool:
-    """Return whether `found` equals `number`, including the sign of a floating zero."""
+    """Return whether `array` equals `number`, including the sign of a floating zero."""
     if array is None or array != number:
         return False
     return bool(np.signbit(array)) == bool(np.signbit(number)) or array.dtype.kind in "iub"
@@ -246,24 +246,16 @@ def _transpose(r: Rewriter, node: Node) -> Value | list[Any] | None:
     return None
 
 
-def _reshape(r: Rewriter, node: Node) -> Value | list[Any] | None:
-    x = node.inputs[0]
-    if x.shape == node.out.shape:
-        return x
-    inner = r.maker(x, "reshape")
-    if inner is not None:
-        return [make("reshape", [inner.inputs[0]], newshape=node.out.shape)]
-    return None
+def _last_of(name: str, attr: str) -> Rule:
+    """f(f(x)) -> f(x) to the last shape, which is the attribute `attr`; nothing to x's own."""
 
+    def rule(r: Rewriter, node: Node) -> Value | list[Any] | None:
+        x, inner = node.inputs[0], r.maker(node.inputs[0], name)
+        if x.shape == node.out.shape:
+            return x
+        return None if inner is None else [make(name, [inner.inputs[0]], **{attr: node.out.shape})]
 
-def _broadcast(r: Rewriter, node: Node) -> Value | list[Any] | None:
-    x = node.inputs[0]
-    if x.shape == node.out.shape:
-        return x
-    inner = r.maker(x, "broadcast_to")
-    if inner is not None:
-        return [make("broadcast_to", [inner.inputs[0]], shape=node.out.shape)]
-    return None
+    return rule
 
 
 def _cast(r: Rewriter, node: Node) -> Value | list[Any] | None:
@@ -313,15 +305,11 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     return [scaled, make("reshape", [scaled.out], newshape=target)]
 
 
-def _sum_over_nothing(r: Rewriter, node: Node) -> list[Any] | None:
+def _over_nothing(r: Rewriter, node: Node) -> list[Any] | None:
     x = node.inputs[0]
     if all(x.shape[a] == 1 for a in node.attrs["axis"]) and x.dtype == node.out.dtype:
         return [make("reshape", [x], newshape=node.out.shape)]
     return None
-
-
-def _alias(r: Rewriter, node: Node) -> Value:
-    return node.inputs[0]
 
 
 def _whole_slice(r: Rewriter, node: Node) -> Value | None:
@@ -371,19 +359,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "divide": (_neutral(1.0, False), _divide),
     "power": (_power,),
     "negative": (_double("negative"),),
-    "logical_not": (),
     "transpose": (_transpose,),
-    "reshape": (_reshape,),
-    "broadcast_to": (_broadcast,),
+    "reshape": (_last_of("reshape", "newshape"),),
+    "broadcast_to": (_last_of("broadcast_to", "shape"),),
     "cast": (_cast,),
-    "reduce_sum": (_sum_over_nothing, _sum_of_broadcast),
-    "reduce_max": (_sum_over_nothing,),
-    "reduce_min": (_sum_over_nothing,),
-    "reduce_prod": (_sum_over_nothing,),
-    "reduce_all": (_sum_over_nothing,),
-    "reduce_any": (_sum_over_nothing,),
-    "alias": (_alias,),
-    "stop_gradient": (_alias,),
+    "reduce_sum": (_over_nothing, _sum_of_broadcast),
+    **{f"reduce_{kind}": (_over_nothing,) for kind in ("max", "min", "prod", "all", "any")},
+    **dict.fromkeys(("alias", "stop_gradient"), (lambda r, node: node.inputs[0],)),
     "strided_slice": (_whole_slice,),
 }
 
