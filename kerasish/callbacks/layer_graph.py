@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerasish import tree
 
 if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.layer.interface import LayerLike
     from kerasish.engine.model.model import Model
 
 
@@ -51,7 +51,7 @@ def list_nodes(model: Model) -> list[LayerNode]:
 def _add(
     result: dict[str, LayerNode],
     name: str,
-    layer: Layer,
+    layer: LayerLike,
     inputs: Iterable[str],
     shapes: Sequence[Any],
 ) -> str:
@@ -66,7 +66,7 @@ def _is_layer(operation: Any) -> bool:
     return hasattr(operation, "flatten_layers")  # not the plain operations of a graph
 
 
-def _add_parts(result: dict[str, LayerNode], layer: Layer, name: str) -> None:
+def _add_parts(result: dict[str, LayerNode], layer: LayerLike, name: str) -> None:
     parts = layer.flatten_layers(include_self=False, recursive=False) if _is_layer(layer) else []
     if not parts:
         _add(result, name, layer, (), ())

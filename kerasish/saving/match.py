@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kerasish.engine.layer.interface import LayerLike, Saved
 from kerasish.engine.layer.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.source import Entry, Group, Groups, as_dtype
@@ -80,7 +81,7 @@ class Plan:
                 raise
             raise ValueError(f"{self.where}: the array {entry.where!r} {error}") from error
 
-    def _load_custom(self, owner: Layer, group: Group, skip_mismatch: bool) -> None:
+    def _load_custom(self, owner: Saved, group: Group, skip_mismatch: bool) -> None:
         try:
             owner.load_own_variables(group)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -104,17 +105,17 @@ def table(misfits: list[Misfit]) -> str:
     return "\n".join(lines)
 
 
-def _named(owner: Any) -> str:
+def _named(owner: Saved) -> str:
     return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
 
 
-def is_plain(owner: Layer | Optimizer) -> bool:
+def is_plain(owner: Saved) -> bool:
     """Return whether a part loads its variables the usual way: by number, with equal shapes."""
     own = type(owner).load_own_variables
     return own in (Layer.load_own_variables, Optimizer.load_own_variables)
 
 
-def variables_of(owner: Layer | Optimizer) -> list[Any]:
+def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
         return owner.variables

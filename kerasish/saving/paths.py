@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from kerasish.engine.layer.interface import LayerLike
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.model.model import Model
 from kerasish.naming import to_snake_case
@@ -38,7 +39,7 @@ class Place(NamedTuple):
     """A part of the model and its path, "" for the model itself."""
 
     path: str
-    owner: Any
+    owner: LayerLike | Optimizer
 
     @property
     def group(self) -> str:
@@ -89,7 +90,7 @@ class _Seen:
         return True
 
 
-def _visit(path: str, owner: Layer | Optimizer, collected: list[Place], seen: _Seen) -> None:
+def _visit(path: str, owner: LayerLike | Optimizer, collected: list[Place], seen: _Seen) -> None:
     if not seen.add(owner):
         return
     collected.append(Place(path, owner))
@@ -120,7 +121,7 @@ def _visit_many(
             _visit_many(inner, value, collected, seen)
 
 
-def _attributes(owner: Layer | Optimizer) -> Iterator[tuple[str, Any]]:
+def _attributes(owner: LayerLike | Optimizer) -> Iterator[tuple[str, Any]]:
     """Yield the attributes that hold parts: public names first, in the alphabet's order."""
     held = {k: v for k, v in vars(owner).items() if k not in _SKIPPED and not k.startswith("__")}
     others = _OTHER_ATTRIBUTES.get(type(owner).__name__, {})

@@ -12,6 +12,7 @@ from typing import Any
 from kerasish import tree
 from kerasish.diagrams import BOXES, Arrow, Box, Cluster, Part, cluster_dot, quoted, to_dot, to_svg
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
+from kerasish.engine.layer.interface import LayerLike
 from kerasish.typing import PathLike
 
 
@@ -292,7 +293,7 @@ def _texts(part: Any, options: dict[str, Any]) -> list[str]:
     return texts
 
 
-def _described(part: Layer | Model, side: str, what: str) -> str:
+def _described(part: LayerLike, side: str, what: str) -> str:
     """Return the shapes or dtypes on one side of a layer, those of its first call."""
     if not part.inbound_nodes:
         return "?"

@@ -19,17 +19,17 @@ from kerasish.ops.shapes import Spec
 from kerasish.typing import Shape, Structure
 
 if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
+    from kerasish.engine.layer.interface import LayerLike
     from kerasish.engine.model.model import Model
 
 
-def _shape_text(layer: Layer) -> str:
+def _shape_text(layer: LayerLike) -> str:
     try:
         if isinstance(layer, InputLayer):
             return str(layer.batch_shape)
         shape = tree.map_structure(lambda t: t.shape, layer.output)
     except (ValueError, AttributeError):
-        nodes = getattr(layer, "inbound_nodes", [])
+        nodes = layer.inbound_nodes
         if not nodes:
             return "?" if not layer.built else "(built)"
         shape = tree.map_structure(lambda t: t.shape, nodes[0].outputs)
@@ -62,19 +62,20 @@ def size_text(variables: Sequence[Any]) -> str:
     return f"{total:.2f} {unit}"
 
 
-def _connections(layer: Any) -> str:
+def _connections(layer: LayerLike) -> str:
     names = []
-    for node in getattr(layer, "inbound_nodes", []):
+    for node in layer.inbound_nodes:
         for t in node.inputs:
-            history = t._keras_history
-            names.append(f"{history.operation.name}[{history.node_index}][{history.tensor_index}]")
+            if t.history is not None:
+                operation, node_index, tensor_index = t.history
+                names.append(f"{operation.name}[{node_index}][{tensor_index}]")
     return ", ".join(names) or "-"
 
 
-def work_of(layer: Any, graph: Any, batch_size: int) -> tuple[int, int] | None:
+def work_of(layer: LayerLike, graph: Any, batch_size: int) -> tuple[int, int] | None:
     """Return (FLOPs, values) of a layer's calls on a batch; None where sizes are not known."""
     calls = [n for n in graph.nodes if n.operation is layer] if graph is not None else []
-    calls = calls or list(getattr(layer, "inbound_nodes", []))[:1]
+    calls = calls or list(layer.inbound_nodes)[:1]
     if isinstance(layer, InputLayer) or not calls:
         return None
     flops = values = 0
