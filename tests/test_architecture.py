@@ -79,20 +79,20 @@ def package_of(path):
 
 def private_definitions(trees):
     """Return private attribute -> packages that define it."""
-    found = collections.defaultdict(set)
+    result = collections.defaultdict(set)
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-                    found[node.attr].add(package_of(path))
+                    result[node.attr].add(package_of(path))
             elif isinstance(node, ast.ClassDef):
                 for part in node.body:
                     names = [getattr(part, "name", None)]
                     for target in getattr(part, "targets", [getattr(part, "target", None)]):
                         names.append(getattr(target, "id", None))
                     for name in filter(is_private, names):
-                        found[name].add(package_of(path))
-    return found
+                        result[name].add(package_of(path))
+    return result
 
 
 def reads_of_privates(trees):
@@ -118,10 +118,10 @@ def trees():
 
 
 def test_no_package_reads_the_private_attributes_of_another(trees):
-    found = [
+    result = [
         f"{place}: {name}" for name, place in reads_of_privates(trees) if name not in PROTOCOLS
     ]
-    assert not found, "Add what is needed to the public interface of the other package"
+    assert not result, "Add what is needed to the public interface of the other package"
 
 
 def test_a_read_would_be_found():

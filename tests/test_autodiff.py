@@ -151,9 +151,9 @@ def test_tape_without_watching_variables():
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(v)
         y = v * w
-    found = tape.gradient(y, [v, w])
-    assert found[0].item() == 5.0
-    assert found[1] is None
+    result = tape.gradient(y, [v, w])
+    assert result[0].item() == 5.0
+    assert result[1] is None
     assert tape.watched_variables() == [v] or tape.watched_variables()[0] is v
 
 
@@ -346,8 +346,8 @@ def test_jvp_counts():
 
 def test_vjp():
     x = np.array([1.0, 2.0])
-    found = vjp(lambda a: ops.square(a), [x], [np.array([1.0, 10.0])])
-    np.testing.assert_allclose(found[0], [2.0, 40.0])
+    result = vjp(lambda a: ops.square(a), [x], [np.array([1.0, 10.0])])
+    np.testing.assert_allclose(result[0], [2.0, 40.0])
 
 
 @pytest.mark.parametrize(

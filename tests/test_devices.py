@@ -316,11 +316,11 @@ def test_a_training_goes_on_on_another_device(cupy, tmp_path, saved, read):
         for a, b in zip(model.optimizer.variables, again.optimizer.variables):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
         again.compile(again.optimizer, again.loss, run_eagerly=True)
-        found = [again.train_on_batch(x[:20], y[:20]) for _ in range(3)]
+        result = [again.train_on_batch(x[:20], y[:20]) for _ in range(3)]
         assert {v.value.device for v in again.optimizer.variables} == {str(devices.current())}
     with kerasish.device("cpu"):
         expected = [model.train_on_batch(x[:20], y[:20])[0] for _ in range(3)]
-    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.ravel(result), expected, rtol=1e-5)
 
 
 def test_out_of_memory_leaves_the_model_usable(gpu):
@@ -517,7 +517,7 @@ def test_batches_on_the_gpu_stay_there(cupy, backend):
     kerasish.config.set_backend(backend)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
-    made = []
+    created = []
     for device in ("cpu", "gpu"):
         kerasish.utils.set_random_seed(3)
         with kerasish.device(device):
@@ -532,8 +532,8 @@ def test_batches_on_the_gpu_stay_there(cupy, backend):
             with pytest.raises(ValueError, match="x: 8, y: 7"):
                 model.train_on_batch(given[0], given[1][:7])
         losses.append(model.train_on_batch(kerasish.Tensor(x), y))  # on the CPU, as arrays are
-        made.append(losses)
-    np.testing.assert_allclose(made[0], made[1], rtol=1e-5)
+        created.append(losses)
+    np.testing.assert_allclose(created[0], created[1], rtol=1e-5)
 
 
 def test_functions_follow_the_device(cupy):

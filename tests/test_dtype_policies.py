@@ -35,8 +35,8 @@ def test_a_map_of_policies_wants_a_dict(wrong):
 
 
 def test_maps_show_what_they_hold():
-    made = DTypePolicyMap("float32", {"encoder/dense": "mixed_float16"})
-    assert repr(made) == (
+    created = DTypePolicyMap("float32", {"encoder/dense": "mixed_float16"})
+    assert repr(created) == (
         "<DTypePolicyMap default_policy='float32', mapping=[('encoder/dense', 'mixed_float16')]>"
     )
 

@@ -106,10 +106,10 @@ def test_half_precision(name: str) -> None:
     exact = flat(call(started(name), name, data(name)))
     for policy, dtype in (("mixed_float16", "float16"), ("mixed_bfloat16", "bfloat16")):
         layer = started(name, policy)
-        for found, expected in zip(flat(call(layer, name, data(name))), exact):
+        for result, expected in zip(flat(call(layer, name, data(name))), exact):
             if EXAMPLES[name].get("dtype", "float32") == "float32" or layer.weights:
-                assert str(found.dtype) == dtype
-            np.testing.assert_allclose(found.astype("float32"), expected, atol=0.1, rtol=0.1)
+                assert str(result.dtype) == dtype
+            np.testing.assert_allclose(result.astype("float32"), expected, atol=0.1, rtol=0.1)
         assert all(v.dtype in ("float32", "int32") for v in layer.weights)
 
 
@@ -120,8 +120,8 @@ def test_engines_agree(name: str) -> None:
     second = copy.deepcopy(first)
     inputs = [Tensor(x) for x in data(name)]
     expected = step_of(first, name)(inputs)
-    found = backends.get("static").compile(step_of(second, name))(inputs)
-    for a, b in zip(found, expected):
+    result = backends.get("static").compile(step_of(second, name))(inputs)
+    for a, b in zip(result, expected):
         expect_same(a, b, 2e-4, 2e-5)
     for a, b in zip(second.variables, first.variables):
         expect_same(a.numpy(), b.numpy(), 1e-5, 1e-6)
@@ -168,8 +168,8 @@ def test_masks_pass(name: str) -> None:
     x = Tensor(data(name)[0])
     x._keras_mask = Tensor(np.arange(np.prod(shapes[0][:2])).reshape(shapes[0][:2]) % 3 != 1)
     y = layer(x)
-    found = getattr(y, "_keras_mask", None)
+    result = getattr(y, "_keras_mask", None)
     if type(layer).compute_mask is layers.Layer.compute_mask:
-        assert found is x._keras_mask
-    elif found is not None:
-        assert found.dtype == "bool" and found.shape == y.shape[: len(found.shape)]
+        assert result is x._keras_mask
+    elif result is not None:
+        assert result.dtype == "bool" and result.shape == y.shape[: len(result.shape)]

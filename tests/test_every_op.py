@@ -120,8 +120,8 @@ def test_eager_kernel_is_the_reference(op, example):
     override = numpy_kernels.KERNELS.get(op.name)
     values, attrs = bound(op, *arguments(op, example))
     reference = results(op.kernel(np, *values, **attrs))
-    found = results(override(*values, **attrs) if override else call(op, values, attrs))
-    for a, b in zip(found, reference, strict=True):
+    result = results(override(*values, **attrs) if override else call(op, values, attrs))
+    for a, b in zip(result, reference, strict=True):
         a = np.asarray(a)
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
@@ -186,10 +186,10 @@ def test_kernels_use_what_cupy_has(path):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed: extras gpu13 or gpu12")
     used = set(re.findall(r"\bxp\.([a-z_A-Z][\w.]*)", path.read_text()))
     for name in sorted(used):
-        found = cupy
+        result = cupy
         for part in name.split("."):
-            assert hasattr(found, part), f"{path.name} uses xp.{name}, which CuPy lacks"
-            found = getattr(found, part)
+            assert hasattr(result, part), f"{path.name} uses xp.{name}, which CuPy lacks"
+            result = getattr(result, part)
 
 
 @pytest.mark.parametrize("op", [o for _, o in sorted(REGISTRY.items())], ids=lambda o: o.name)

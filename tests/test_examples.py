@@ -60,9 +60,9 @@ GOALS = {
 
 def number_after(words: str, text: str) -> float | tuple[float, ...]:
     """Return the number, or the numbers with nothing but space between, after the last `words`."""
-    found = re.findall(rf"{re.escape(words)}((?: +[\d.]+)+)", text)
-    assert found, f"{words!r} is followed by no number in {text!r}"
-    numbers = tuple(map(float, found[-1].split()))
+    result = re.findall(rf"{re.escape(words)}((?: +[\d.]+)+)", text)
+    assert result, f"{words!r} is followed by no number in {text!r}"
+    numbers = tuple(map(float, result[-1].split()))
     return numbers if len(numbers) > 1 else numbers[0]
 
 

@@ -176,9 +176,9 @@ def test_float16_may_be_computed_in_float32_and_must_then_agree_with_it(monkeypa
     assert "float16" in program.source() and "float16" not in wide.source()
     eager, static = ENGINES["eager"], ENGINES["fast_run"]
     expected = run(program, eager)
-    found = run(wide, eager)
-    assert compare_module.compare(program, expected, found, static).kind == "equal"
-    off = {n: a * a.dtype.type(1.05) if n == "forward[0]" else a for n, a in found.items()}
+    result = run(wide, eager)
+    assert compare_module.compare(program, expected, result, static).kind == "equal"
+    off = {n: a * a.dtype.type(1.05) if n == "forward[0]" else a for n, a in result.items()}
     assert np.isinf(expected["forward[0]"]).any() and np.isfinite(off["forward[0]"]).all()
     assert compare_module.compare(program, expected, off, static).kind == "disagreement"
 

@@ -113,13 +113,13 @@ def test_own_imports_inside_functions_are_seen(source, found):
 
 
 def test_no_function_imports_our_own_modules():
-    found = [
+    result = [
         f"{path.relative_to(PACKAGE)}:{line} imports {name}"
         for path in SOURCES
         for line, name in sorted(set(imports_inside_functions(path.read_text("utf-8"))))
     ]
     assert SOURCES
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 def calls_on_import(source: str) -> Iterator[str]:

@@ -26,24 +26,24 @@ SHAPES = {"STFT": (8, 2, 5), "Identity": (3, 4)}
 @pytest.mark.parametrize("dtype", [None, "float32", "float64", "float16", "bfloat16"])
 def test_shape_and_dtype(cls, dtype):
     shape = SHAPES.get(cls.__name__, (3, 2, 4))
-    made = Variable(cls(), shape=shape, dtype=dtype or "float32")
-    assert made.shape == shape and made.dtype == (dtype or "float32")
-    assert np.isfinite(made.numpy().astype("float64")).all()
+    created = Variable(cls(), shape=shape, dtype=dtype or "float32")
+    assert created.shape == shape and created.dtype == (dtype or "float32")
+    assert np.isfinite(created.numpy().astype("float64")).all()
     assert str(np.asarray(to_numpy(cls()(shape, dtype))).dtype) == (dtype or config.floatx())
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_config_pickle_and_copy_give_the_same_config(cls):
-    made = cls()
+    created = cls()
     for again in (
-        cls.from_config(made.get_config()),
-        initializers.deserialize(initializers.serialize(made)),
-        made.clone(),
+        cls.from_config(created.get_config()),
+        initializers.deserialize(initializers.serialize(created)),
+        created.clone(),
     ):
-        assert type(again) is cls and again.get_config() == made.get_config()
+        assert type(again) is cls and again.get_config() == created.get_config()
     shape = SHAPES.get(cls.__name__, (3, 4))
-    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
-        assert np.array_equal(to_numpy(again(shape)), to_numpy(made(shape)))
+    for again in (pickle.loads(pickle.dumps(created)), copy.deepcopy(created)):
+        assert np.array_equal(to_numpy(again(shape)), to_numpy(created(shape)))
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_the_same_object_gives_the_same_values_and_others_differ():
 
 
 def test_a_seed_generator_gives_new_values_each_time():
-    made = initializers.RandomNormal(seed=random.SeedGenerator(3))
-    assert not np.array_equal(to_numpy(made((4,))), to_numpy(made((4,))))
+    created = initializers.RandomNormal(seed=random.SeedGenerator(3))
+    assert not np.array_equal(to_numpy(created((4,))), to_numpy(created((4,))))
     with pytest.raises(ValueError, match="seed"):
         initializers.RandomNormal(seed="three")
 
@@ -174,13 +174,13 @@ def test_get():
 
 def test_constants_that_are_arrays_have_configs_for_json():
     value = np.array([[1.5, 2.0]], "float32")
-    made = initializers.Constant(value)
-    again = initializers.deserialize(json.loads(json.dumps(initializers.serialize(made))))
+    created = initializers.Constant(value)
+    again = initializers.deserialize(json.loads(json.dumps(initializers.serialize(created))))
     assert to_numpy(again((3, 2))).tolist() == [[1.5, 2.0]] * 3
 
 
 def test_stft_without_a_window_scales_nothing():
-    found = initializers.STFT("real", window=None, scaling="density")((8, 1, 5))
-    assert (found[0] == 1.0).all() and np.abs(found).max() == 1.0
+    result = initializers.STFT("real", window=None, scaling="density")((8, 1, 5))
+    assert (result[0] == 1.0).all() and np.abs(result).max() == 1.0
     with pytest.raises(ValueError, match="window"):
         initializers.STFT("real", window="no such window")

@@ -256,9 +256,9 @@ def precision_of_class_numbers(wrong):
 
 
 def with_one(value: float, a: Any = X) -> Any:
-    found = a.copy()
-    found.flat[9] = value
-    return found
+    result = a.copy()
+    result.flat[9] = value
+    return result
 
 
 @mistake(AdviceWarning, "x holds NaN in row 2, column 1", "nan_to_num")
@@ -720,11 +720,11 @@ def test_the_mistake_is_said(name, engine):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             again = case.run(True)
-            found = [w for w in caught if issubclass(w.category, case.kind)]
+            result = [w for w in caught if issubclass(w.category, case.kind)]
             texts = [str(w.message) for w in caught]
             if again is not None:
                 again()
-        assert len(found) == 1 and len(texts) == 1, texts
+        assert len(result) == 1 and len(texts) == 1, texts
         assert len(caught) == 1, f"said again: {[str(w.message) for w in caught[1:]]}"
         assert caught[0].filename.endswith("test_mistakes.py") or case.kind is UserWarning
         text = texts[0]

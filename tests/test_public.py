@@ -185,22 +185,22 @@ def complaints(source: str) -> list[str]:
     tree = ast.parse(source)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, kinds)}
-    found = [
+    result = [
         f"{node.lineno} {name} cannot fail"
         for name, node in functions.items()
         if name.startswith("test") and not can_fail(node, functions, frozenset({name}))
     ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.skip":
-            found.append(f"{node.lineno} pytest.mark.skip: a test that never runs is no test")
+            result.append(f"{node.lineno} pytest.mark.skip: a test that never runs is no test")
         if isinstance(node, ast.Call) and ast.unparse(node.func) in (
             "pytest.mark.skipif",
             "pytest.skip",
         ):
             reasons = [k.value for k in node.keywords if k.arg == "reason"]
             if not reasons and not (ast.unparse(node.func) == "pytest.skip" and node.args):
-                found.append(f"{node.lineno} skipped without a reason")
-    return found
+                result.append(f"{node.lineno} skipped without a reason")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -224,5 +224,5 @@ def test_complaints_are_found(source, count):
     "path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: path.relative_to(TESTS).as_posix()
 )
 def test_every_test_can_fail(path):
-    found = complaints(path.read_text("utf-8"))
-    assert not found, f"{path.relative_to(TESTS)}: " + "; ".join(found)
+    result = complaints(path.read_text("utf-8"))
+    assert not result, f"{path.relative_to(TESTS)}: " + "; ".join(result)

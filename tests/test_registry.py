@@ -155,8 +155,8 @@ def test_get_by_name():
     assert registry.get_by_name(None, "keras.tests", "thing") is None
     assert isinstance(registry.get_by_name("Scale", "keras.tests", "thing"), Scale)
     assert isinstance(registry.get_by_name(Scale, "keras.tests", "thing"), Scale)
-    made = Scale(5.0)
-    assert registry.get_by_name(made, "keras.tests", "thing") is made
+    created = Scale(5.0)
+    assert registry.get_by_name(created, "keras.tests", "thing") is created
     assert registry.get_by_name("doubled", "keras.tests", "thing") is doubled
     with pytest.raises(UnknownNameError, match="'Scale'"):
         registry.get_by_name("Scales", "keras.tests", "thing")

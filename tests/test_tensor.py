@@ -96,9 +96,9 @@ COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 def test_binary_operators(name, kind):
     f = getattr(operator, name)
     expected = f(A, B)
-    for found in (f(kind(A), B), f(A, kind(B)), f(kind(A), kind(B)), f(kind(A), Tensor(B))):
-        assert isinstance(found, Tensor)
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for result in (f(kind(A), B), f(A, kind(B)), f(kind(A), kind(B)), f(kind(A), Tensor(B))):
+        assert isinstance(result, Tensor)
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"])
@@ -375,11 +375,11 @@ def test_a_gradient_uses_the_numbers_of_its_call(name):
 
 
 def test_tensors_of_one_refilled_buffer_differ():
-    buffer, made = np.zeros(2, "float32"), []
+    buffer, created = np.zeros(2, "float32"), []
     for i in range(3):
         buffer[:] = i
-        made.append(ops.convert_to_tensor(buffer))
-    assert [t.tolist() for t in made] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+        created.append(ops.convert_to_tensor(buffer))
+    assert [t.tolist() for t in created] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
 
 
 def test_what_takes_a_tensor_by_dlpack_shares_no_memory_with_it():
@@ -447,9 +447,9 @@ def test_numpy_stays_silent_inside_and_keeps_its_voice_outside():
 def test_reductions_of_numpy_take_tensors(name, kind):
     array = np.array([[1.0, 4.0], [2.0, 5.0]], "float32")
     for options in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}):
-        found = getattr(np, name)(kind(array), **options)
-        assert isinstance(found, (np.ndarray, np.generic))
-        np.testing.assert_array_equal(found, getattr(np, name)(array, **options))
+        result = getattr(np, name)(kind(array), **options)
+        assert isinstance(result, (np.ndarray, np.generic))
+        np.testing.assert_array_equal(result, getattr(np, name)(array, **options))
     assert isinstance(kind(array).mean(0), Tensor)
 
 

@@ -44,8 +44,8 @@ def test_map_visits_the_leaves_in_order(structure):
 
 
 def test_dicts_are_walked_by_sorted_keys_and_keep_their_order():
-    made = tree.map_structure(lambda x: x, {"b": 1, "a": 2})
-    assert list(made) == ["b", "a"]
+    created = tree.map_structure(lambda x: x, {"b": 1, "a": 2})
+    assert list(created) == ["b", "a"]
     assert tree.flatten({"b": 1, "a": 2}) == [2, 1]
     ordered = collections.OrderedDict(b=1, a=2)
     assert type(tree.map_structure(lambda x: x, ordered)) is collections.OrderedDict

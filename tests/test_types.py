@@ -153,7 +153,7 @@ def test_what_editors_show(tmp_path):
          "--cache-dir", str(tmp_path / "cache"), str(program)],
         capture_output=True, text=True, timeout=280, cwd=CHECKOUT,
     )  # fmt: skip
-    found = re.findall(r'Revealed type is "([\w.]+)', report.stdout)
-    assert [name.rpartition(".")[2] for name in found] == EXPECTED, report.stdout + report.stderr
+    result = re.findall(r'Revealed type is "([\w.]+)', report.stdout)
+    assert [name.rpartition(".")[2] for name in result] == EXPECTED, report.stdout + report.stderr
     errors = re.findall(r"error: (.*)", report.stdout)
     assert len(errors) == 2 and "kernel_initialiser" in errors[0] and "dropout" in errors[1], errors

@@ -48,10 +48,10 @@ def test_to_categorical_names_the_bounds(x):
 def test_normalize(order, axis):
     x = np.random.default_rng(0).normal(size=(4, 3))
     x[0] = 0
-    made = utils.normalize(x, axis, order)
-    norms = (np.abs(made) ** order).sum(axis)
+    created = utils.normalize(x, axis, order)
+    norms = (np.abs(created) ** order).sum(axis)
     assert np.all(np.isclose(norms, 1) | (np.abs(x).sum(axis) == 0))
-    np.testing.assert_allclose(utils.normalize(keras.ops.array(x), axis, order), made, rtol=1e-5)
+    np.testing.assert_allclose(utils.normalize(keras.ops.array(x), axis, order), created, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -185,23 +185,23 @@ def pictures(tmp_path):
 
 
 def test_pictures_from_folders(pictures, capsys):
-    found = utils.image_dataset_from_directory(
+    result = utils.image_dataset_from_directory(
         pictures, image_size=(8, 6), batch_size=3, shuffle=False, label_mode="categorical"
     )
     assert capsys.readouterr().out == "Found 8 files of 2 classes.\n"
-    assert found.class_names == ["cats", "dogs"]
-    batches = list(found)
+    assert result.class_names == ["cats", "dogs"]
+    batches = list(result)
     assert [x.shape for x, _ in batches] == [(3, 8, 6, 3), (3, 8, 6, 3), (2, 8, 6, 3)]
     assert [row.argmax() for _, y in batches for row in y] == [0] * 4 + [1] * 4
     assert batches[0][0].dtype == np.float32
 
 
 def test_pictures_as_they_are_on_disk(pictures):
-    found = utils.image_dataset_from_directory(
+    result = utils.image_dataset_from_directory(
         pictures, image_size=(5, 7), label_mode=None, batch_size=None, shuffle=False, verbose=False
     )
     expected = utils.img_to_array(utils.load_img(pictures / "cats" / "0.png"))
-    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(result[0], expected)
 
 
 def test_pictures_split_without_overlap(pictures):
@@ -236,10 +236,10 @@ def test_texts_from_folders(tmp_path):
     for name, text in (("bad", "Nein, nein."), ("good", "Ja, schön!")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(text, encoding="utf-8")
-    found = utils.text_dataset_from_directory(
+    result = utils.text_dataset_from_directory(
         tmp_path, label_mode="binary", shuffle=False, max_length=9, verbose=False
     )
-    ((texts, labels),) = found
+    ((texts, labels),) = result
     assert texts.tolist() == ["Nein, nei", "Ja, schön"]
     assert labels.tolist() == [[0.0], [1.0]]
 

@@ -38,15 +38,15 @@ def _between_guard_pages(arrays):
     """The arrays, or with KERASISH_STRICT_MEMORY copies whose ends touch guard pages."""
     if not guard_pages.mode():
         return list(arrays)
-    found, copies = [], {}
+    result, copies = [], {}
     for array in arrays:
         plain = isinstance(array, np.ndarray) and array.flags.c_contiguous and array.size
         if plain and id(array) not in copies:
             others = (o for o in arrays if isinstance(o, np.ndarray) and o is not array)
             if not any(np.may_share_memory(array, other) for other in others):
                 copies[id(array)] = _guarded_copy(array)
-        found.append(copies.get(id(array), array) if plain else array)
-    return found
+        result.append(copies.get(id(array), array) if plain else array)
+    return result
 
 
 def _guarded_copy(array):

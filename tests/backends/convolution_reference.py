@@ -99,8 +99,8 @@ def _counts(kind, g):
 def pool_gradient(kind, g, x, dy):
     if kind == "max":
         padded = _padded(g, x, -np.inf)
-        found = np.argmax([padded[where] for _, where in _positions(g)], axis=0)
-        parts = [np.where(found == n, dy, 0.0) for n, _ in enumerate(_positions(g))]
+        actual = np.argmax([padded[where] for _, where in _positions(g)], axis=0)
+        parts = [np.where(actual == n, dy, 0.0) for n, _ in enumerate(_positions(g))]
     else:
         parts = [dy / _counts(kind, g)] * len(list(_positions(g)))
     result = np.zeros_like(_padded(g, np.zeros(g.x_shape)))

@@ -33,9 +33,9 @@ def model(rate=1e-2, units=5, cell=None):
     first = cell or layers.Dense(units, activation="relu")
     inputs = kerasish.Input((6,) if cell is None else (3, 2))
     outputs = layers.Dense(3, activation="softmax")(layers.Dropout(0.2)(first(inputs)))
-    found = kerasish.Model(inputs, outputs)
-    found.compile(kerasish.optimizers.Adam(rate), "sparse_categorical_crossentropy")
-    return found
+    result = kerasish.Model(inputs, outputs)
+    result.compile(kerasish.optimizers.Adam(rate), "sparse_categorical_crossentropy")
+    return result
 
 
 def test_the_second_model_of_a_structure_makes_none():
@@ -51,23 +51,23 @@ def test_models_of_one_blueprint_do_not_meet():
     alone = model()
     want = alone.fit(X, Y, batch_size=32, epochs=4, verbose=0).history["loss"]
     one, other = model(), model()
-    found = [one.fit(X, Y, batch_size=32, verbose=0).history["loss"][0]]
+    result = [one.fit(X, Y, batch_size=32, verbose=0).history["loss"][0]]
     other.fit(X, (Y + 1) % 3, batch_size=32, epochs=3, verbose=0)
     kerasish.utils.set_random_seed(1)
     again = model()
     assert again.fit(X, Y, batch_size=32, epochs=4, verbose=0).history["loss"] == want
-    assert found[0] == want[0]
+    assert result[0] == want[0]
 
 
 @pytest.mark.parametrize("cell", ["LSTM", "GRU", "SimpleRNN"])
 def test_threads_train_models_of_one_blueprint(cell):
     x = X.reshape(70, 3, 2)
 
-    def train(found, i):
+    def train(result, i):
         with kerasish.config.seeded(3):
             own = model(cell=getattr(layers, cell)(4))
         with kerasish.config.seeded(4):
-            found[i] = own.fit(x, Y, batch_size=32, epochs=3, verbose=0).history["loss"]
+            result[i] = own.fit(x, Y, batch_size=32, epochs=3, verbose=0).history["loss"]
 
     lonely = {}
     train(lonely, 0)
@@ -141,9 +141,9 @@ def test_which_variable_takes_a_value_tells_steps_apart():
             second.assign(y)
 
         step(both)()
-        found = (b, a) if crossed else (a, b)
-        np.testing.assert_allclose(found[0].numpy(), np.exp(np.full(3, 1.0)), rtol=1e-5)
-        np.testing.assert_allclose(found[1].numpy(), np.tanh(np.full(3, 2.0)), rtol=1e-5)
+        result = (b, a) if crossed else (a, b)
+        np.testing.assert_allclose(result[0].numpy(), np.exp(np.full(3, 1.0)), rtol=1e-5)
+        np.testing.assert_allclose(result[1].numpy(), np.tanh(np.full(3, 2.0)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -172,8 +172,8 @@ def test_a_value_that_is_read_later_is_not_overwritten():
         v.assign(new)
         return ops.matmul(ops.transpose(new), ops.matmul(old, u))
 
-    found = step(move)(w, u)
-    np.testing.assert_allclose(found, (start @ w).T @ (start @ u), rtol=1e-4, atol=1e-4)
+    result = step(move)(w, u)
+    np.testing.assert_allclose(result, (start @ w).T @ (start @ u), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(v.numpy(), start @ w, rtol=1e-4, atol=1e-4)
 
 

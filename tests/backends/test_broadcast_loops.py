@@ -66,15 +66,15 @@ def test_a_model_that_ends_in_a_reduction_has_right_gradients(reduce, keepdims):
         model.train_on_batch(np.arange(6, dtype="float32").reshape(2, 3), y)
         return model.get_weights()[0]
 
-    found = {}
+    result = {}
     for backend in ("static", "eager"):
         before = config.backend()
         config.set_backend(backend)
         try:
-            found[backend] = weights_after_a_step(backend)
+            result[backend] = weights_after_a_step(backend)
         finally:
             config.set_backend(before)
-    np.testing.assert_allclose(found["static"], found["eager"], rtol=1e-5)
+    np.testing.assert_allclose(result["static"], result["eager"], rtol=1e-5)
 
 
 def test_a_loop_that_would_leave_elements_unwritten_is_refused(monkeypatch):

@@ -85,10 +85,10 @@ def test_halves_are_native_with_onednn_on_every_processor(has_instructions, monk
 def test_halves_that_onednn_refuses_are_computed_in_float32(monkeypatch):
     """A processor with bfloat16, and a convolution that oneDNN has no code for."""
     monkeypatch.setenv("KERASISH_BFLOAT16", "native")
-    made = build.make_convolution
+    created = build.make_convolution
 
     def refuse(node, *more):
-        return None if node.out.dtype == "bfloat16" else made(node, *more)
+        return None if node.out.dtype == "bfloat16" else created(node, *more)
 
     monkeypatch.setattr(build, "make_convolution", refuse)
     names = [unit.name for unit in check_convolution_of_halves()]

@@ -73,8 +73,8 @@ def losses(name, policy, steps=6):
     model.compile(
         keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
-    found = [float(model.train_on_batch(x, y)) for _ in range(steps)]
-    return found, model.training_program.step("train").executables()[0]
+    result = [float(model.train_on_batch(x, y)) for _ in range(steps)]
+    return result, model.training_program.step("train").executables()[0]
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16", "float16"])

@@ -27,7 +27,7 @@ def arrays_of(inputs):
 
 def slow_examples(op):
     """Return the names of slow units over all examples of an op."""
-    found = []
+    result = []
     for inputs, attrs in op.examples:
         arrays = list(arrays_of(inputs))
         step = backends.get("static").compile(
@@ -35,9 +35,9 @@ def slow_examples(op):
         )
         with np.errstate(all="ignore"):
             step(*arrays)
-        units = [unit for made in step.executables() for unit in made.units]
-        found += [unit.name for unit in slow_units(units)]
-    return found
+        units = [unit for created in step.executables() for unit in created.units]
+        result += [unit.name for unit in slow_units(units)]
+    return result
 
 
 @pytest.mark.parametrize("name", WITHOUT_NATIVE_CODE)

@@ -54,21 +54,21 @@ def run(make, dtype="float32", steps=4):
 @pytest.fixture
 def asked(monkeypatch):
     """Return what each call of the engine's `fused_update` returned."""
-    found = []
+    result = []
     fused = Eager.fused_update
 
     def ask(*args):
-        found.append(fused(*args))
-        return found[-1]
+        result.append(fused(*args))
+        return result[-1]
 
     monkeypatch.setattr(Eager, "fused_update", ask)
-    return found
+    return result
 
 
 def check_bits(make, dtype, asked, monkeypatch, count=4):
     got = run(make, dtype)
     assert len(asked) == count
-    assert all(found is not None for found in asked)
+    assert all(result is not None for result in asked)
     monkeypatch.setattr(Eager, "fused_update", lambda *args: None)
     for a, b in zip(got, run(make, dtype), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -127,8 +127,8 @@ def test_a_setting_that_changes_takes_effect(asked, monkeypatch):
 def test_other_dtypes_and_rules_are_left_to_the_ops(asked):
     run(lambda: optimizers.Lamb(0.01))
     assert not asked
-    found = run(MAKERS["adam"], "float16")
-    assert found[0].dtype == np.float16
+    result = run(MAKERS["adam"], "float16")
+    assert result[0].dtype == np.float16
     assert asked == [None] * 4
 
 
@@ -186,10 +186,10 @@ def test_gradients_and_values_stay_as_they_were():
     numbers = [np.asarray(0.1, "float32"), np.asarray(0.5, "float32")]
     adam = formula(optimizers.Adam(0.1), 4)
     kernels = Eager().kernel
-    found = numpy_update.update_all(adam, lists, numbers, [0.1], kernels)
+    result = numpy_update.update_all(adam, lists, numbers, [0.1], kernels)
     for a, b in zip(lists, kept, strict=True):
         np.testing.assert_array_equal(a[0], b)
-    assert not any(np.shares_memory(new[0], old[0]) for new in found for old in lists)
+    assert not any(np.shares_memory(new[0], old[0]) for new in result for old in lists)
     lists[1] = [gradient.astype("float64")]
     assert numpy_update.update_all(adam, lists, numbers, [0.1], kernels) is None
 

@@ -41,10 +41,10 @@ def _scratch(request, monkeypatch):
     asked = onednn_primitive._optional
 
     def answer(descriptor, what, index=0):
-        found = asked(descriptor, what, index)
-        if what == onednn_library.QUERY_SCRATCHPAD and found is None and request.param == "always":
+        result = asked(descriptor, what, index)
+        if what == onednn_library.QUERY_SCRATCHPAD and result is None and request.param == "always":
             return onednn.strided((4096,), (1,), "uint8")
-        return found
+        return result
 
     monkeypatch.setattr(onednn_primitive, "_optional", answer)
     onednn.clear_cache()

@@ -61,17 +61,17 @@ def both(function, *arrays):
     """Return (what the eager engine gives, what the compiled function gives), all native."""
     expected = [t.numpy() for t in function(*arrays)]
     step = backends.get("static").compile(function)
-    found = [t.numpy() for t in step(*arrays)]
-    units = [u for made in step.executables() for u in made.units]
+    result = [t.numpy() for t in step(*arrays)]
+    units = [u for created in step.executables() for u in created.units]
     assert units
     assert all(u.native for u in units), [u.name for u in units]
-    return expected, found
+    return expected, result
 
 
 def assert_equal(pair):
-    for expected, found in zip(*pair, strict=True):
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
+    for expected, result in zip(*pair, strict=True):
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
 
 
 def settings_of(shape, size, strides, padding="valid"):
@@ -87,14 +87,14 @@ def compare(shape, size, strides, padding, dtype="float32"):
     def together(x, g, h):
         return POOL(x, **settings), GRADIENT(g, x, **settings), SELECT(h, x, **settings)
 
-    expected, found = both(together, x, g, h)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[2], expected[2])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-6, atol=1e-6)
+    expected, result = both(together, x, g, h)
+    np.testing.assert_array_equal(result[0], expected[0])
+    np.testing.assert_array_equal(result[2], expected[2])
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-6, atol=1e-6)
     alone = both(lambda x, g, h: (GRADIENT(g, x, **settings),), x, g, h)
-    np.testing.assert_array_equal(alone[1][0], found[1])
+    np.testing.assert_array_equal(alone[1][0], result[1])
     alone = both(lambda x, g, h: (SELECT(h, x, **settings),), x, g, h)
-    np.testing.assert_array_equal(alone[1][0], found[2])
+    np.testing.assert_array_equal(alone[1][0], result[2])
     assert_equal(both(lambda x: (POOL(x, **settings),), x))
 
 
@@ -128,8 +128,8 @@ def test_whole_numbers(dtype):
         g = normals(POOL(x, **settings).shape)
         pair = both(lambda x, h, s=settings: (POOL(x, **s), SELECT(h, x, **s)), x, h)
         assert_equal(pair)
-        expected, found = both(lambda x, g, s=settings: (GRADIENT(g, x, **s),), x, g)
-        np.testing.assert_allclose(found[0], expected[0], rtol=1e-6, atol=1e-6)
+        expected, result = both(lambda x, g, s=settings: (GRADIENT(g, x, **s),), x, g)
+        np.testing.assert_allclose(result[0], expected[0], rtol=1e-6, atol=1e-6)
 
 
 # --- which element is chosen ----------------------------------------------------------------------
@@ -154,8 +154,8 @@ INF, NAN = np.inf, np.nan
 )
 def test_nan_goes_before_infinity_and_the_first_before_equals(x, chosen):
     step = backends.get("static").compile(lambda x: ops.max_pool(x, 2))
-    found = step(x).numpy().ravel()
-    np.testing.assert_array_equal(found, x.reshape(2, 2).max(axis=1))
+    result = step(x).numpy().ravel()
+    np.testing.assert_array_equal(result, x.reshape(2, 2).max(axis=1))
     settings = settings_of(x.shape, 2, 2)
     g = line(1, 2)
     for kernel in (
@@ -195,9 +195,9 @@ def test_the_padding_is_never_chosen():
 def test_windows_in_the_padding_alone():
     x = line(1, 2, 3)
     settings = settings_of(x.shape, 2, 1, ((3, 2),))
-    expected, found = both(lambda x: (POOL(x, **settings),), x)
-    assert found[0].ravel().tolist() == [-INF, -INF, 1, 2, 3, 3, -INF]
-    np.testing.assert_array_equal(found[0], expected[0])
+    expected, result = both(lambda x: (POOL(x, **settings),), x)
+    assert result[0].ravel().tolist() == [-INF, -INF, 1, 2, 3, 3, -INF]
+    np.testing.assert_array_equal(result[0], expected[0])
     g, h = line(*range(1, 8)), line(5, 6, 7)
     back = both(lambda g, x, h: (GRADIENT(g, x, **settings), SELECT(h, x, **settings)), g, x, h)
     assert_equal(back)
@@ -258,13 +258,13 @@ def test_in_strict_memory(mode, monkeypatch):
             x = np.nan_to_num(specials(shape), nan=9.0)
             settings = settings_of(shape, size, strides, "same")
             g, h = normals(POOL(x, **settings).shape), normals(shape)
-            expected, found = both(
+            expected, result = both(
                 lambda x, g, h, s=settings: (
                     POOL(x, **s), GRADIENT(g, x, **s), SELECT(h, x, **s), GRADIENT(g, h, **s),
                 ),
                 x, g, h,
             )  # fmt: skip
-            for a, b in zip(expected, found, strict=True):
+            for a, b in zip(expected, result, strict=True):
                 np.testing.assert_allclose(b, a, rtol=1e-6, atol=1e-6)
     finally:
         COMPILED_PLANS.clear()
@@ -300,20 +300,20 @@ def test_results_are_the_same_for_any_number_of_threads(padding):
         return POOL(x, **settings), GRADIENT(g, x, **settings), SELECT(h, x, **settings)
 
     before = config.threads()
-    found = []
+    result = []
     try:
         for threads in (1, 2, 3):
             config.set_threads(threads)
             COMPILED_PLANS.clear()
             step = backends.get("static").compile(function)
-            found.append([t.numpy() for t in step(x, g, h)])
+            result.append([t.numpy() for t in step(x, g, h)])
     finally:
         config.set_threads(before)
         COMPILED_PLANS.clear()
-    for one in found[1:]:
-        for a, b in zip(found[0], one, strict=True):
+    for one in result[1:]:
+        for a, b in zip(result[0], one, strict=True):
             np.testing.assert_array_equal(a, b)
-    for a, b in zip(function(x, g, h), found[0], strict=True):
+    for a, b in zip(function(x, g, h), result[0], strict=True):
         np.testing.assert_allclose(b, a.numpy(), rtol=1e-6, atol=1e-6)
 
 

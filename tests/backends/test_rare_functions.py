@@ -55,10 +55,10 @@ def pairs(values):
 def natively(ops_, *arrays):
     """Compute ops by one step of the static engine, which must need no Python for it."""
     compiled = backends.get("static").compile(lambda *xs: [op(*xs) for op in ops_])
-    found = [got.numpy() for got in compiled(*arrays)]
+    result = [got.numpy() for got in compiled(*arrays)]
     units = compiled.executables()[0].units
     assert all(unit.native for unit in units), [unit.name for unit in units]
-    return found
+    return result
 
 
 def reference(op, *arrays):

@@ -38,7 +38,7 @@ def numbers(dtype):
     if dtype == "bool":
         return np.array([False, True])
     info = np.iinfo(dtype)
-    found = {
+    result = {
         0,
         1,
         2,
@@ -56,12 +56,12 @@ def numbers(dtype):
         -7,
         100,
     }
-    return np.array(sorted(n for n in found if info.min <= n <= info.max), dtype)
+    return np.array(sorted(n for n in result if info.min <= n <= info.max), dtype)
 
 
 def elementwise(arity, dtype):
     """Return the names of the registry's ops of single elements that take a dtype."""
-    found = []
+    result = []
     for name, op in sorted(REGISTRY.items()):
         kinds = ("elementwise", "comparison", "bits", "logic")
         if op.kind not in kinds or op.attr_names or op.arity != arity:
@@ -72,16 +72,16 @@ def elementwise(arity, dtype):
             op(*[numbers(dtype)[:2]] * arity)
         except (TypeError, ValueError):
             continue  # not of this dtype, on any engine
-        found.append(name)
-    return found
+        result.append(name)
+    return result
 
 
 def compare(names, function, *arrays, signs=False):
     """Compare the engines' results, one for each name; with `signs` the signs of zeros, too."""
     expected = function(*arrays)
-    found = backends.get("static").compile(function)(*arrays)
+    result = backends.get("static").compile(function)(*arrays)
     wrong = []
-    for name, a, b in zip(names, expected, found, strict=True):
+    for name, a, b in zip(names, expected, result, strict=True):
         a, b = a.numpy(), b.numpy()
         if a.shape != b.shape or a.dtype != b.dtype:
             wrong.append(f"{name}: {a.shape} {a.dtype} and {b.shape} {b.dtype}")

@@ -93,9 +93,9 @@ def test_changing_branches_never_give_a_wrong_update(seed):
 
 
 def test_each_answer_gets_a_path_and_each_path_is_used_again(monkeypatch):
-    made = []
+    created = []
     real = Paths._path_for
-    monkeypatch.setattr(Paths, "_path_for", lambda *a: made.append(1) or real(*a))
+    monkeypatch.setattr(Paths, "_path_for", lambda *a: created.append(1) or real(*a))
     traced = itertools.count()  # a list would be a value that the trace depends on
 
     @kerasish.function(backend="static")
@@ -107,7 +107,7 @@ def test_each_answer_gets_a_path_and_each_path_is_used_again(monkeypatch):
     for sign in (1, 1, -1, -1, 1, -1):
         np.testing.assert_array_equal(f(sign * one), sign * one * (2 if sign > 0 else 3))
     assert next(traced) == 2
-    assert len(made) == 3
+    assert len(created) == 3
 
 
 def test_a_number_that_always_differs_ends_in_one_warning():

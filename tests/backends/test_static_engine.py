@@ -110,19 +110,19 @@ def test_updates_of_several_variables_have_each_its_rate(rates):
         return ops.exp(x) * one, ops.exp(y) * other
 
     x, y = np.arange(5, dtype="float32"), np.arange(7, dtype="float32")
-    found = backends.get("static").compile(move)(x, y, *np.array(rates, "float32"))
-    np.testing.assert_allclose(found[0], np.exp(x) * rates[0], rtol=1e-5)
-    np.testing.assert_allclose(found[1], np.exp(y) * rates[1], rtol=1e-5)
+    result = backends.get("static").compile(move)(x, y, *np.array(rates, "float32"))
+    np.testing.assert_allclose(result[0], np.exp(x) * rates[0], rtol=1e-5)
+    np.testing.assert_allclose(result[1], np.exp(y) * rates[1], rtol=1e-5)
 
 
 def test_plans_of_one_level_of_the_processor_serve_no_other(monkeypatch):
-    made = []
+    created = []
     for level in ("sse", "avx2", "sse"):
         monkeypatch.setenv("KERASISH_CPU", level)
         before = engine.COMPILED_PLANS.made
         kerasish.function(lambda x: ops.tanh(x * 1.3125) - 0.71875)(np.ones(7, "float32"))
-        made.append(engine.COMPILED_PLANS.made - before)
-    assert made == [1, 1, 0]
+        created.append(engine.COMPILED_PLANS.made - before)
+    assert created == [1, 1, 0]
 
 
 def test_unknown_levels():
@@ -193,8 +193,8 @@ def test_rows_are_picked_up_to_the_last_and_no_further(dtype):
     table = np.arange(15, dtype="float32").reshape(5, 3)
     take = backends.get("static").compile(lambda t, i: ops.take(t, i, 0))
     for places in ([0, 4], [-5, -1]):
-        found = take(table, np.asarray(places, dtype)).numpy()
-        np.testing.assert_array_equal(found, table[places])
+        result = take(table, np.asarray(places, dtype)).numpy()
+        np.testing.assert_array_equal(result, table[places])
     for places in ([0, 5], [-6, 0]):
         with pytest.raises(IndexError, match="out of range"):
             take(table, np.asarray(places, dtype))

@@ -21,12 +21,12 @@ CASES = [
 
 def arrays_of(inputs):
     rng = np.random.default_rng(0)
-    made = []
+    created = []
     for x in inputs:
         x = x(rng) if callable(x) else x
         x = rng.normal(size=x) if isinstance(x, tuple) else np.asarray(x)
-        made.append(x.astype("float32") if x.dtype == np.float64 else x)
-    return made
+        created.append(x.astype("float32") if x.dtype == np.float64 else x)
+    return created
 
 
 def call(op, arrays, attrs):
@@ -35,8 +35,8 @@ def call(op, arrays, attrs):
 
 def assert_same(got, expected):
     many = expected if isinstance(expected, tuple) else (expected,)
-    found = got if isinstance(got, tuple) else (got,)
-    for a, b in zip(found, many, strict=True):
+    result = got if isinstance(got, tuple) else (got,)
+    for a, b in zip(result, many, strict=True):
         a, b = to_numpy(a), to_numpy(b)
         assert a.dtype == b.dtype
         assert a.shape == b.shape
@@ -54,7 +54,7 @@ def test_value(op, inputs, attrs):
     expected = call(op, arrays, attrs)
     step = backends.get("static").compile(lambda *xs: call(op, xs, attrs))
     assert_same(step(*arrays), expected)
-    slow = {unit.name for made in step.executables() for unit in slow_units(made.units)}
+    slow = {unit.name for created in step.executables() for unit in slow_units(created.units)}
     assert not slow or op.name in WITHOUT_NATIVE_CODE, (
         f"{op.name}: give it native code, or its reason in tests/shared/native_code.py"
     )

@@ -63,10 +63,10 @@ def train():
 
 
 def test_a_training_gives_the_same_bits(strict, monkeypatch):
-    found = train()
+    result = train()
     monkeypatch.setenv(guard_pages.SETTING, "0")
     COMPILED_PLANS.clear()
-    for a, b in zip(found, train(), strict=True):
+    for a, b in zip(result, train(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -153,8 +153,8 @@ def test_a_plan_in_which_all_values_overlap(strict, monkeypatch):
     plan = compiled_plans.plan_memory
 
     def overlapping(lifetimes):
-        made = plan(lifetimes)
-        return made._replace(offsets=dict.fromkeys(made.offsets, 0))
+        created = plan(lifetimes)
+        return created._replace(offsets=dict.fromkeys(created.offsets, 0))
 
     monkeypatch.setattr(compiled_plans, "plan_memory", overlapping)
     with pytest.raises(PlanError, match=r"reads|over"):
@@ -192,10 +192,10 @@ def shift_operand(monkeypatch, number, nbytes):
     operands = LoopUnit.operands
 
     def shifted(self, locate):
-        found = operands(self, locate)
-        old = found[number]
-        found[number] = type(old)(old.address + nbytes, old.strides, old.column_stride)
-        return found
+        result = operands(self, locate)
+        old = result[number]
+        result[number] = type(old)(old.address + nbytes, old.strides, old.column_stride)
+        return result
 
     monkeypatch.setattr(LoopUnit, "operands", shifted)
 

@@ -100,12 +100,12 @@ def test_gpu_is_refused_where_there_is_none(load, capsys, monkeypatch):
 def test_a_peer_that_dies_drops_out_with_its_last_words(load):
     workloads, rounds = load("workloads"), load("rounds")
     lost = workloads.Workload("lost", 2, (3,), 2, 1, workloads.build_tiny, "no such workload")
-    told: list[str] = []
+    reported: list[str] = []
     peers = [load("peers").PEERS["kerasish"]]
-    measured = rounds.compare(lost, peers, rounds.Plan(rounds=1), told.append)["kerasish"]
+    measured = rounds.compare(lost, peers, rounds.Plan(rounds=1), reported.append)["kerasish"]
     assert "exit status 1" in measured.failure
     assert "KeyError: 'lost'" in measured.detail
-    assert any("drops out" in line for line in told)
+    assert any("drops out" in line for line in reported)
 
 
 @pytest.mark.slow

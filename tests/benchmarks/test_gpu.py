@@ -49,10 +49,10 @@ def _count(model):
 def test_without_a_gpu_one_line_and_status_2(load, capsys, monkeypatch):
     monkeypatch.setattr(load("gpu"), "count_gpus", lambda: 0)
     assert load("__main__").main(["--gpu"]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    assert "offers no device here" in told.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.count("\n") == 1
+    assert "offers no device here" in reported.err
 
 
 def test_without_cupy_the_line_names_the_extra(load, capsys, monkeypatch):
@@ -119,10 +119,10 @@ def test_two_batches_serve_all_steps_of_a_resident_workload(load):
     runner = load("keras_runner").KerasRunner("kerasish", "cpu")
     try:
         runner.build(workload, *load("workloads").make_data(workload, 8))
-        found = runner.run(5)
+        result = runner.run(5)
     finally:
         kerasish.config.set_dtype_policy(policy)
-    assert math.isfinite(found["loss"])
+    assert math.isfinite(result["loss"])
     assert runner.model.layers[0].compute_dtype == "bfloat16"
     assert len(runner.parts) == 2
     assert type(runner.parts[0][0]) is kerasish.Tensor
@@ -184,12 +184,12 @@ def test_tables(load):
     assert "4,000 GB/s" in gpu.show_gpu(facts)
     assert "bfloat16 800.0 TFLOP/s (no TF32)" in gpu.show_gpu(facts)
     workload = load("workloads").WORKLOADS["mlp"]
-    found = {
+    result = {
         "kerasish-eager": rounds.Measured(step=[2e-3, 1e-3], start={"parameters": 3}),
         "torch": rounds.Measured(step=[2e-3, 4e-3], start={"parameters": 3}),
         "keras-jax": rounds.Measured(failure="died", detail="of that"),
     }
-    entry = gpu.workload_entry(workload, found, facts)
+    entry = gpu.workload_entry(workload, result, facts)
     flops = load("counts").count_step("mlp", 128, (784,)).flops
     assert entry["kerasish-eager"]["share_of_products"] == pytest.approx(flops / 5e13 / 1e-3)
     text = gpu.show_entry(workload, entry)
@@ -235,9 +235,9 @@ def test_what_the_chip_does_not_tell_is_left_out(load, cupy, monkeypatch):
     assert facts["failures"] == ["copy: RuntimeError: no room"]
     assert facts["products"]["float32"] > 0
     assert "FAILED copy: RuntimeError: no room" in gpu.show_gpu(facts)
-    found = {"kerasish-eager": load("rounds").Measured(step=[1e-3], start={"parameters": 3})}
+    result = {"kerasish-eager": load("rounds").Measured(step=[1e-3], start={"parameters": 3})}
     workload = load("workloads").WORKLOADS["tiny"]
-    assert gpu.workload_entry(workload, found, facts)["kerasish-eager"]["share_of_copy"] is None
+    assert gpu.workload_entry(workload, result, facts)["kerasish-eager"]["share_of_copy"] is None
 
 
 def test_the_time_that_is_left_is_shared_among_workloads(load):
@@ -249,7 +249,7 @@ def test_the_time_that_is_left_is_shared_among_workloads(load):
     assert early.timeout <= 100
     late = gpu.plan_of(options, time.monotonic() - 5, 2, 4)
     assert (late.longest, late.timeout) == (0.1, 20.0)
-    found = load("rounds").compare(
+    result = load("rounds").compare(
         load("workloads").WORKLOADS["tiny"],
         [load("peers").ALL_PEERS["kerasish-eager"]],
         late,
@@ -257,7 +257,7 @@ def test_the_time_that_is_left_is_shared_among_workloads(load):
     )
     # The time was up before the workload's turn came.
     assert late.until <= time.monotonic()
-    assert found["kerasish-eager"].failure == "not started: the time was up"
+    assert result["kerasish-eager"].failure == "not started: the time was up"
 
 
 @pytest.mark.slow
@@ -271,10 +271,10 @@ def test_the_whole_command_on_the_stand_in(tmp_path):
         cwd=ROOT, env={**os.environ, "KERASISH_GPU": "stand-in"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads(path.read_text())
-    assert found["gpu"]["name"] == "stand-in"
-    assert len(found["kernels"]) == 32
-    assert found["workloads"]["tiny"]["kerasish-eager"]["step"]["best"] > 0
+    result = json.loads(path.read_text())
+    assert result["gpu"]["name"] == "stand-in"
+    assert len(result["kernels"]) == 32
+    assert result["workloads"]["tiny"]["kerasish-eager"]["step"]["best"] > 0
     assert f"written: {path}" in done.stdout
 
 
@@ -282,8 +282,8 @@ def test_everybody_rounds_to_tf32_or_nobody(load, monkeypatch):
     peers = load("peers")
     for value, precision in (("0", "highest"), ("1", "tensorfloat32")):
         monkeypatch.setenv("KERASISH_TF32", value)
-        made = peers.worker_environment(peers.ALL_PEERS["torch-compile"], None, "", True)
-        assert made["JAX_DEFAULT_MATMUL_PRECISION"] == precision
-        assert made["KERASISH_TF32"] == value
-        assert made["KERASISH_DEVICE"] == "gpu"
-        assert made["KERASISH_BENCHMARK_COMPILE"] == "1"
+        created = peers.worker_environment(peers.ALL_PEERS["torch-compile"], None, "", True)
+        assert created["JAX_DEFAULT_MATMUL_PRECISION"] == precision
+        assert created["KERASISH_TF32"] == value
+        assert created["KERASISH_DEVICE"] == "gpu"
+        assert created["KERASISH_BENCHMARK_COMPILE"] == "1"

@@ -247,8 +247,8 @@ def test_a_healthy_training_is_left_alone(path, eager, more):
     plain, watched = make(eager=eager, dropout=0.2), make(eager=eager, dropout=0.2)
     expected = plain.fit(X, Y, epochs=3, batch_size=8, verbose=0, shuffle=False).history
     autopsy = NaNAutopsy(path)
-    found = fit(watched, autopsy, more=more).history
-    assert found["loss"] == expected["loss"]
+    result = fit(watched, autopsy, more=more).history
+    assert result["loss"] == expected["loss"]
     for one, other in zip(plain.get_weights(), watched.get_weights()):
         np.testing.assert_array_equal(one, other)
     assert autopsy.finding is None and not path.exists()

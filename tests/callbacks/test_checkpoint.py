@@ -188,11 +188,11 @@ def test_files_from_the_background_are_those_of_the_epoch(tmp_path, weights_only
         )
         x = np.random.default_rng(0).normal(size=(20, 4)).astype("float32")
         model.fit(x, x[:, :3], epochs=3, batch_size=5, verbose=0, callbacks=[checkpoint])
-        found = []
+        result = []
         for path in sorted(folder.iterdir()):
             model.load_weights(path)
-            found.append([np.array(w) for w in (*model.weights, *model.optimizer.variables)])
-        return found
+            result.append([np.array(w) for w in (*model.weights, *model.optimizer.variables)])
+        return result
 
     here, aside = (train(tmp_path / str(b), b) for b in (False, True))
     assert len(here) == len(aside) == 3

@@ -54,9 +54,9 @@ def test_values_stand_as_in_keras(path, late):
 
 def test_a_column_too_late_is_told_once(path):
     logger = CSVLogger(path)
-    with pytest.warns(UserWarning, match="has no columns for new") as told:
+    with pytest.warns(UserWarning, match="has no columns for new") as reported:
         write(logger, {"loss": 0.5}, {"loss": 0.5, "new": 1}, {"loss": 0.5, "new": 1})
-    assert len(told) == 1
+    assert len(reported) == 1
     assert len(lines(path)) == 4
 
 

@@ -96,8 +96,8 @@ def test_weights(tmp_path):
     tags = {f"{w.path}/histogram" for w in model.weights}
     assert set(events.Tags()["histograms"]) == tags
     for tag in tags:
-        found = events.Histograms(tag)
-        assert [h.step for h in found] == [0, 2]
+        result = events.Histograms(tag)
+        assert [h.step for h in result] == [0, 2]
     last = events.Histograms("hidden/kernel/histogram")[-1].histogram_value
     kernel = model.get_layer("hidden").kernel.numpy()
     assert last.num == kernel.size
@@ -135,8 +135,8 @@ def test_hyper_parameters(tmp_path):
     board.hparams = settings
     _, history = train(board)
     events = read(tmp_path / "train")
-    found = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
-    start = metadata.parse_session_start_info_plugin_data(found)
+    result = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    start = metadata.parse_session_start_info_plugin_data(result)
     given = {k: getattr(v, v.WhichOneof("kind")) for k, v in start.hparams.items()}
     assert given == {**settings, "shape": "(2, 3)"}
     final = events.Scalars("final_val_loss")[0].value
@@ -253,12 +253,12 @@ def test_a_resumed_training_writes_no_event_twice(tmp_path, moment):
     run(tmp_path / "cut", resume=tmp_path / "states")
     assert (tmp_path / "cut" / "train" / "notes.txt").exists()
     for part in ("train", "validation"):
-        wanted, found = (read(tmp_path / kind / part) for kind in ("whole", "cut"))
-        assert found.Tags() == wanted.Tags()
+        wanted, result = (read(tmp_path / kind / part) for kind in ("whole", "cut"))
+        assert result.Tags() == wanted.Tags()
         for tag in wanted.Tags()["scalars"]:
-            assert curve(found, tag) == curve(wanted, tag), tag
+            assert curve(result, tag) == curve(wanted, tag), tag
         for tag in wanted.Tags()["histograms"]:
-            assert len(found.Histograms(tag)) == len(wanted.Histograms(tag)) == 3
+            assert len(result.Histograms(tag)) == len(wanted.Histograms(tag)) == 3
     before = read(tmp_path / "cut" / "train")
     run(tmp_path / "cut", resume=tmp_path / "states")  # it had ended: nothing is added
     after = read(tmp_path / "cut" / "train")

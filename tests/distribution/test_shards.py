@@ -108,10 +108,10 @@ def test_metrics(name, arguments, kind):
         models.use_shards(shards)
         model = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Identity()])
         make = getattr(keras.metrics, name)
-        made = [make(**arguments, name=n) for n in ("plain", "weighted")]
+        created = [make(**arguments, name=n) for n in ("plain", "weighted")]
         model.compile(
-            loss=lambda t, p: keras.ops.cast(p, "float32"), metrics=made[:1],
-            weighted_metrics=made[1:], run_eagerly=True,
+            loss=lambda t, p: keras.ops.cast(p, "float32"), metrics=created[:1],
+            weighted_metrics=created[1:], run_eagerly=True,
         )  # fmt: skip
         return model.evaluate(
             x, y, sample_weight=weights, batch_size=13, verbose=0, return_dict=True
@@ -159,6 +159,6 @@ def test_training_options(case):
         return history.history, model.get_weights()
 
     logs, weights = run(None)
-    found = run(3)
-    same(found[0], logs)
-    assert models.greatest_difference(found[1], weights) < 2e-6
+    result = run(3)
+    same(result[0], logs)
+    assert models.greatest_difference(result[1], weights) < 2e-6

@@ -160,32 +160,32 @@ def test_loss_weights(case, weights):
 
 @pytest.mark.parametrize("weight", [2.0, [2.0], {"a": 2.0}])
 def test_a_weight_of_a_single_loss(weight):
-    found = CompiledLoss("mse", weight, ["a"])(TA, A).item()
-    assert found == pytest.approx(2 * mse(TA, A), rel=1e-6)
+    result = CompiledLoss("mse", weight, ["a"])(TA, A).item()
+    assert result == pytest.approx(2 * mse(TA, A), rel=1e-6)
 
 
 def test_one_array_of_sample_weights_is_for_all_outputs():
-    found = CompiledLoss("mse", None, ["a", "b"])([TA, TB], [A, B], ops.convert_to_tensor(W))
-    assert found.item() == pytest.approx(mse(TA, A, W) + mse(TB, B, W), rel=1e-5)
+    result = CompiledLoss("mse", None, ["a", "b"])([TA, TB], [A, B], ops.convert_to_tensor(W))
+    assert result.item() == pytest.approx(mse(TA, A, W) + mse(TB, B, W), rel=1e-5)
 
 
 @pytest.mark.parametrize("weights", [[W, None], {"a": W}])
 def test_sample_weights_by_output(weights):
-    found = CompiledLoss("mse", None, ["a", "b"])([TA, TB], [A, B], weights)
-    assert found.item() == pytest.approx(mse(TA, A, W) + mse(TB, B), rel=1e-5)
+    result = CompiledLoss("mse", None, ["a", "b"])([TA, TB], [A, B], weights)
+    assert result.item() == pytest.approx(mse(TA, A, W) + mse(TB, B), rel=1e-5)
 
 
 def test_only_weighted_metrics_are_weighted():
     compiled = CompiledMetrics(["mae"], ["mae"], ["a"])
     compiled.update_state(TA, A, ops.convert_to_tensor(W))
-    found = {k: v.item() for k, v in compiled.result().items()}
+    result = {k: v.item() for k, v in compiled.result().items()}
     expected = {"mae": mae(TA, A), "weighted_mae": mae(TA, A, W)}
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 def test_targets_by_layer_names():
-    found = CompiledLoss("mse", None, ["a", "b"])({"b": TB, "a": TA}, [A, B])
-    assert found.item() == pytest.approx(mse(TA, A) + mse(TB, B), rel=1e-6)
+    result = CompiledLoss("mse", None, ["a", "b"])({"b": TB, "a": TA}, [A, B])
+    assert result.item() == pytest.approx(mse(TA, A) + mse(TB, B), rel=1e-6)
 
 
 def test_metrics_that_give_dicts():
@@ -316,7 +316,7 @@ def test_in_a_model(engine):
     data = RNG.rand(8, 3).astype("float32")
     history = model.fit(data, {"p": TA, "q": TB}, epochs=2, verbose=0).history
     assert sorted(history) == ["loss", "p_loss", "q_loss", "q_mse"]
-    found = model.evaluate(data, {"p": TA, "q": TB}, batch_size=3, verbose=0, return_dict=True)
+    result = model.evaluate(data, {"p": TA, "q": TB}, batch_size=3, verbose=0, return_dict=True)
     predicted = model.predict(data, verbose=0)
     expected = {
         "p_loss": mse(TA, predicted["p"]),
@@ -324,10 +324,10 @@ def test_in_a_model(engine):
         "q_mse": mse(TB, predicted["q"]),
     }
     expected["loss"] = 0.5 * expected["p_loss"] + expected["q_loss"]
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 def test_outputs_know_their_places():
-    found = list_outputs({"q": B, "p": [A, C]}, ["a", "c", "b"])
-    assert [o.path for o in found] == [("p", 0), ("p", 1), ("q",)]
-    assert [o.layer for o in found] == ["a", "c", "b"]
+    result = list_outputs({"q": B, "p": [A, C]}, ["a", "c", "b"])
+    assert [o.path for o in result] == [("p", 0), ("p", 1), ("q",)]
+    assert [o.layer for o in result] == ["a", "c", "b"]

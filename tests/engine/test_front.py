@@ -62,10 +62,10 @@ def test_training_on_strings_is_training_on_their_numbers(x, start, eagerly):
     kerasish.utils.set_random_seed(3)
     expected = direct.fit(numbers, LABELS, **options).history
     kerasish.utils.set_random_seed(3)
-    found = model.fit(x, LABELS, **options).history
-    assert found.keys() == expected.keys()
+    result = model.fit(x, LABELS, **options).history
+    assert result.keys() == expected.keys()
     for name in expected:
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
+        np.testing.assert_allclose(result[name], expected[name], rtol=1e-5)
     predictions = direct.predict(numbers, verbose=0)
     np.testing.assert_allclose(model.predict(x, verbose=0), predictions, rtol=1e-5, atol=1e-6)
     assert model.evaluate(x, LABELS, verbose=0) == pytest.approx(
@@ -133,10 +133,10 @@ def test_only_what_must_runs_on_the_host():
     assert type(prepared) is HostInputs
     assert sorted(v.shape for v in prepared.values) == [(40, 2), (40, 8)]
     compiled(model).fit(x, LABELS, epochs=2, verbose=0)
-    found = model.predict(x, verbose=0)
-    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
+    result = model.predict(x, verbose=0)
+    np.testing.assert_allclose(result, model(x).numpy(), rtol=1e-5, atol=1e-6)
     before = model.evaluate(x, LABELS, verbose=0)
-    assert before == pytest.approx(np.mean((found[:, 0] - LABELS) ** 2), rel=1e-4)
+    assert before == pytest.approx(np.mean((result[:, 0] - LABELS) ** 2), rel=1e-4)
 
 
 def test_models_without_such_layers_have_no_front():
@@ -163,10 +163,10 @@ def test_strings_that_go_straight_to_an_output(hosted):
     model = kerasish.Model([words, size], [layers.Dense(1)(size), out, words])
     for batch in (["red", "x"], ["y", "red"]):
         x = [np.array(batch)[:, None], np.ones((2, 1), "float32")]
-        found = model.predict(x, verbose=0)
-        assert found[2].ravel().tolist() == batch
+        result = model.predict(x, verbose=0)
+        assert result[2].ravel().tolist() == batch
         if hosted:
-            assert found[1].ravel().tolist() == [int(w == "red") for w in batch]
+            assert result[1].ravel().tolist() == [int(w == "red") for w in batch]
 
 
 def test_strings_that_nobody_needs():
@@ -273,5 +273,5 @@ def test_long_texts_take_no_more_than_their_own_length():
     """One long text among many short ones: an array of str would be a gigabyte."""
     texts = np.array(["x " * 20_000, *["red"] * 20_000], dtype=object)
     model = kerasish.Sequential([words_layer(output_mode="count", output_sequence_length=None)])
-    found = model.predict(texts, verbose=0)
-    assert found[0].tolist() == [20_000, 0, 0, 0] and found[1].tolist() == [0, 1, 0, 0]
+    result = model.predict(texts, verbose=0)
+    assert result[0].tolist() == [20_000, 0, 0, 0] and result[1].tolist() == [0, 1, 0, 0]

@@ -47,8 +47,8 @@ def test_derivatives_of_compiled_derivatives():
 
 def test_derivatives_by_variables_in_every_way(v):
     f = kerasish.function(lambda x, times=2: {"y": x * v * times, "n": ops.cast(x, "int32")})
-    found = kerasish.grad(lambda x: f(x)["y"], argnums=None)(2.0)
-    assert {k.name: float(g) for k, g in found.items()} == {"v": 4.0}
+    result = kerasish.grad(lambda x: f(x)["y"], argnums=None)(2.0)
+    assert {k.name: float(g) for k, g in result.items()} == {"v": 4.0}
     with kerasish.GradientTape() as tape:
         y = f(ops.convert_to_tensor(2.0))["y"]
     assert float(tape.gradient(y, v)) == 4.0

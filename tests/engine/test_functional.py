@@ -29,9 +29,9 @@ class Blend(keras.Operation):
 
 
 def test_operations_of_one_s_own_know_their_arguments():
-    made = Blend(0.25, name="mix")
-    assert made.get_config() == {"share": 0.25, "floor": 0.0, "name": "mix"}
-    again = Blend.from_config(made.get_config())
+    created = Blend(0.25, name="mix")
+    assert created.get_config() == {"share": 0.25, "floor": 0.0, "name": "mix"}
+    again = Blend.from_config(created.get_config())
     assert float(again(4.0, 8.0)) == 7.0
     with pytest.raises(NotImplementedError, match="get_config"):
         Blend(object()).get_config()

@@ -173,8 +173,8 @@ def test_a_built_layer_takes_no_weights():
 def test_add_weight_takes_three_arguments_by_place(args, named, error, match):
     with pytest.raises(error, match=match):
         Doubled().add_weight(*args, **named)
-    made = Doubled().add_weight((2, 3), "ones", "int32")
-    assert made.shape == (2, 3) and made.dtype == "int32" and made.numpy().min() == 1
+    created = Doubled().add_weight((2, 3), "ones", "int32")
+    assert created.shape == (2, 3) and created.dtype == "int32" and created.numpy().min() == 1
 
 
 def test_build_takes_shapes_of_arguments_that_call_has():
@@ -218,8 +218,8 @@ class Same(layers.Layer):
 @pytest.mark.parametrize("made", [Same, lambda: layers.LSTM(2, return_sequences=True)])
 def test_a_mask_given_by_hand_goes_on(made):
     mask = np.array([[True, False]])
-    found = made()(np.ones((1, 2, 3)), mask=mask)
-    np.testing.assert_array_equal(np.asarray(found._keras_mask), mask)
+    result = made()(np.ones((1, 2, 3)), mask=mask)
+    np.testing.assert_array_equal(np.asarray(result._keras_mask), mask)
 
 
 def test_masks_of_tuples_are_tuples():

@@ -110,19 +110,19 @@ def test_training_is_the_same_bit_for_bit(mode: str, engine: str) -> None:
 
 @pytest.mark.parametrize("mode", SCOPES)
 def test_sequences_masks_and_attention_too(mode: str, engine: str) -> None:
-    made = [trained(s, recurrent, WORDS, optimizer="sgd") for s in (SCOPES[mode](), NONE)]
+    created = [trained(s, recurrent, WORDS, optimizer="sgd") for s in (SCOPES[mode](), NONE)]
     if engine == "eager":
-        expect_equal(*made)
-    for u, v in zip(made[0][0].weights, made[1][0].weights):  # other loops are fused
+        expect_equal(*created)
+    for u, v in zip(created[0][0].weights, created[1][0].weights):  # other loops are fused
         np.testing.assert_allclose(u.numpy(), v.numpy(), rtol=1e-5, atol=1e-7)
 
 
 def test_what_is_used_inside_and_outside_is_added_up_in_another_order(engine: str) -> None:
-    made = [
+    created = [
         trained(s, lambda: recurrent(residual=True), WORDS, optimizer="sgd")[0]
         for s in (keras.RematScope(), NONE)
     ]
-    for u, v in zip(made[0].weights, made[1].weights):
+    for u, v in zip(created[0].weights, created[1].weights):
         np.testing.assert_allclose(u.numpy(), v.numpy(), rtol=1e-5, atol=1e-7)
 
 
@@ -132,11 +132,11 @@ def test_mixed_precision_too() -> None:
     try:
         for engine, tolerance in (("eager", 0.0), ("static", 2e-3)):
             keras.config.set_backend(engine)
-            made = [
+            created = [
                 trained(s, blocks, policy="mixed_bfloat16", optimizer="sgd")[0]
                 for s in (keras.RematScope(), NONE)
             ]
-            for u, v in zip(made[0].weights, made[1].weights):
+            for u, v in zip(created[0].weights, created[1].weights):
                 np.testing.assert_allclose(u.numpy(), v.numpy(), rtol=0, atol=tolerance)
     finally:
         keras.config.set_backend(before)
@@ -274,7 +274,7 @@ def test_a_layer_can_be_wrapped() -> None:
 
 
 def test_losses_and_metrics_of_layers_count_once() -> None:
-    found = []
+    result = []
     for scope in (keras.RematScope(), NONE):
         keras.utils.set_random_seed(2)
         with scope:
@@ -282,10 +282,10 @@ def test_losses_and_metrics_of_layers_count_once() -> None:
         x = keras.Tensor(X, requires_grad=True)
         y = block(x, training=True)
         ops.add(ops.sum(y), sum(block.losses)).backward()
-        found.append(([float(one) for one in block.losses], float(block.seen.result()),
+        result.append(([float(one) for one in block.losses], float(block.seen.result()),
                       x.grad.numpy()))  # fmt: skip
-    assert found[0][:2] == found[1][:2] and len(found[0][0]) == 2
-    np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-6)  # sums in another order
+    assert result[0][:2] == result[1][:2] and len(result[0][0]) == 2
+    np.testing.assert_allclose(result[0][2], result[1][2], atol=1e-6)  # sums in another order
 
 
 def test_scopes_hold_for_the_layers_made_inside() -> None:

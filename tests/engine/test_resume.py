@@ -180,9 +180,9 @@ def test_without_a_seed_the_draws_go_on(tmp_path, eager):
             tmp_path, CutAt("on_train_batch_begin", 1, 3), Resume(tmp_path / "s", every=1),
             made=lambda: first,
         )  # fmt: skip
-    found = train(tmp_path, resume=tmp_path / "s", made=lambda: make(seed=77))
+    result = train(tmp_path, resume=tmp_path / "s", made=lambda: make(seed=77))
     wanted = train(tmp_path, made=lambda: make(seed=5))
-    assert_same(found, wanted)
+    assert_same(result, wanted)
 
 
 class Own(keras.Sequential):
@@ -278,10 +278,10 @@ def test_other_data(tmp_path, eager, name, moment):
             data=SOURCES[name],
         )  # fmt: skip
     np.random.seed(99)  # noqa: NPY002 (the state has the draws, whatever was drawn meanwhile)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         assert_same(train(tmp_path, resume=tmp_path / "s", data=SOURCES[name]), wanted)
-    texts = [str(w.message) for w in told]
+    texts = [str(w.message) for w in reported]
     if name in ("generator", "passes in parts"):
         assert len(texts) == 1
         assert "cannot be put to a place: its first" in texts[0]
@@ -317,8 +317,8 @@ def test_a_damaged_state_is_passed_over(tmp_path, eager):
     latest = max((tmp_path / "s").iterdir())
     latest.write_bytes(latest.read_bytes()[:-1])
     with pytest.warns(UserWarning, match=rf"{latest.name}.*damaged.* Took the one before"):
-        found = train(tmp_path, resume=tmp_path / "s")
-    assert_same(found, wanted)
+        result = train(tmp_path, resume=tmp_path / "s")
+    assert_same(result, wanted)
 
 
 def test_nothing_whole_is_left(tmp_path, eager):
@@ -375,21 +375,21 @@ class Told(Resume):
 
 
 def test_saved_at_exactly_these_batches(tmp_path, engine):
-    told = Told(tmp_path, every=2)
-    make().fit(X, Y, batch_size=10, epochs=2, verbose=0, callbacks=[told])
-    assert told.places == [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2), (1, 4), (2, 0), (2, 0)]
+    reported = Told(tmp_path, every=2)
+    make().fit(X, Y, batch_size=10, epochs=2, verbose=0, callbacks=[reported])
+    assert reported.places == [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2), (1, 4), (2, 0), (2, 0)]
 
 
 def test_saved_by_time(tmp_path, engine):
-    told = Told(tmp_path, seconds=1e-6)
-    make().fit(X, Y, batch_size=10, epochs=1, verbose=0, resume=told)
-    assert told.places == [(0, n) for n in range(6)] + [(1, 0), (1, 0)]
+    reported = Told(tmp_path, seconds=1e-6)
+    make().fit(X, Y, batch_size=10, epochs=1, verbose=0, resume=reported)
+    assert reported.places == [(0, n) for n in range(6)] + [(1, 0), (1, 0)]
 
 
 def test_saved_at_epochs_alone(tmp_path, engine):
-    told = Told(tmp_path, seconds=None)
-    make().fit(X, Y, batch_size=10, epochs=2, verbose=0, resume=told)
-    assert told.places == [(0, 0), (1, 0), (2, 0), (2, 0)]
+    reported = Told(tmp_path, seconds=None)
+    make().fit(X, Y, batch_size=10, epochs=2, verbose=0, resume=reported)
+    assert reported.places == [(0, 0), (1, 0), (2, 0), (2, 0)]
 
 
 def test_the_background_leaves_states_out(tmp_path, eager):
@@ -423,10 +423,10 @@ def test_across_engines_as_close_as_the_engines_are(tmp_path, first):
                   epochs=2)  # fmt: skip
         config.set_backend(second)
         with pytest.warns(UserWarning, match=f"another engine.*{first}, .* now {second}.*not bit"):
-            found = train(tmp_path, resume=tmp_path / "s", epochs=2)
+            result = train(tmp_path, resume=tmp_path / "s", epochs=2)
     finally:
         config.set_backend(before)
-    for a, b in zip(found[0], wanted[0], strict=True):
+    for a, b in zip(result[0], wanted[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -443,10 +443,10 @@ def test_on_another_number_of_threads(tmp_path, engine):
         wanted = train(tmp_path, epochs=2)
         with pytest.raises(Cut):
             train(tmp_path, CutAt("on_epoch_begin", 1), Resume(tmp_path / "s"), epochs=2)
-    told = "1 threads; now .* 2 threads.*not bit"
-    with threads(2), pytest.warns(UserWarning, match=told):
-        found = train(tmp_path, resume=tmp_path / "s", epochs=2)
-    for a, b in zip(found[0], wanted[0], strict=True):
+    reported = "1 threads; now .* 2 threads.*not bit"
+    with threads(2), pytest.warns(UserWarning, match=reported):
+        result = train(tmp_path, resume=tmp_path / "s", epochs=2)
+    for a, b in zip(result[0], wanted[0], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -492,9 +492,9 @@ def test_an_autopsy_after_a_resume(tmp_path, engine):
     with pytest.raises(Cut):
         run(CutAt("on_train_batch_begin", 0, 3))
     with pytest.warns(UserWarning, match="but other numbers"):  # of row 47
-        found = run()
-    assert (found.epoch, found.batch, found.step) == (0, 4, 4)
-    assert found.origin is not None
+        result = run()
+    assert (result.epoch, result.batch, result.step) == (0, 4, 4)
+    assert result.origin is not None
 
 
 def test_data_that_goes_through_the_host(tmp_path, eager):

@@ -98,8 +98,8 @@ def test_python_s_random_numbers_go_on(tmp_path, batches):
     with pytest.raises(Cut):
         run(tmp_path / "s", cut=batches, callbacks=[RandomRate()])
     random.seed(99)
-    found, _ = run(tmp_path / "s", callbacks=[RandomRate()])
-    assert_same(values(found), values(wanted))
+    result, _ = run(tmp_path / "s", callbacks=[RandomRate()])
+    assert_same(values(result), values(wanted))
 
 
 def test_weights_of_other_shapes_are_refused(tmp_path):
@@ -359,14 +359,14 @@ def fuzz(folder, numbers):
         older = bool(rng.integers(2))
         if older:
             (folder / states[-1].name.replace(states[-1].name[6:14], "00000000")).write_bytes(whole)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as reported:
             warnings.simplefilter("always")
             try:
                 fit()
             except ResumeError as error:
                 counts["refused"] += str(error).startswith("Resume: ")
             else:
-                over = any("Took the one before" in str(w.message) for w in told)
+                over = any("Took the one before" in str(w.message) for w in reported)
                 counts["passed over" if over else "taken"] += 1
     assert sum(counts.values()) == len(numbers)
     return counts

@@ -12,17 +12,17 @@ from kerasish.errors import UnknownNameError
 
 @pytest.fixture
 def model():
-    made = kerasish.Sequential(
+    created = kerasish.Sequential(
         [kerasish.Input((3,)), layers.Dense(2, name="a"), layers.BatchNormalization(name="b")],
         name="net",
     )
-    made.compile("adam", "mse", metrics=["mae"])
-    made.fit(np.ones((8, 3)), np.ones((8, 2)), verbose=0)
-    return made
+    created.compile("adam", "mse", metrics=["mae"])
+    created.fit(np.ones((8, 3)), np.ones((8, 2)), verbose=0)
+    return created
 
 
 def test_values_stand_under_their_paths(model):
-    found = model.get_state_tree("numpy_array")
+    result = model.get_state_tree("numpy_array")
     by_path = {v.path: v for v in model.variables}
     assert {"net/a/kernel", "net/b/moving_mean"} <= set(by_path) or {
         "a/kernel", "b/moving_mean"} <= set(by_path)  # fmt: skip
@@ -33,10 +33,10 @@ def test_values_stand_under_their_paths(model):
         return tree
 
     for v in model.trainable_variables:
-        np.testing.assert_array_equal(look(found["trainable_variables"], v.path), v.numpy())
+        np.testing.assert_array_equal(look(result["trainable_variables"], v.path), v.numpy())
     for v in model.non_trainable_variables:
-        np.testing.assert_array_equal(look(found["non_trainable_variables"], v.path), v.numpy())
-    assert found["optimizer_variables"] and found["metrics_variables"]
+        np.testing.assert_array_equal(look(result["non_trainable_variables"], v.path), v.numpy())
+    assert result["optimizer_variables"] and result["metrics_variables"]
 
 
 def test_a_state_comes_back(model):
@@ -66,8 +66,8 @@ def test_unknown_parts_change_nothing(model):
 
 
 def _flat(tree, prefix=""):
-    found = {}
+    result = {}
     for key, value in tree.items():
         path = f"{prefix}{key}"
-        found.update(_flat(value, f"{path}/") if isinstance(value, dict) else {path: value})
-    return found
+        result.update(_flat(value, f"{path}/") if isinstance(value, dict) else {path: value})
+    return result

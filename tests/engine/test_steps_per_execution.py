@@ -80,13 +80,13 @@ def test_batch_numbers(steps, stream):
     assert int(model.optimizer.iterations) == 10
     given = {"x": iter(data)} if stream else given
     model.evaluate(**given, verbose=0, callbacks=[seen])
-    found = model.predict(X, batch_size=2, verbose=0, callbacks=[seen])
+    result = model.predict(X, batch_size=2, verbose=0, callbacks=[seen])
     assert seen.seen == {
         f"{mode} {when}": numbers
         for mode in ("train", "test", "predict")
         for when, numbers in (("begin", begins), ("end", ends))
     }
-    np.testing.assert_array_equal(np.concatenate(seen.outputs), found)
+    np.testing.assert_array_equal(np.concatenate(seen.outputs), result)
     assert len(seen.outputs) == len(ends)
 
 

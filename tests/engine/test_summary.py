@@ -11,9 +11,9 @@ from kerasish.engine.model.summary import work_of
 
 
 def said(model, **options):
-    found = []
-    model.summary(print_fn=found.append, **options)
-    return found[0]
+    result = []
+    model.summary(print_fn=result.append, **options)
+    return result[0]
 
 
 def test_bytes_and_flops_of_a_batch():

@@ -49,7 +49,7 @@ def test_loss_falls_and_history_is_kept(engine):
 
 def test_engines_train_alike():
     x, y = data()
-    found = {}
+    result = {}
     for name in ENGINES:
         kerasish.config.set_backend(name)
         kerasish.utils.set_random_seed(3)
@@ -66,8 +66,8 @@ def test_engines_train_alike():
         model.compile("adam", "mse", metrics=["mae"])
         # 96 rows in batches of 20: the last batch is shorter.
         history = model.fit(x, y, epochs=4, batch_size=20, verbose=0)
-        found[name] = (history.history, model.get_weights(), model.predict(x, verbose=0))
-    (h, w, p), (h2, w2, p2) = found["eager"], found["static"]
+        result[name] = (history.history, model.get_weights(), model.predict(x, verbose=0))
+    (h, w, p), (h2, w2, p2) = result["eager"], result["static"]
     for key in h:
         np.testing.assert_allclose(h[key], h2[key], rtol=1e-5)
     for a, b in zip(w, w2, strict=True):
@@ -341,13 +341,13 @@ def test_not_compiled():
 
 
 def test_two_models_in_two_threads(engine):
-    def train(seed, found):
+    def train(seed, result):
         x, y = data()
         rng = np.random.default_rng(seed)
         model = network()
         model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
         model.fit(x, y, epochs=3, batch_size=16, shuffle=False, verbose=0)
-        found[seed] = model.get_weights()
+        result[seed] = model.get_weights()
 
     alone, together = {}, {}
     for seed in range(2):
@@ -364,13 +364,13 @@ def test_two_models_in_two_threads(engine):
 
 def test_same_seed_same_weights(engine):
     x, y = data()
-    found = []
+    result = []
     for _ in range(2):
         kerasish.utils.set_random_seed(11)
         model = network()
         model.fit(x, y, epochs=2, verbose=0)
-        found.append(model.get_weights())
-    for a, b in zip(*found, strict=True):
+        result.append(model.get_weights())
+    for a, b in zip(*result, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -392,8 +392,8 @@ def test_memory_does_not_grow_over_steps(engine):
 def test_a_batch_is_judged_alone(engine):
     x, y = data()
     model = network(metrics=["mae"])
-    found = [model.train_on_batch(x[:32], y[:32], return_dict=True)["loss"] for _ in range(3)]
-    assert found[0] > found[1] > found[2]
+    result = [model.train_on_batch(x[:32], y[:32], return_dict=True)["loss"] for _ in range(3)]
+    assert result[0] > result[1] > result[2]
     here, there = model.test_on_batch(x[:32], y[:32]), model.test_on_batch(x[32:64] * 9, y[32:64])
     assert here != there
     assert model.test_on_batch(x[:32], y[:32]) == here
@@ -421,8 +421,8 @@ def test_a_compute_loss_that_knows_nothing_of_training(engine):
         def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None):
             return 2 * super().compute_loss(x, y, y_pred, sample_weight)
 
-    made = [layers.Input((3,)), layers.Dense(2, kernel_initializer="ones")]
-    older, plain = Older(made), kerasish.Sequential(made)
+    created = [layers.Input((3,)), layers.Dense(2, kernel_initializer="ones")]
+    older, plain = Older(created), kerasish.Sequential(created)
     x, y = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
     for model in (older, plain):
         model.compile("sgd", "mse")
@@ -486,8 +486,8 @@ def test_a_weight_of_the_other_branch_has_the_gradient_zero():
             config.set_backend(before)
 
     with pytest.warns(UserWarning, match="no gradient for the variables"):
-        found, expected = trained("eager"), trained("static")
-    for a, b in zip(found, expected, strict=True):
+        result, expected = trained("eager"), trained("static")
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     *read, unread = expected
     assert not any(np.allclose(w, 1.0) for w in read)

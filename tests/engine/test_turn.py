@@ -100,18 +100,18 @@ def test_a_second_thread_is_told(other):
 
 def test_predictions_need_no_turn():
     model, meet = make(), Meet()
-    found = []
+    result = []
 
     def late():
         assert meet.begun.wait(30)
         try:
-            found.append(model.predict(X, verbose=0).shape)
+            result.append(model.predict(X, verbose=0).shape)
         finally:
             meet.over.set()
 
     fit = lambda: model.fit(X, Y, batch_size=4, verbose=0, callbacks=[meet])  # noqa: E731
     assert in_threads(fit, late) == [None, None]
-    assert found == [(32, 1)]
+    assert result == [(32, 1)]
 
 
 def test_calls_nest_in_one_thread():

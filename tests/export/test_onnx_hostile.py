@@ -47,11 +47,11 @@ def models(folder: Path) -> list[bytes]:
     z = layers.LSTM(4, return_sequences=True)(layers.Embedding(7, 3)(s))
     z = layers.LayerNormalization()(layers.MultiHeadAttention(2, 2)(z, z))
     text = kerasish.Model(s, layers.GRU(3)(z))
-    found = []
+    result = []
     for i, model in enumerate((image, text)):
         model.export(folder / f"{i}.onnx", verbose=False, verify=False)
-        found.append((folder / f"{i}.onnx").read_bytes())
-    return [*found, looping()]
+        result.append((folder / f"{i}.onnx").read_bytes())
+    return [*result, looping()]
 
 
 def looping() -> bytes:

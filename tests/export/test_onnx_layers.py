@@ -58,10 +58,10 @@ def test_equal_for_batches_of_1_2_and_7(name: str) -> None:
     session = session_of(named.proto)
     for batch in (1, 2, 7):
         inputs = data(name, batch)
-        found = session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})
+        result = session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})
         expected = flat(f(inputs if len(inputs) > 1 else inputs[0]))
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected):
+        assert len(result) == len(expected)
+        for a, b in zip(result, expected):
             assert a.shape == b.shape and a.dtype == b.dtype
             largest = max(float(np.abs(b.astype("float64")).max(initial=0)), 1e-6)
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * largest)
@@ -81,6 +81,6 @@ def test_half_precision() -> None:
         a = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8, 3)).astype("float32")
         from onnx.reference import ReferenceEvaluator
 
-        (found,) = ReferenceEvaluator(named.proto).run(None, {"x": a})
+        (result,) = ReferenceEvaluator(named.proto).run(None, {"x": a})
         expected = np.asarray(model(a))
-        assert np.abs(found - expected).max() <= share * np.abs(expected).max()
+        assert np.abs(result - expected).max() <= share * np.abs(expected).max()

@@ -72,8 +72,8 @@ def compute(record: Any, arrays: dict[str, Any], inputs: list[Any], engine: str)
         variable.assign(arrays[name])
     tensors = [ops.convert_to_tensor(x, dtype=str(x.dtype)) for x in inputs]
     run = layer.call if engine == "eager" else backends.get("static").compile(layer.call)
-    found = run(tensors)
-    return [np.asarray(y) for y in (found if isinstance(found, (list, tuple)) else [found])]
+    result = run(tensors)
+    return [np.asarray(y) for y in (result if isinstance(result, (list, tuple)) else [result])]
 
 
 def run_case(case: Any, engine: str) -> None:
@@ -82,7 +82,7 @@ def run_case(case: Any, engine: str) -> None:
         record = copy.deepcopy(parsed.record)
         inputs, expected = [as_array(x) for x in given], [as_array(y) for y in wanted]
         try:
-            found = compute(record, parsed.arrays, inputs, engine)
+            result = compute(record, parsed.arrays, inputs, engine)
         except ValueError as error:
             if "decides shapes" not in str(error):
                 raise
@@ -99,9 +99,9 @@ def run_case(case: Any, engine: str) -> None:
             }
             fix_inputs(record, fixed)
             left = [x for name, x in zip(names, inputs) if name not in fixed]
-            found = compute(record, parsed.arrays, left, engine)
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected):
+            result = compute(record, parsed.arrays, left, engine)
+        assert len(result) == len(expected)
+        for a, b in zip(result, expected):
             assert a.dtype == b.dtype and a.shape == b.shape
             half = a.dtype.itemsize == 2
             floats = a.dtype.kind in "fV"

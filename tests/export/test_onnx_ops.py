@@ -64,9 +64,9 @@ WITHOUT = sorted(
 
 def written(op: Any, arrays: list[Any], attrs: dict[str, Any], folder: Any) -> Any:
     def function(*tensors: Any) -> Any:
-        found = call(op, tensors, attrs)
+        result = call(op, tensors, attrs)
         # Results that only gradients use have no counterpart in ONNX's recurrent operators.
-        return found[0] if op.kind == "recurrent" and isinstance(found, tuple) else found
+        return result[0] if op.kind == "recurrent" and isinstance(result, tuple) else result
 
     specs = [InputSpec(shape=a.shape, dtype=str(a.dtype)) for a in arrays]
     names = [f"x{i}" for i in range(len(arrays))]
@@ -74,8 +74,8 @@ def written(op: Any, arrays: list[Any], attrs: dict[str, Any], folder: Any) -> A
     onnx.checker.check_model(named.proto, full_check=True)
     path = folder / "op.onnx"
     path.write_bytes(named.proto.SerializeToString())
-    found = runner(str(path))(dict(zip(names, arrays)))
-    return found, results(function(*map(Tensor, arrays)))
+    result = runner(str(path))(dict(zip(names, arrays)))
+    return result, results(function(*map(Tensor, arrays)))
 
 
 @pytest.mark.parametrize(("op", "example"), CASES)
@@ -85,9 +85,9 @@ def test_equal_to_the_op(op: Any, example: Any, tmp_path: Any) -> None:
         with pytest.raises(ValueError, match=BEYOND[op]):
             written(op, arrays, attrs, tmp_path)
         return
-    found, expected = written(op, arrays, attrs, tmp_path)
-    assert len(found) == len(expected)
-    for a, b in zip(found, map(np.asarray, expected)):
+    result, expected = written(op, arrays, attrs, tmp_path)
+    assert len(result) == len(expected)
+    for a, b in zip(result, map(np.asarray, expected)):
         assert a.shape == b.shape and a.dtype == b.dtype
         largest = max(float(np.abs(b.astype("float64")).max(initial=0)), 1e-6)
         share = LOOSE.get(op.name, 1e-6)

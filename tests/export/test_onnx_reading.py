@@ -101,13 +101,13 @@ def value(name: str, shape: list[Any], code: int = TensorProto.FLOAT) -> Any:
 
 
 def test_sizes_that_are_inputs_become_constants(tmp_path: Path) -> None:
-    made = proto(
+    created = proto(
         [helper.make_node("Reshape", ["x", "shape"], ["y"])],
         [value("x", ["n", 6]), value("shape", [3], TensorProto.INT64)],
         value("y", [None, None, None]),
     )
     path = tmp_path / "m.onnx"
-    path.write_bytes(made.SerializeToString())
+    path.write_bytes(created.SerializeToString())
     with pytest.raises(ValueError, match=r"node Reshape \(y\): input 1 decides shapes.*constants="):
         load_onnx(path)
     model = load_onnx(path, constants={"shape": np.array([-1, 2, 3])})
@@ -128,8 +128,8 @@ def test_sizes_computed_of_an_open_batch(tmp_path: Path) -> None:
         helper.make_tensor("rest", TensorProto.INT64, [2], [2, 3]),
     ]
     path = tmp_path / "m.onnx"
-    made = proto(nodes, [value("x", ["n", 6])], value("y", [None, 2, 3]), stored)
-    path.write_bytes(made.SerializeToString())
+    created = proto(nodes, [value("x", ["n", 6])], value("y", [None, 2, 3]), stored)
+    path.write_bytes(created.SerializeToString())
     model = load_onnx(path)
     assert model.output_shape == (None, 2, 3)
     for n in (1, 2, 7):
@@ -144,12 +144,12 @@ def test_old_opsets(tmp_path: Path) -> None:
         helper.make_node("Softmax", ["c"], ["y"], axis=1),
     ]
     path = tmp_path / "m.onnx"
-    made = proto(nodes, [value("x", ["n", 3])], value("y", None), opset=9)
-    path.write_bytes(made.SerializeToString())
+    created = proto(nodes, [value("x", ["n", 3])], value("y", None), opset=9)
+    path.write_bytes(created.SerializeToString())
     x = np.float32([[-2, 1, 5], [0, 0.25, 1]])
     powers = np.exp(np.clip(x[:, None, :2], -0.5, 0.5))
-    found = load_onnx(path).predict(x, verbose=0)
-    np.testing.assert_allclose(found, powers / powers.sum(-1, keepdims=True), rtol=1e-6)
+    result = load_onnx(path).predict(x, verbose=0)
+    np.testing.assert_allclose(result, powers / powers.sum(-1, keepdims=True), rtol=1e-6)
 
 
 def test_unknown_operators_are_named(tmp_path: Path) -> None:

@@ -142,8 +142,8 @@ def test_external_data(tmp_path: Path) -> None:
     assert (tmp_path / "m.onnx").stat().st_size < 1000
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
     rows = np.random.default_rng(0).uniform(-1, 1, (3, 64)).astype("float32")
-    (found,) = session.run(None, {session.get_inputs()[0].name: rows})
-    np.testing.assert_allclose(found, model(rows), atol=1e-5)
+    (result,) = session.run(None, {session.get_inputs()[0].name: rows})
+    np.testing.assert_allclose(result, model(rows), atol=1e-5)
 
 
 def test_without_the_package_the_message_names_the_extra(

@@ -65,16 +65,20 @@ def test_a_declared_share_passes():
 
 def program(rng):
     """A random program as (reads, writes) of each step, and its lifetimes."""
-    made, steps, first, last = ["x"], [], {"x": -1}, {"x": -1}
+    created, steps, first, last = ["x"], [], {"x": -1}, {"x": -1}
     for number in range(rng.randrange(3, 12)):
-        reads = [rng.choice(made) for _ in range(rng.randrange(1, 4))]
+        reads = [rng.choice(created) for _ in range(rng.randrange(1, 4))]
         writes = [f"{number}.{i}" for i in range(rng.randrange(1, 3))]
-        made += writes
+        created += writes
         steps.append((reads, writes))
         first.update(dict.fromkeys(writes, number))
         last.update(dict.fromkeys([*reads, *writes], number))
-    last[made[-1]] = len(steps)
-    return steps, made[-1], {k: Lifetime(first[k], last[k], rng.randrange(1, 500)) for k in first}
+    last[created[-1]] = len(steps)
+    return (
+        steps,
+        created[-1],
+        {k: Lifetime(first[k], last[k], rng.randrange(1, 500)) for k in first},
+    )
 
 
 def verdict(steps, result, lives, plan):
@@ -100,7 +104,7 @@ def test_the_planner_and_the_check_agree(seed):
 
 def test_lifetimes_that_end_too_early_are_found():
     """Plans made of one lifetime cut short fail wherever another value takes that place."""
-    found = 0
+    actual = 0
     for seed in range(30):
         steps, result, lives = program(random.Random(seed))
         for key, life in lives.items():
@@ -115,9 +119,9 @@ def test_lifetimes_that_end_too_early_are_found():
                 if other != key
             )
             if taken:
-                found += 1
+                actual += 1
                 with pytest.raises(PlanError):
                     verdict(steps, result, lives, cut)
             else:
                 verdict(steps, result, lives, cut)
-    assert found > 20
+    assert actual > 20

@@ -32,12 +32,12 @@ def test_variables_become_inputs_and_assignments_outputs():
     assert traced.arguments == 2
     assert len(traced.variables) == len(traced.updated) == 3
     before = [v.numpy().copy() for v in traced.variables]
-    found = interpret(traced.graph, [*arguments, *before])
+    result = interpret(traced.graph, [*arguments, *before])
     for v, array in zip(traced.variables, before, strict=True):
         np.testing.assert_array_equal(v.numpy(), array)  # tracing assigns nothing
     loss = step(*arguments)
-    np.testing.assert_array_equal(found[0], loss.numpy())
-    for v, new in zip(traced.updated, found[1:], strict=True):
+    np.testing.assert_array_equal(result[0], loss.numpy())
+    for v, new in zip(traced.updated, result[1:], strict=True):
         np.testing.assert_array_equal(new, v.numpy())
 
 

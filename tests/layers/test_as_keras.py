@@ -101,11 +101,11 @@ def check(case, engine):
     assert len(slopes) == len(fact["slopes"])
     for g, expected, what in zip(slopes, fact["slopes"], names):
         # What the call does not use has no gradient; the facts say 0.
-        found = np.zeros(expected.shape) if g is None else g
-        facts.expect_close(found, expected, f"gradient by {what} of {name}", tolerance)
+        result = np.zeros(expected.shape) if g is None else g
+        facts.expect_close(result, expected, f"gradient by {what} of {name}", tolerance)
     after = [v.numpy() for v in layer.weights if not v.trainable]
-    for found, expected in zip(after, fact.get("after", []), strict=True):
-        facts.expect_close(found, expected, f"weights after {name}", tolerance)
+    for result, expected in zip(after, fact.get("after", []), strict=True):
+        facts.expect_close(result, expected, f"weights after {name}", tolerance)
     return layer, tensors
 
 
@@ -121,8 +121,8 @@ def test_eager_is_keras(name):
         masks = cases.masks_of(case[3].get("masks"))
         given = masks and [None if m is None else Tensor(m) for m in masks]
         mask = layer.compute_mask(cases.arranged(case, tensors)[0], given)
-        found = None if mask is None else np.asarray(mask).astype(int).tolist()
-        assert found == fact["mask"]
+        result = None if mask is None else np.asarray(mask).astype(int).tolist()
+        assert result == fact["mask"]
 
 
 @named(sorted(FIRST_NAMES))
@@ -161,8 +161,8 @@ def test_normalization_learns_what_keras_learns(axis):
     data = cases.wave([4, 3, 2], 1.0, 5.0)
     layer.adapt(data)
     # Keras leaves the count, the third weight, at 0 where the data come as one array.
-    for found, expected in zip(layer.get_weights()[:2], fact["moments"][:2], strict=True):
-        facts.expect_close(found, expected, "moments")
+    for result, expected in zip(layer.get_weights()[:2], fact["moments"][:2], strict=True):
+        facts.expect_close(result, expected, "moments")
     facts.expect_close(layer(data), fact["output"], "output")
 
 
@@ -175,6 +175,6 @@ def test_spectral_normalization_goes_the_way_of_keras():
         values = [cases.weight_of(v.name, v.shape, i) for i, v in enumerate(layer.weights)]
         layer.set_weights(values)
         for _ in range(2):
-            found = [layer(x, training=True), *layer.get_weights()]
-            for number, expected in zip(found, next(recorded), strict=True):
+            result = [layer(x, training=True), *layer.get_weights()]
+            for number, expected in zip(result, next(recorded), strict=True):
                 facts.expect_close(number, expected, name)

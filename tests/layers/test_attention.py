@@ -49,12 +49,12 @@ def test_other_arguments():
 def test_shapes_of_several_arguments(shapes, output):
     inputs = [None if s is None else normal(*s) for s in shapes]
     layer = layers.MultiHeadAttention(2, 2, value_dim=2, output_shape=output)
-    found = layer(*inputs).shape
-    assert layer.compute_output_shape(*shapes) == found
+    result = layer(*inputs).shape
+    assert layer.compute_output_shape(*shapes) == result
     names = ("query_shape", "value_shape", "key_shape")
     named = {k: s for k, s in zip(names, shapes) if s is not None}
     again = layers.MultiHeadAttention(2, 2, value_dim=2, output_shape=output)
-    assert again.compute_output_shape(**named) == found
+    assert again.compute_output_shape(**named) == result
 
 
 def test_axes_may_be_counted_from_the_end():

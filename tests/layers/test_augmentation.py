@@ -24,8 +24,8 @@ NUMBERS = [i for i in range(len(cases.CASES)) if f"{i} name" in FACTS]
 def test_as_keras(number):
     case = cases.CASES[number]
     assert str(FACTS[f"{number} name"]) == cases.name_of(case)
-    found = cases.outputs_of(case, layers, ops.convert_to_tensor)
-    for key, value in found.items():
+    result = cases.outputs_of(case, layers, ops.convert_to_tensor)
+    for key, value in result.items():
         expected = FACTS[f"{number} {key}"]
         assert value.shape == expected.shape, key
         assert key != "images" or value.dtype == expected.dtype
@@ -79,10 +79,10 @@ def make(name, **options):
 
 
 def test_every_layer_on_pictures_is_here():
-    found = {
+    result = {
         n for n, c in vars(layers).items() if isinstance(c, type) and issubclass(c, PictureLayer)
     }
-    assert found == set(DRAWN) | set(FIXED)
+    assert result == set(DRAWN) | set(FIXED)
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
@@ -117,10 +117,10 @@ def test_engines_agree(name):
     step = backends.get("static").compile(lambda x: static(x, training=True))
     for _ in range(2):
         expected = eager(PICTURES).numpy()
-        found = np.asarray(step(Tensor(PICTURES)))
+        result = np.asarray(step(Tensor(PICTURES)))
         # A pixel that lies on the edge between two levels may fall to either side.
-        away = np.abs(found - expected) > 1e-2
-        assert away.mean() < 0.01, (name, np.abs(found - expected).max())
+        away = np.abs(result - expected) > 1e-2
+        assert away.mean() < 0.01, (name, np.abs(result - expected).max())
 
 
 @every_layer
@@ -152,15 +152,15 @@ def test_what_belongs_to_the_pictures_goes_with_them(name):
     if name not in ("CutMix", "RandomElasticTransform", "AugMix"):
         boxes = np.tile(np.float32([1, 1, 2, 3]), (8, 2, 1))
         data["bounding_boxes"] = {"boxes": boxes, "labels": np.ones((8, 2), "int32")}
-    found = layer(data, training=True)
-    assert set(found) == set(data) and found["weights"].shape == (8,)
-    size = found["images"].shape[:3]
+    result = layer(data, training=True)
+    assert set(result) == set(data) and result["weights"].shape == (8,)
+    size = result["images"].shape[:3]
     if not (name == "RandomCrop" or name == "CenterCrop" or name == "Resizing"):
         assert size == (8, 5, 6)
-    assert found["segmentation_masks"].shape == (*size, 1)
-    np.testing.assert_allclose(np.asarray(found["labels"]).sum(1), 1, atol=1e-5)
+    assert result["segmentation_masks"].shape == (*size, 1)
+    np.testing.assert_allclose(np.asarray(result["labels"]).sum(1), 1, atol=1e-5)
     if "bounding_boxes" in data:
-        assert found["bounding_boxes"]["boxes"].shape == (8, 4 if name == "MixUp" else 2, 4)
+        assert result["bounding_boxes"]["boxes"].shape == (8, 4 if name == "MixUp" else 2, 4)
         alone = {k: v[0] for k, v in data.items() if k != "bounding_boxes"}
         alone["bounding_boxes"] = {k: v[0] for k, v in data["bounding_boxes"].items()}
         one = layer(alone, training=True)
@@ -185,10 +185,10 @@ def test_boxes_follow_what_they_frame():
         layers.CenterCrop(35, 30, bounding_box_format="xyxy"),
         layers.Resizing(80, 60, bounding_box_format="xyxy"),
     ):  # fmt: skip
-        found = layer({"images": picture, "bounding_boxes": boxes}, training=True)
-        rows, columns = np.nonzero(np.asarray(found["images"])[0, :, :, 0] > 0.5)
+        result = layer({"images": picture, "bounding_boxes": boxes}, training=True)
+        rows, columns = np.nonzero(np.asarray(result["images"])[0, :, :, 0] > 0.5)
         seen = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-        box = np.asarray(found["bounding_boxes"]["boxes"])[0, 0]
+        box = np.asarray(result["bounding_boxes"]["boxes"])[0, 0]
         np.testing.assert_allclose(box, seen, atol=2.1, err_msg=type(layer).__name__)
 
 
@@ -278,9 +278,9 @@ def test_boxes_of_one_picture_and_a_seed_in_place_of_ways():
     boxes = {"boxes": np.float32([[2, 1, 4, 3], [6, 4, 8, 6]]), "labels": np.array([[1, 2]])}
     layer = layers.RandomFlip("horizontal", bounding_box_format="xyxy")
     given = {"flips": np.array([[True]]), "input_shape": (10, 8, 3)}
-    found = layer.transform_bounding_boxes(boxes, given)
-    assert found["boxes"].tolist() == [[4, 1, 6, 3], [0, 4, 2, 6]]
-    assert found["labels"].tolist() == [[1, 2]]
+    result = layer.transform_bounding_boxes(boxes, given)
+    assert result["boxes"].tolist() == [[4, 1, 6, 3], [0, 4, 2, 6]]
+    assert result["labels"].tolist() == [[1, 2]]
     elastic = layers.RandomElasticTransform()
     given = {"apply_transform": np.array([True]), "distortion_factor": 0.9, "seed": 42}
     first, again = (elastic.transform_images(PICTURES[0], given).numpy() for _ in range(2))

@@ -24,16 +24,16 @@ def test_two_masks(name, eagerly):
     merge = getattr(layers, name)()
     expected = np.array([EXPECTED[name]], "float32")
     kept = expected[0, :3] if name != "Multiply" else expected[0]
-    found = merge([X, Y], mask=[ONE, TWO])
-    np.testing.assert_array_equal(found.numpy()[0, : len(kept)], kept)
-    np.testing.assert_array_equal(found._keras_mask.numpy(), ONE | TWO)
+    result = merge([X, Y], mask=[ONE, TWO])
+    np.testing.assert_array_equal(result.numpy()[0, : len(kept)], kept)
+    np.testing.assert_array_equal(result._keras_mask.numpy(), ONE | TWO)
     one, two = layers.Input((4, 2)), layers.Input((4, 2))
     first, second = layers.Masking(0.0)(one), layers.Masking(0.0)(two)
     model = kerasish.Model([one, two], getattr(layers, name)()([first, second]))
     model.compile(run_eagerly=eagerly)
     x, y = X * ONE[..., None], Y * TWO[..., None]
-    found = model.predict([x, y], verbose=0)
-    np.testing.assert_array_equal(found[0, :3], expected[0, :3])
+    result = model.predict([x, y], verbose=0)
+    np.testing.assert_array_equal(result[0, :3], expected[0, :3])
 
 
 def test_one_mask_leaves_the_other_input_as_it_is():

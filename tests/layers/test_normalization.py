@@ -86,8 +86,8 @@ def test_rms_scaling_leaves_the_mean_on():
     expected = x / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
     layer = layers.LayerNormalization(rms_scaling=True)
     np.testing.assert_allclose(layer(x).numpy(), expected, rtol=1e-5)
-    found = ops.layer_normalization(x, None, 5.0, rms_scaling=True, epsilon=1e-3)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+    result = ops.layer_normalization(x, None, 5.0, rms_scaling=True, epsilon=1e-3)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5)
     assert [v.name for v in layer.weights] == ["gamma"]
 
 

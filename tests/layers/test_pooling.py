@@ -38,7 +38,7 @@ def test_errors_say_what_was_expected(make, words):
 def test_the_mask_of_an_embedding_reaches_the_mean():
     table = layers.Embedding(5, 3, mask_zero=True)
     words = np.array([[1, 2, 0, 0], [3, 4, 1, 0]])
-    found = np.asarray(layers.GlobalAveragePooling1D()(table(words)))
+    result = np.asarray(layers.GlobalAveragePooling1D()(table(words)))
     rows = np.asarray(table.embeddings)
-    np.testing.assert_allclose(found[0], rows[[1, 2]].mean(0), rtol=1e-5)
-    np.testing.assert_allclose(found[1], rows[[3, 4, 1]].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(result[0], rows[[1, 2]].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(result[1], rows[[3, 4, 1]].mean(0), rtol=1e-5)

@@ -101,10 +101,10 @@ def test_masked_steps_count_as_absent(kind, backwards):
         layer = kind(3, **options)
     x = wave((3, 5, 4), 0.0)
     mask = np.array([[1, 1, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 1, 1, 1]], bool)
-    found = tree.flatten(layer(x, mask=mask))
+    result = tree.flatten(layer(x, mask=mask))
     for row in range(3):
         alone = tree.flatten(layer(x[row : row + 1, mask[row]]))
-        for a, b in zip(found, alone, strict=True):
+        for a, b in zip(result, alone, strict=True):
             np.testing.assert_allclose(np.asarray(a)[row : row + 1], b, rtol=1e-5, atol=1e-6)
 
 

@@ -16,29 +16,29 @@ def normal():
 
 
 def test_alpha_dropout_keeps_mean_and_variance(normal):
-    found = layers.AlphaDropout(RATE, seed=1)(normal, training=True).numpy()
-    assert found.mean() == pytest.approx(0.0, abs=0.02)
-    assert found.var() == pytest.approx(1.0, abs=0.02)
+    result = layers.AlphaDropout(RATE, seed=1)(normal, training=True).numpy()
+    assert result.mean() == pytest.approx(0.0, abs=0.02)
+    assert result.var() == pytest.approx(1.0, abs=0.02)
 
 
 def test_alpha_dropout_gives_one_number_for_all_that_it_drops(normal):
-    found = layers.AlphaDropout(RATE, seed=1)(normal, training=True).numpy()
-    numbers, counts = np.unique(found, return_counts=True)
-    assert counts.max() / found.size == pytest.approx(RATE, abs=0.01)
+    result = layers.AlphaDropout(RATE, seed=1)(normal, training=True).numpy()
+    numbers, counts = np.unique(result, return_counts=True)
+    assert counts.max() / result.size == pytest.approx(RATE, abs=0.01)
     # selu(-inf), moved and scaled like the rest.
     limit = -1.0507009873554805 * 1.6732632423543772
     factor = ((1 - RATE) * (1 + RATE * limit**2)) ** -0.5
     dropped = numbers[counts.argmax()]
     assert dropped == pytest.approx(factor * limit * (1 - RATE), rel=1e-5)
-    kept = found != dropped
+    kept = result != dropped
     np.testing.assert_allclose(
-        found[kept], factor * (normal[kept] - limit * RATE), rtol=1e-4, atol=1e-5
+        result[kept], factor * (normal[kept] - limit * RATE), rtol=1e-4, atol=1e-5
     )
 
 
 def test_the_noise_shape_of_alpha_dropout_drops_together(normal):
-    found = layers.AlphaDropout(RATE, noise_shape=(None, 1), seed=1)(normal, training=True).numpy()
-    constant = np.ptp(found, axis=1) == 0
+    result = layers.AlphaDropout(RATE, noise_shape=(None, 1), seed=1)(normal, training=True).numpy()
+    constant = np.ptp(result, axis=1) == 0
     assert constant.mean() == pytest.approx(RATE, abs=0.1)
 
 
@@ -53,8 +53,8 @@ SPATIAL = [
 
 @pytest.mark.parametrize(("layer", "shape", "options"), SPATIAL)
 def test_spatial_dropout_drops_whole_channels(layer, shape, options):
-    found = layer(RATE, seed=1, **options)(np.ones(shape, "float32"), training=True).numpy()
-    channels = found if options else np.moveaxis(found, -1, 1)
+    result = layer(RATE, seed=1, **options)(np.ones(shape, "float32"), training=True).numpy()
+    channels = result if options else np.moveaxis(result, -1, 1)
     channels = channels.reshape(20, 30, -1)
     first = channels[:, :, 0]
     np.testing.assert_array_equal(channels, np.broadcast_to(first[:, :, None], channels.shape))

@@ -49,13 +49,13 @@ def check(name, arguments, kind, engine):
     # A trace of all reductions and ways would hold 35 losses; sums and means differ by a factor.
     some = ("sum_over_batch_size", "mean_with_sample_weight", "none")
     reductions = cases.REDUCTIONS if engine == "eager" else some
-    made = {r: getattr(losses, name)(reduction=r, **arguments) for r in reductions}
-    shape = made["none"](true, pred).shape
+    created = {r: getattr(losses, name)(reduction=r, **arguments) for r in reductions}
+    shape = created["none"](true, pred).shape
     ways = list(cases.ways(tuple(shape)))
 
     def all_of(y, x):
-        found = {}
-        for reduction, loss in made.items():
+        result = {}
+        for reduction, loss in created.items():
             for words, weights, mask in ways:
                 with GradientTape() as tape:
                     tape.watch(x)
@@ -64,14 +64,14 @@ def check(name, arguments, kind, engine):
                         given._keras_mask = Tensor(mask)
                     value = loss(y, given, sample_weight=weights)
                     total = ops.sum(value * cases.wave(value.shape))
-                found[f"{reduction}, {words}"] = [value, tape.gradient(total, x)]
-        return found
+                result[f"{reduction}, {words}"] = [value, tape.gradient(total, x)]
+        return result
 
     run = all_of if engine == "eager" else compiled_step(all_of)
-    found = run(Tensor(true), Tensor(pred))
+    result = run(Tensor(true), Tensor(pred))
     for reduction in reductions:
         for words, (expected, slope) in FACTS[case][reduction].items():
-            value, gradient = found[f"{reduction}, {words}"]
+            value, gradient = result[f"{reduction}, {words}"]
             what = f"{case}: {reduction}, {words}"
             facts.expect_close(value, expected, what)
             gradient = np.zeros(slope.shape) if gradient is None else gradient
@@ -108,14 +108,14 @@ def test_every_loss_has_a_case():
 @pytest.mark.parametrize("name", CLASSES)
 def test_round_trip(name):
     arguments = next((a for n, a, _ in cases.LOSSES if n == name and a), {})
-    made = getattr(losses, name)(**arguments, reduction="sum", name="other")
-    config = losses.serialize(made)
+    created = getattr(losses, name)(**arguments, reduction="sum", name="other")
+    config = losses.serialize(created)
     assert config["module"] == "keras.losses"
     assert config["class_name"] == name
     json.dumps(config)
     again = losses.deserialize(config)
-    assert type(again) is type(made)
-    assert again.get_config() == made.get_config()
+    assert type(again) is type(created)
+    assert again.get_config() == created.get_config()
     assert again.get_config().items() >= {"name": "other", "reduction": "sum", **arguments}.items()
 
 
@@ -143,10 +143,10 @@ def test_get():
     assert losses.get(None) is None
     assert isinstance(losses.get("Huber"), losses.Huber)
     assert isinstance(losses.get(losses.Huber), losses.Huber)
-    made = losses.Huber(2.0)
-    assert losses.get(made) is made
+    created = losses.Huber(2.0)
+    assert losses.get(created) is created
     assert losses.get(max) is max
-    assert losses.get(losses.serialize(made)).get_config() == made.get_config()
+    assert losses.get(losses.serialize(created)).get_config() == created.get_config()
     assert losses.deserialize("log_cosh") is losses.log_cosh
 
 
@@ -335,16 +335,16 @@ def test_structures_reach_the_call():
         def call(self, y_true, y_pred):
             return (y_true["a"] - y_pred["a"]) ** 2 + (y_true["b"] - y_pred["b"]) ** 2
 
-    found = Sum()({"a": [1.0], "b": [1]}, {"a": [3.0], "b": [2.0]})
-    assert found.item() == 5.0
+    result = Sum()({"a": [1.0], "b": [1]}, {"a": [3.0], "b": [2.0]})
+    assert result.item() == 5.0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(dtype):
     loss = losses.MeanSquaredError(dtype=dtype)
-    found = loss(np.ones((2, 2)), np.zeros((2, 2)))
-    assert found.dtype == loss.dtype == dtype
-    assert found.item() == 1.0
+    result = loss(np.ones((2, 2)), np.zeros((2, 2)))
+    assert result.dtype == loss.dtype == dtype
+    assert result.item() == 1.0
 
 
 def test_reductions_are_checked():

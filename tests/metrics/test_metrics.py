@@ -155,8 +155,8 @@ def test_copies_count_on_their_own(name):
 def test_auc_nears_the_true_area():
     true, pred, weights = cases.inputs("flat")
     expected = sklearn_metrics.roc_auc_score(true, pred, sample_weight=weights)
-    found = metrics.AUC(num_thresholds=5000)(true, pred, sample_weight=weights)
-    close(found, expected, rtol=1e-3)
+    result = metrics.AUC(num_thresholds=5000)(true, pred, sample_weight=weights)
+    close(result, expected, rtol=1e-3)
 
 
 def test_scores_are_scikit_learn_s():
@@ -252,10 +252,10 @@ def test_a_function_of_one_s_own():
 
 
 def test_a_wrapper_s_round_trip():
-    made = metrics.MeanMetricWrapper(metrics.huber, name="own", delta=2.0)
-    again = metrics.deserialize(json.loads(json.dumps(metrics.serialize(made))))
+    created = metrics.MeanMetricWrapper(metrics.huber, name="own", delta=2.0)
+    again = metrics.deserialize(json.loads(json.dumps(metrics.serialize(created))))
     assert again._fn is metrics.huber
-    assert again.get_config() == made.get_config()
+    assert again.get_config() == created.get_config()
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -278,8 +278,8 @@ def test_names(name, kind):
 def test_get():
     assert metrics.get(None) is None
     assert isinstance(metrics.get(metrics.AUC), metrics.AUC)
-    made = metrics.AUC()
-    assert metrics.get(made) is made
+    created = metrics.AUC()
+    assert metrics.get(created) is created
     assert metrics.get(max) is max
     assert metrics.get({"class_name": "AUC", "config": {"curve": "PR"}}).curve == "PR"
 
@@ -337,8 +337,8 @@ def test_shapes_that_do_not_fit_are_named(metric, true, pred):
 def test_fractions_of_weights_are_not_lost_silently():
     with pytest.warns(UserWarning, match="lose their fractions"):
         metrics.MeanIoU(2)([0, 1], [0, 1], sample_weight=[0.5, 0.5])
-    found = metrics.MeanIoU(2, dtype="float32")([0, 1], [0, 0], sample_weight=[0.5, 1.5])
-    assert found.item() == 0.125
+    result = metrics.MeanIoU(2, dtype="float32")([0, 1], [0, 0], sample_weight=[0.5, 1.5])
+    assert result.item() == 0.125
 
 
 # --- the base class ------------------------------------------------------------------------------
@@ -393,8 +393,8 @@ def test_names_count_up():
 
 
 def test_binary_accuracy_weighs_single_entries():
-    found = metrics.binary_accuracy([[1, 0], [1, 1]], [[0.8, 0.3], [0.2, 0.9]])
-    assert found.tolist() == [[1.0, 1.0], [0.0, 1.0]]
+    result = metrics.binary_accuracy([[1, 0], [1, 1]], [[0.8, 0.3], [0.2, 0.9]])
+    assert result.tolist() == [[1.0, 1.0], [0.0, 1.0]]
     metric = metrics.BinaryAccuracy()
     metric.update_state([[1, 0], [1, 1]], [[0.8, 0.3], [0.2, 0.9]], [[1, 0], [3, 0]])
     assert metric.result().item() == 0.25
@@ -474,8 +474,8 @@ def test_a_class_is_weighed_by_its_own_weights(name, class_id):
     rng = np.random.default_rng(4)
     true, pred = rng.integers(0, 2, (20, 3)), rng.uniform(size=(20, 3))
     weights = rng.uniform(0.1, 3.0, (20, 3))
-    found = getattr(metrics, name)(class_id=class_id)(true, pred, sample_weight=weights)
+    result = getattr(metrics, name)(class_id=class_id)(true, pred, sample_weight=weights)
     expected = getattr(sklearn_metrics, f"{name.lower()}_score")(
         true[:, class_id], pred[:, class_id] > 0.5, sample_weight=weights[:, class_id]
     )
-    close(found, expected)
+    close(result, expected)

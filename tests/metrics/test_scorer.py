@@ -34,11 +34,11 @@ def test_scores_are_scikit_learns_for_any_batch_size(engine):
     model.fit(X, LABELS, verbose=0)
     shares = model.predict(X, verbose=0)
     for size in (7, 32, 90):
-        found = model.evaluate(X, LABELS, batch_size=size, verbose=0, return_dict=True)
-        assert found["f1_macro"] == sk.f1_score(LABELS, shares.argmax(1), average="macro")
+        result = model.evaluate(X, LABELS, batch_size=size, verbose=0, return_dict=True)
+        assert result["f1_macro"] == sk.f1_score(LABELS, shares.argmax(1), average="macro")
         expected = sk.roc_auc_score(LABELS, shares, multi_class="ovr")
-        assert found["roc_auc_ovr"] == pytest.approx(expected, rel=1e-6)
-        assert found["accuracy"] == pytest.approx(np.mean(shares.argmax(1) == LABELS))
+        assert result["roc_auc_ovr"] == pytest.approx(expected, rel=1e-6)
+        assert result["accuracy"] == pytest.approx(np.mean(shares.argmax(1) == LABELS))
 
 
 def test_fit_reports_validation_scores(engine):
@@ -56,8 +56,8 @@ def test_fit_reports_validation_scores(engine):
 def test_generators_are_read_once(engine):
     model = classifier([SklearnScorer("accuracy")])
     batches = ((X[i : i + 30], LABELS[i : i + 30]) for i in (0, 30, 60))
-    found = model.evaluate(batches, verbose=0, return_dict=True)
-    assert found["accuracy"] == np.mean(model.predict(X, verbose=0).argmax(1) == LABELS)
+    result = model.evaluate(batches, verbose=0, return_dict=True)
+    assert result["accuracy"] == np.mean(model.predict(X, verbose=0).argmax(1) == LABELS)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_generators_are_read_once(engine):
 )
 def test_scikit_learns_own_objects_can_be_given(engine, scorer, name):
     model = classifier([scorer])
-    found = model.evaluate(X, LABELS, verbose=0, return_dict=True)[name]
+    result = model.evaluate(X, LABELS, verbose=0, return_dict=True)[name]
     labels = model.predict(X, verbose=0).argmax(1)
     expected = {
         "accuracy_score": sk.accuracy_score(LABELS, labels),
         "fbeta_score": sk.fbeta_score(LABELS, labels, beta=2, average="macro"),
         "mcc": sk.matthews_corrcoef(LABELS, labels),
     }
-    assert found == pytest.approx(expected[name])
+    assert result == pytest.approx(expected[name])
 
 
 def test_binary_logits_and_one_hot_targets():
@@ -86,9 +86,9 @@ def test_binary_logits_and_one_hot_targets():
     scorers = [SklearnScorer(n, from_logits=True) for n in ("average_precision", "f1")]
     model = classifier(scorers, 1, loss, None)
     logits = model.predict(X, verbose=0)[:, 0]
-    found = model.evaluate(X, y, verbose=0, return_dict=True)
-    assert found["average_precision"] == pytest.approx(sk.average_precision_score(y, logits))
-    assert found["f1"] == pytest.approx(sk.f1_score(y, logits > 0))
+    result = model.evaluate(X, y, verbose=0, return_dict=True)
+    assert result["average_precision"] == pytest.approx(sk.average_precision_score(y, logits))
+    assert result["f1"] == pytest.approx(sk.f1_score(y, logits > 0))
     score = SklearnScorer("accuracy")
     score.update_state(np.eye(3)[[0, 1, 2]], np.eye(3)[[0, 1, 1]])
     assert score.result() == pytest.approx(2 / 3)
@@ -106,12 +106,12 @@ def test_regression_weights_and_own_functions():
         "sgd", "mse", metrics=["mae", SklearnScorer("r2"), SklearnScorer(worst)],
         weighted_metrics=[SklearnScorer("neg_mean_absolute_error")],
     )  # fmt: skip
-    found = model.evaluate(X, y, sample_weight=weights, verbose=0, return_dict=True)
+    result = model.evaluate(X, y, sample_weight=weights, verbose=0, return_dict=True)
     p = model.predict(X, verbose=0)[:, 0]
-    assert found["r2"] == pytest.approx(sk.r2_score(y, p), rel=1e-5)
-    assert found["worst"] == pytest.approx(np.abs(y - p).max(), rel=1e-6)
+    assert result["r2"] == pytest.approx(sk.r2_score(y, p), rel=1e-5)
+    assert result["worst"] == pytest.approx(np.abs(y - p).max(), rel=1e-6)
     expected = -sk.mean_absolute_error(y, p, sample_weight=weights.astype("float32"))
-    assert found["neg_mean_absolute_error"] == pytest.approx(expected, rel=1e-5)
+    assert result["neg_mean_absolute_error"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_names_come_back_from_a_config_and_unknown_ones_do_not_pass():

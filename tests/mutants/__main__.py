@@ -30,19 +30,19 @@ from mutants import Mutant, all_mutants
 
 def chosen(arguments: argparse.Namespace) -> list[Mutant]:
     """Return the mutants to run."""
-    found = [m for m in all_mutants() if fnmatch.fnmatch(m.name, arguments.only)]
+    result = [m for m in all_mutants() if fnmatch.fnmatch(m.name, arguments.only)]
     record = read_record()
     if arguments.new:
-        return [m for m in found if record.get(m.name, {}).get("mark") != mark_of(m)]
-    return missing(found, record) if arguments.missing else found
+        return [m for m in result if record.get(m.name, {}).get("mark") != mark_of(m)]
+    return missing(result, record) if arguments.missing else result
 
 
 def run(copy: Copy, mutant: Mutant, recorded: dict[str, Any]) -> Outcome:
     """Return what becomes of a mutant, by the recorded test if that still kills it."""
     if "::" in recorded.get("by", ""):
-        found = copy.run(mutant._replace(tests=(recorded["by"],)))
-        if found.verdict == "killed":
-            return found
+        result = copy.run(mutant._replace(tests=(recorded["by"],)))
+        if result.verdict == "killed":
+            return result
     return copy.run(mutant)
 
 
@@ -65,13 +65,13 @@ def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outco
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
-                found = outcomes[mutant.name] = run(copy, mutant, before.get(mutant.name, {}))
-                print(f"{found.verdict:9} {found.seconds:5.1f} s  {mutant.name}  {found.by}")
+                result = outcomes[mutant.name] = run(copy, mutant, before.get(mutant.name, {}))
+                print(f"{result.verdict:9} {result.seconds:5.1f} s  {mutant.name}  {result.by}")
                 sys.stdout.flush()
                 with recording:  # an interrupted run keeps what it has found
                     record = read_record()
                     record[mutant.name] = {
-                        "mark": marks[mutant.name], "verdict": found.verdict, "by": found.by
+                        "mark": marks[mutant.name], "verdict": result.verdict, "by": result.by
                     }  # fmt: skip
                     write_record(record, everything)
         finally:

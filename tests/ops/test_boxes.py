@@ -32,9 +32,9 @@ def test_formats(source, target):
 
 def test_cut_at_the_edge():
     data = {"boxes": BOXES, "labels": np.array([[1, 2], [3, 4]])}
-    found = bounding_boxes.clip_to_image_size(data, 40, 80)
-    close(found["boxes"], "clip")
-    close(found["labels"], "cl")
+    result = bounding_boxes.clip_to_image_size(data, 40, 80)
+    close(result["boxes"], "clip")
+    close(result["labels"], "cl")
     outside = {"boxes": [[90.0, 1, 99, 2]], "labels": [5]}
     assert bounding_boxes.clip_to_image_size(outside, 40, 80)["labels"].tolist() == [-1]
     assert data["boxes"] is BOXES

@@ -32,7 +32,7 @@ def by_force(mask, edges):
     """Return, for each row, {tags at the steps that count: score}."""
     x, between, start, end = numbers()
     counts = np.ones((N, STEPS), int) if mask is None else np.array(mask)
-    found = []
+    result = []
     for row in range(N):
         steps = np.flatnonzero(counts[row])
         scores = {}
@@ -42,8 +42,8 @@ def by_force(mask, edges):
             if edges and len(tags):
                 score += start[tags[0]] + end[tags[-1]]
             scores[tags] = score
-        found.append((steps, scores))
-    return found
+        result.append((steps, scores))
+    return result
 
 
 @pytest.fixture(params=["eager", "static"])

@@ -35,14 +35,14 @@ def test_loss_is_the_sum_over_all_paths(labels):
     logits = rng.normal(size=(1, 5, 3))
     target = np.zeros((1, 3), "int32")
     target[0, : len(labels)] = labels
-    found = ops.ctc_loss(target, logits, [len(labels)], [5]).item()
-    assert found == pytest.approx(-np.log(probabilities(logits[0])[labels]), rel=1e-6)
+    result = ops.ctc_loss(target, logits, [len(labels)], [5]).item()
+    assert result == pytest.approx(-np.log(probabilities(logits[0])[labels]), rel=1e-6)
 
 
 def test_steps_behind_the_length_do_not_count():
     logits = rng.normal(size=(1, 6, 3))
-    found = ops.ctc_loss([[1, 2]], logits, [2], [4]).item()
-    assert found == pytest.approx(ops.ctc_loss([[1, 2]], logits[:, :4], [2], [4]).item())
+    result = ops.ctc_loss([[1, 2]], logits, [2], [4]).item()
+    assert result == pytest.approx(ops.ctc_loss([[1, 2]], logits[:, :4], [2], [4]).item())
 
 
 def test_gradient_of_the_loss():
@@ -66,8 +66,8 @@ def test_beam_search_finds_the_likeliest_labels():
     for row in range(2):
         best = sorted(probabilities(logits[row]).items(), key=lambda item: -item[1])[:3]
         for path, (expected, p) in enumerate(best):
-            found = [c for c in labels.numpy()[path, row] if c >= 0]
-            assert tuple(found) == expected
+            result = [c for c in labels.numpy()[path, row] if c >= 0]
+            assert tuple(result) == expected
             assert scores.numpy()[row, path] == pytest.approx(np.log(p), rel=1e-5)
 
 

@@ -40,8 +40,8 @@ def test_slices_are_moved_to_where_they_fit(start, row, dtype):
 
 def test_a_slice_from_a_small_integer_dtype_and_up_to_the_end():
     long = np.arange(1000.0)
-    found = both(lambda x, s: ops.slice(x, s, (3,)), long, np.array([200], "uint8"))
-    assert found.tolist() == [200, 201, 202]
+    result = both(lambda x, s: ops.slice(x, s, (3,)), long, np.array([200], "uint8"))
+    assert result.tolist() == [200, 201, 202]
     assert ops.slice(X, (-1, 1), (-1, -1)).tolist() == [[9, 10, 11]]
     assert ops.slice(X, (9, 0), (-1, 4)).shape == (0, 4)
 
@@ -108,9 +108,9 @@ GIVEN = {
 @pytest.mark.parametrize("name", GIVEN)
 def test_given(name):
     call, expected = GIVEN[name]
-    found = both(call, X)
-    np.testing.assert_array_equal(found, expected)
-    assert found.dtype == expected.dtype
+    result = both(call, X)
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == expected.dtype
 
 
 def test_unique_of_a_size_with_a_fill_value():
@@ -142,8 +142,8 @@ def test_products_of_int8_are_added_up_in_int32_where_keras_does():
     a, b = np.full((1, 200), 100, "int8"), np.full((200, 1), 100, "int8")
     einsum = lambda x, y: ops.einsum("ij,jk->ik", x, y)  # noqa: E731
     for product in (ops.matmul, einsum):
-        found = both(product, a, b)
-        assert found.dtype == "int32" and found.tolist() == [[2_000_000]]
+        result = both(product, a, b)
+        assert result.dtype == "int32" and result.tolist() == [[2_000_000]]
         assert (
             product(KerasTensor((1, 200), "int8"), KerasTensor((200, 1), "int8")).dtype == "int32"
         )
@@ -188,8 +188,8 @@ def test_python_numbers_are_weak_beside_tensors(name):
 def test_nan_lies_behind_all_numbers(dtype):
     odd = [np.nan, 2.0, -np.inf, np.nan, -1.0, 3.0]
     x = np.asarray(ops.cast(np.tile(odd, 30), dtype))
-    found = both(lambda t: ops.cast(ops.sort(t), "float32"), x)
-    np.testing.assert_array_equal(found, np.sort(np.tile(odd, 30).astype("float32")))
+    result = both(lambda t: ops.cast(ops.sort(t), "float32"), x)
+    np.testing.assert_array_equal(result, np.sort(np.tile(odd, 30).astype("float32")))
     places = both(ops.argsort, x)
     assert places.tolist() == np.argsort(np.tile(odd, 30), kind="stable").tolist()
     assert both(lambda t: ops.top_k(t, 3)[1], x[:6]).tolist() == [0, 3, 5]
@@ -212,8 +212,8 @@ def test_clip_on_one_side():
 
 
 def test_nan_stays_in_sparse_plus():
-    found = both(ops.sparse_plus, np.array([np.nan, -np.inf, np.inf, 0.0], "float32"))
-    np.testing.assert_array_equal(found, np.array([np.nan, 0, np.inf, 0.25], "float32"))
+    result = both(ops.sparse_plus, np.array([np.nan, -np.inf, np.inf, 0.0], "float32"))
+    np.testing.assert_array_equal(result, np.array([np.nan, 0, np.inf, 0.25], "float32"))
 
 
 LOGIC = {operator.and_: np.logical_and, operator.or_: np.logical_or, operator.xor: np.logical_xor}
@@ -228,10 +228,10 @@ def test_variables_and_symbolic_tensors_are_truth_values_under_logic(one, other)
     y = ops.cast(b, other)
     for word, logic in LOGIC.items():
         for right in (y, Variable(y, dtype=other), KerasTensor((4,), other)):
-            found = word(x, right)
-            assert found.dtype == "bool"
+            result = word(x, right)
+            assert result.dtype == "bool"
             if not isinstance(right, KerasTensor):
-                assert found.tolist() == logic(a.astype(bool), b).tolist()
+                assert result.tolist() == logic(a.astype(bool), b).tolist()
         assert word(KerasTensor((4,), one), KerasTensor((4,), other)).dtype == "bool"
     assert (x & True).tolist() == (True & x).tolist() == [False, True, True, False]
 

@@ -51,14 +51,14 @@ def test_values_gradients_and_engines(subscripts):
 def test_sizes_of_one_and_none(subscripts, shapes):
     given = [np.arange(np.prod(s), dtype="float32").reshape(s) for s in shapes]
     expected = np.einsum(subscripts, *given)
-    found = ops.einsum(subscripts, *given)
-    assert found.shape == expected.shape and found.dtype == "float32"
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    result = ops.einsum(subscripts, *given)
+    assert result.shape == expected.shape and result.dtype == "float32"
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_whole_numbers_stay_whole():
-    found = ops.einsum("ij,jk->ik", [[1, 2]], [[3], [4]])
-    assert found.dtype == "int32" and found.tolist() == [[11]]
+    result = ops.einsum("ij,jk->ik", [[1, 2]], [[3], [4]])
+    assert result.dtype == "int32" and result.tolist() == [[11]]
 
 
 def test_symbolic_batches():

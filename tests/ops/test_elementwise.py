@@ -28,8 +28,8 @@ def test_inverse_error_function(y):
 
 
 def test_inverse_error_function_at_the_ends():
-    found = ops.erfinv(np.array([-1.0, 0.0, 1.0, 2.0])).numpy()
-    np.testing.assert_array_equal(found, [-np.inf, 0.0, np.inf, np.nan])
+    result = ops.erfinv(np.array([-1.0, 0.0, 1.0, 2.0])).numpy()
+    np.testing.assert_array_equal(result, [-np.inf, 0.0, np.inf, np.nan])
 
 
 @given(floats)

@@ -46,9 +46,9 @@ def array_keys(draw):
     for size in SHAPE:
         choice = draw(st.sampled_from(["array", "column", "slice", "number"]))
         if choice in ("array", "column"):
-            made = shape if choice == "array" or not shape else (*shape[:-1], 1)
+            created = shape if choice == "array" or not shape else (*shape[:-1], 1)
             values = draw(st.lists(st.integers(-size, size - 1), min_size=6, max_size=6))
-            parts.append(np.resize(values, made).astype("int32"))
+            parts.append(np.resize(values, created).astype("int32"))
             arrays += 1
         elif choice == "slice":
             parts.append(draw(bounds(size)))
@@ -66,17 +66,17 @@ def array_keys(draw):
 @given(plain_keys())
 def test_slices_numbers_none_and_ellipsis_as_in_numpy(key):
     expected = X[key]
-    found = ops.get_item(X, key)
-    assert found.shape == expected.shape
-    np.testing.assert_array_equal(found, expected)
+    result = ops.get_item(X, key)
+    assert result.shape == expected.shape
+    np.testing.assert_array_equal(result, expected)
 
 
 @given(array_keys())
 def test_integer_arrays_as_in_numpy(key):
     expected = X[key]
-    found = ops.get_item(X, key)
-    assert found.shape == expected.shape, key
-    np.testing.assert_array_equal(found, expected)
+    result = ops.get_item(X, key)
+    assert result.shape == expected.shape, key
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_lu(shape):
     both, pivots = ops.lu_factor(x)
     assert pivots.dtype == "int32"
     flat = x.reshape(-1, *shape[-2:])
-    found = zip(both.numpy().reshape(flat.shape), pivots.numpy().reshape(len(flat), -1))
-    for one, (lu, p) in zip(flat, found):
+    result = zip(both.numpy().reshape(flat.shape), pivots.numpy().reshape(len(flat), -1))
+    for one, (lu, p) in zip(flat, result):
         m, n = one.shape
         k = min(m, n)
         lower, upper = np.tril(lu, -1)[:, :k] + np.eye(m, k), np.triu(lu)[:k]
@@ -181,9 +181,9 @@ NORMS = [
 @pytest.mark.parametrize(("ord", "axis"), NORMS)
 def test_norm(ord, axis, keepdims):
     expected = np.linalg.norm(X, ord, axis, keepdims)
-    found = ops.norm(X, ord, axis, keepdims)
-    assert found.shape == np.shape(expected)
-    close(found, expected)
+    result = ops.norm(X, ord, axis, keepdims)
+    assert result.shape == np.shape(expected)
+    close(result, expected)
     if ord not in (0,):
         gradient_check(lambda x: ops.norm(x, ord, axis), [X], order=1, rtol=1e-3)
 
@@ -303,8 +303,8 @@ def test_squares_only(name):
 
 def test_unknown_sizes():
     def rule(name, shape, **attrs):
-        made = REGISTRY[name].shape(Spec(shape, "float32"), **attrs)
-        return [s.shape for s in made]
+        created = REGISTRY[name].shape(Spec(shape, "float32"), **attrs)
+        return [s.shape for s in created]
 
     assert rule("qr", (None, 4, 3), mode="reduced") == [(None, 4, 3), (None, 3, 3)]
     u, s, vh = rule("svd_reduced", (None, None, 3))
@@ -315,8 +315,8 @@ def test_unknown_sizes():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_goes_through_single(dtype):
     x = ops.cast(POSITIVE, dtype)
-    for made in (ops.cholesky(x), ops.inv(x), ops.det(x), ops.solve(x, x), ops.svd(x)[1]):
-        assert made.dtype == dtype
+    for created in (ops.cholesky(x), ops.inv(x), ops.det(x), ops.solve(x, x), ops.svd(x)[1]):
+        assert created.dtype == dtype
     close(ops.cast(ops.cholesky(x), "float64"), np.linalg.cholesky(POSITIVE), 0.05)
 
 

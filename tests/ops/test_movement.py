@@ -122,11 +122,11 @@ def test_broadcast_shapes(data):
     expected = np.broadcast_shapes(*cut)
     assert broadcast_shapes(*cut) == expected
     unsure = [hidden(data.draw, s) for s in cut]
-    found = broadcast_shapes(*unsure)
-    assert agrees(Spec(found, "float32"), expected) or any(
+    result = broadcast_shapes(*unsure)
+    assert agrees(Spec(result, "float32"), expected) or any(
         # A size that is not known may turn out to be 1.
         a != b and any(None in s for s in unsure)
-        for a, b in zip(found, expected)
+        for a, b in zip(result, expected)
     )
 
 
@@ -165,12 +165,12 @@ def test_slices_and_their_transposes(data):
     ends = st.one_of(st.none(), st.integers(-7, 7))
     steps = st.sampled_from([None, 1, 2, -1, -2])
     cuts = tuple(slice(data.draw(ends), data.draw(ends), data.draw(steps)) for _ in shape)
-    found = strided_slice(x, cuts)
-    np.testing.assert_array_equal(found, x[cuts])
+    result = strided_slice(x, cuts)
+    np.testing.assert_array_equal(result, x[cuts])
     attrs = strided_slice.canonical([shape], {"slices": cuts})
     back = np.zeros(shape, "float32")
-    back[cuts] = found.numpy()
-    np.testing.assert_array_equal(unslice(found, shape, attrs["slices"]), back)
+    back[cuts] = result.numpy()
+    np.testing.assert_array_equal(unslice(result, shape, attrs["slices"]), back)
 
 
 @given(st.data())

@@ -119,8 +119,8 @@ def test_crossentropy_of_logits_is_stable():
 
 def test_probabilities_are_held_away_from_the_ends():
     expected = -np.log(np.float32(config.epsilon()))
-    found = ops.categorical_crossentropy([[0.0, 1.0]], [[1.0, 0.0]])
-    np.testing.assert_allclose(found, [expected], rtol=1e-5)
+    result = ops.categorical_crossentropy([[0.0, 1.0]], [[1.0, 0.0]])
+    np.testing.assert_allclose(result, [expected], rtol=1e-5)
 
 
 def test_crossentropy_errors():
@@ -264,8 +264,8 @@ def test_registered_activation_makes_the_round_trip():
 def test_paddings_are_known_in_capitals_too():
     x, kernel = np.ones((1, 5, 2), "float32"), np.ones((3, 2, 2), "float32")
     for small, large in (("valid", "VALID"), ("same", "SAME")):
-        found = ops.conv(x, kernel, 2, padding=large)
-        np.testing.assert_array_equal(found, ops.conv(x, kernel, 2, padding=small))
+        result = ops.conv(x, kernel, 2, padding=large)
+        np.testing.assert_array_equal(result, ops.conv(x, kernel, 2, padding=small))
 
 
 @pytest.mark.parametrize("size", [1, 0, -2])
@@ -325,9 +325,9 @@ def test_arrays_from_convert_to_numpy_may_be_written_to():
 
 def test_patches_with_three_sizes_are_those_of_volumes():
     x = np.arange(2 * 4 * 4 * 2).reshape(2, 4, 4, 2).astype("float32")
-    found = ops.image.extract_patches(x, (2, 2, 2))
-    assert found.shape == (1, 2, 2, 16)
-    np.testing.assert_array_equal(found, ops.image.extract_patches_3d(x, 2))
+    result = ops.image.extract_patches(x, (2, 2, 2))
+    assert result.shape == (1, 2, 2, 16)
+    np.testing.assert_array_equal(result, ops.image.extract_patches_3d(x, 2))
     with pytest.raises(TypeError, match="3 sizes"):
         ops.image.extract_patches_3d(x, (2, 2))
     with pytest.raises(ValueError, match="3 strides"):

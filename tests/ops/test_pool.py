@@ -33,13 +33,13 @@ def windows(sizes, size, strides, padding):
 
 
 def written_out(x, size, strides, padding, fold):
-    found = {
+    result = {
         at: fold(x[(slice(None), *cut)], axis=tuple(range(1, x.ndim - 1)))
         for at, cut in windows(x.shape[1:-1], size, strides, padding)
     }
-    counts = [max(at[i] for at in found) + 1 for i in range(x.ndim - 2)]
+    counts = [max(at[i] for at in result) + 1 for i in range(x.ndim - 2)]
     y = np.zeros((x.shape[0], *counts, x.shape[-1]))
-    for at, value in found.items():
+    for at, value in result.items():
         y[(slice(None), *at)] = value
     return y
 
@@ -85,8 +85,8 @@ def test_fast_kernels_are_the_reference_with_ties(case):
     for name, arrays in inputs.items():
         more = {"sizes": sizes} if name == "pool_average_gradient" else {}
         reference = REGISTRY[name].kernel(np, *arrays, **more, **settings)
-        found = numpy_pool.KERNELS[name](*arrays, **more, **settings)
-        np.testing.assert_allclose(found, reference, rtol=1e-12, atol=1e-14)
+        result = numpy_pool.KERNELS[name](*arrays, **more, **settings)
+        np.testing.assert_allclose(result, reference, rtol=1e-12, atol=1e-14)
     back = REGISTRY["pool_max_gradient"].kernel(np, g, x, **settings)
     picked = REGISTRY["pool_max_select"].kernel(np, h, x, **settings)
     np.testing.assert_allclose(np.sum(back * h), np.sum(g * picked), rtol=1e-10)

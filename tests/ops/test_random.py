@@ -35,8 +35,8 @@ KNOWN = [
 
 @pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
 def test_philox_gives_the_published_words(counter, key, words):
-    found = drawn.philox(np, [np.uint64(c) for c in counter], [np.uint64(k) for k in key])
-    assert tuple(map(int, found)) == words
+    result = drawn.philox(np, [np.uint64(c) for c in counter], [np.uint64(k) for k in key])
+    assert tuple(map(int, result)) == words
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 4 * 8192, 4 * 8192 + 7, 100_001])
@@ -132,16 +132,16 @@ TRIALS = [(1, 0.3), (10, 0.5), (16, 0.9), (17, 0.2), (1000, 0.01), (5000, 0.4)]
 
 @pytest.mark.parametrize(("count", "p"), TRIALS)
 def test_binomial_law(count, p):
-    found = keras_random.binomial((20_000,), count, p, seed=3).numpy()
-    assert found.dtype == np.float32
-    assert chi_squared(found, stats.binom(count, p)) > 1e-3
+    result = keras_random.binomial((20_000,), count, p, seed=3).numpy()
+    assert result.dtype == np.float32
+    assert chi_squared(result, stats.binom(count, p)) > 1e-3
 
 
 def test_binomial_of_several_laws_at_once():
     counts, p = np.array([[5.0], [400.0]]), np.array([0.1, 0.5, 1.0])
-    found = keras_random.binomial((4000, 2, 3), counts, p, seed=1).numpy()
-    np.testing.assert_allclose(found.mean(0), counts * p, rtol=0.05)
-    np.testing.assert_allclose(found.var(0), counts * p * (1 - p), rtol=0.1)
+    result = keras_random.binomial((4000, 2, 3), counts, p, seed=1).numpy()
+    np.testing.assert_allclose(result.mean(0), counts * p, rtol=0.05)
+    np.testing.assert_allclose(result.var(0), counts * p * (1 - p), rtol=0.1)
 
 
 RANGES = [(0, 3, "int32"), (-5, 6, "int64"), (250, 256, "uint8"), (0, 2**40, "int64")]
@@ -149,9 +149,9 @@ RANGES = [(0, 3, "int32"), (-5, 6, "int64"), (250, 256, "uint8"), (0, 2**40, "in
 
 @pytest.mark.parametrize(("low", "high", "dtype"), RANGES)
 def test_randint_law(low, high, dtype):
-    found = keras_random.randint((N,), low, high, dtype, seed=2)
-    assert found.dtype == dtype
-    numbers = found.numpy().astype("int64")
+    result = keras_random.randint((N,), low, high, dtype, seed=2)
+    assert result.dtype == dtype
+    numbers = result.numpy().astype("int64")
     assert numbers.min() >= low
     assert numbers.max() < high
     if high - low < 100:
@@ -163,9 +163,9 @@ def test_randint_law(low, high, dtype):
 def test_categorical_law():
     p = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
     with np.errstate(divide="ignore"):
-        found = keras_random.categorical(np.log(p), N, seed=5)
-    assert (found.shape, found.dtype) == ((2, N), "int32")
-    for row, law in zip(found.numpy(), p):
+        result = keras_random.categorical(np.log(p), N, seed=5)
+    assert (result.shape, result.dtype) == ((2, N), "int32")
+    for row, law in zip(result.numpy(), p):
         share = np.bincount(row, minlength=3) / N
         np.testing.assert_allclose(share, law, atol=0.01)
         assert (share[law == 0] == 0).all()
@@ -297,8 +297,10 @@ def test_errors():
 def test_single_precision_erfinv():
     x = np.linspace(-1, 1, 20_001).astype("float32")
     with np.errstate(all="ignore"):
-        found = KERNELS["erfinv"](x)
+        result = KERNELS["erfinv"](x)
         outside = KERNELS["erfinv"](np.array([1.5, np.nan], "float32"))
-    np.testing.assert_allclose(found[1:-1], erfinv(x[1:-1].astype("float64")), rtol=2e-6, atol=1e-9)
-    assert found[[0, -1]].tolist() == [-np.inf, np.inf]
+    np.testing.assert_allclose(
+        result[1:-1], erfinv(x[1:-1].astype("float64")), rtol=2e-6, atol=1e-9
+    )
+    assert result[[0, -1]].tolist() == [-np.inf, np.inf]
     assert np.isnan(outside).all()

@@ -54,10 +54,10 @@ def test_sums_of_unknown_sizes(case, data):
     x, axis, keepdims = case
     unsure = tuple(None if data.draw(st.booleans()) else s for s in x.shape)
     attrs = reduce_sum.canonical([unsure], {"axis": axis, "keepdims": keepdims})
-    found = reduce_sum.shape(Spec(unsure, "float64"), **attrs)
+    result = reduce_sum.shape(Spec(unsure, "float64"), **attrs)
     expected = np.sum(x, axis=axis, keepdims=keepdims).shape
-    assert len(found.shape) == len(expected)
-    assert all(a in (None, b) for a, b in zip(found.shape, expected))
+    assert len(result.shape) == len(expected)
+    assert all(a in (None, b) for a, b in zip(result.shape, expected))
 
 
 @pytest.mark.parametrize(

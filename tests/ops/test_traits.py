@@ -133,26 +133,26 @@ NEW = {
 def test_a_new_op_is_one_declaration(define, case, dtype):
     """It runs inside a fused native loop: no table of the static engine knows its name."""
     kernel, attrs, native = NEW[case]
-    made = define(kernel, native=native)
+    created = define(kernel, native=native)
 
     def program(x):
-        return made(x * 2.0, **attrs) + 1.0
+        return created(x * 2.0, **attrs) + 1.0
 
     x = ops.cast(np.linspace(-0.7, 0.7, 40, dtype="float32").reshape(4, 10), dtype)
     graph = gather(trace(program, x).graph)
     assert {n.op.name for n in graph.nodes} <= {"fused", "cast"}
     step = backends.get("static").compile(program)
     tolerance = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 1e-2}[dtype]
-    found, expected = (np.asarray(f(x).numpy(), "float64") for f in (step, program))
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    result, expected = (np.asarray(f(x).numpy(), "float64") for f in (step, program))
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
     assert all(call.executable.is_native for call in step._calls())
 
 
 def test_other_attributes_are_other_native_code(define):
     kernel, _, native = NEW["an attribute"]
-    made = define(kernel, native=native)
+    created = define(kernel, native=native)
     x = np.array([-2.0, 1.0], "float32")
-    step = backends.get("static").compile(lambda x: made(x, scale=1.0) - made(x, scale=3.0))
+    step = backends.get("static").compile(lambda x: created(x, scale=1.0) - created(x, scale=3.0))
     np.testing.assert_allclose(step(x).numpy(), [-2 / 3 + 2 / 5, 1 / 2 - 1 / 4], rtol=1e-6)
 
 
@@ -160,6 +160,6 @@ def test_native_code_that_no_loop_expresses_leaves_the_kernel(define):
     """An unknown loop op, or C function, is no error of the model: NumPy computes the op."""
     x = np.array([-2.0, 1.0], "float32")
     for native in (lambda loop, x: loop.op("nope", x), c_function("nope")):
-        made = define(lambda xp, x: xp.negative(x), native=native, name=f"new_{id(native)}")
-        step = backends.get("static").compile(lambda x, made=made: made(x) * 2.0)
+        created = define(lambda xp, x: xp.negative(x), native=native, name=f"new_{id(native)}")
+        step = backends.get("static").compile(lambda x, created=created: created(x) * 2.0)
         np.testing.assert_array_equal(step(x).numpy(), [4.0, -2.0])

@@ -121,9 +121,9 @@ COUNTED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_shapes_that_depend_on_numbers(name):
     function, expected = COUNTED[name]
-    found = function(spec(3, 4))
-    found = found if isinstance(found, (tuple, list)) else [found]
-    assert [(t.shape, t.dtype) for t in found] == expected
+    result = function(spec(3, 4))
+    result = result if isinstance(result, (tuple, list)) else [result]
+    assert [(t.shape, t.dtype) for t in result] == expected
 
 
 def test_a_model_counts_when_it_runs():

@@ -38,8 +38,8 @@ def test_every_optimizer_has_cases():
     around = {"LossScaleOptimizer", "MultiOptimizer"}
     known = {
         name
-        for name, made in vars(optimizers).items()
-        if isinstance(made, type) and issubclass(made, optimizers.Optimizer)
+        for name, created in vars(optimizers).items()
+        if isinstance(created, type) and issubclass(created, optimizers.Optimizer)
     }
     own = own_classes(optimizers, optimizers.Optimizer)
     assert "Eve" in own
@@ -57,12 +57,12 @@ def check_steps(case, engine):
     """Ten steps, as Keras takes them: the first, the last, the optimizer's own variables."""
     expected = RECORDED["optimizers"][case]
     own = weights()
-    made = make(case)
-    made.build(own)
-    assert len(made.variables) == len(expected["names"])
-    apply = made.apply
+    created = make(case)
+    created.build(own)
+    assert len(created.variables) == len(expected["names"])
+    apply = created.apply
     if engine == "static":
-        apply = backends.get("static").compile(lambda gradients: made.apply(gradients))
+        apply = backends.get("static").compile(lambda gradients: created.apply(gradients))
     for step in range(cases.STEPS):
         shapes = cases.SHAPES.values()
         apply([Tensor(cases.gradient(s, i, step)) for i, s in enumerate(shapes)])
@@ -70,9 +70,9 @@ def check_steps(case, engine):
             close(own, expected["first"], f"{case}: after a step, variable")
     close(own, expected["weights"], f"{case}: variable")
     slots = expected["slots"]
-    close(made.variables[-len(slots) :] if slots else [], slots, f"{case}: optimizer's variable")
-    assert int(made._iterations) == cases.STEPS
-    made.finalize_variable_values(own)
+    close(created.variables[-len(slots) :] if slots else [], slots, f"{case}: optimizer's variable")
+    assert int(created._iterations) == cases.STEPS
+    created.finalize_variable_values(own)
     close(own, expected["final"], f"{case}: final variable")
 
 
@@ -95,25 +95,25 @@ def test_ten_static_steps_with_every_option(case):
 
 @pytest.mark.parametrize("case", cases.CASES)
 def test_config_is_keras_config(case):
-    made, expected = make(case), RECORDED["optimizers"][case]["config"]
-    config = optimizers.serialize(made)["config"]
+    created, expected = make(case), RECORDED["optimizers"][case]["config"]
+    config = optimizers.serialize(created)["config"]
     assert {k: v for k, v in config.items() if k != "name"} == {
         k: v for k, v in expected.items() if k != "name"
     }
-    again = optimizers.deserialize(optimizers.serialize(made))
-    assert type(again) is type(made)
+    again = optimizers.deserialize(optimizers.serialize(created))
+    assert type(again) is type(created)
     assert optimizers.serialize(again)["config"] == config
 
 
 @pytest.mark.parametrize("case", cases.SCHEDULES)
 def test_schedule(case):
     name, arguments, options = cases.SCHEDULES[case]
-    made = getattr(optimizers.schedules, name)(*arguments, **options)
+    created = getattr(optimizers.schedules, name)(*arguments, **options)
     expected = RECORDED["schedules"][case]
-    values = [float(made(step)) for step in cases.SCHEDULE_STEPS]
+    values = [float(created(step)) for step in cases.SCHEDULE_STEPS]
     assert np.allclose(values, expected["values"], rtol=1e-5, atol=1e-7)
-    assert made.get_config() == expected["config"]
-    again = deserialize_keras_object(optimizers.schedules.serialize(made))
-    assert again.get_config() == made.get_config() and type(again) is type(made)
+    assert created.get_config() == expected["config"]
+    again = deserialize_keras_object(optimizers.schedules.serialize(created))
+    assert again.get_config() == created.get_config() and type(again) is type(created)
     counter = Variable(0, dtype="int32")
-    assert len(trace(lambda: made(counter)).graph.outputs) == 1
+    assert len(trace(lambda: created(counter)).graph.outputs) == 1

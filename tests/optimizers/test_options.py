@@ -55,12 +55,12 @@ def test_arguments_by_position_are_those_by_name(kind):
     }  # fmt: skip
     parameters = [p for n, p in inspect.signature(kind).parameters.items() if n != "kwargs"]
     given = [values.get(p.name, p.default) for p in parameters]
-    made = kind(*given)
+    created = kind(*given)
     for name, value in values.items():
-        assert getattr(made, name) == value if name != "learning_rate" else True
-    assert float(made.learning_rate) == 0.25
+        assert getattr(created, name) == value if name != "learning_rate" else True
+    assert float(created.learning_rate) == 0.25
     by_name = kind(**{p.name: value for p, value in zip(parameters, given, strict=True)})
-    assert made.get_config() == by_name.get_config()
+    assert created.get_config() == by_name.get_config()
 
 
 def test_wrong_arguments_are_named():

@@ -13,12 +13,12 @@ from kerasish.tensor import Variable
 
 
 def scaled():
-    made = optimizers.LossScaleOptimizer(
+    created = optimizers.LossScaleOptimizer(
         optimizers.SGD(0.1, momentum=0.9), initial_scale=8.0, dynamic_growth_steps=3
     )
     w = Variable(np.ones(3, "float32"), name="w")
-    made.build([w])
-    return made, w
+    created.build([w])
+    return created, w
 
 
 def test_loss_scale_follows_keras():
@@ -28,8 +28,8 @@ def test_loss_scale_follows_keras():
         (1, 8, 1, 0.9), (2, 8, 2, 0.71), (0, 4, 2, 0.71), (1, 4, 3, 0.339), (2, 4, 4, -0.1949),
         (0, 8, 5, -0.87541), (1, 8, 6, -1.5878689), (2, 8, 7, -2.329082), (0, 16, 8, -3.0961738),
     ]  # fmt: skip
-    made, w = scaled()
-    assert [v.name for v in made.variables] == [
+    created, w = scaled()
+    assert [v.name for v in created.variables] == [
         "iteration", "learning_rate", "step_counter", "dynamic_scale",
         "iteration", "learning_rate", "w_momentum",
     ]  # fmt: skip
@@ -37,37 +37,37 @@ def test_loss_scale_follows_keras():
         gradient = np.full(3, 8.0, "float32")
         if number == 2:
             gradient[0] = np.inf
-        made.apply([gradient])
-        assert int(made.step_counter) == counter and float(made.dynamic_scale) == scale
-        assert int(made.iterations) == inner
+        created.apply([gradient])
+        assert int(created.step_counter) == counter and float(created.dynamic_scale) == scale
+        assert int(created.iterations) == inner
         assert float(w[1]) == pytest.approx(value, rel=1e-5)
-        assert float(made.scale_loss(np.float16(1))) == scale
+        assert float(created.scale_loss(np.float16(1))) == scale
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_a_gradient_that_is_not_finite_sets_the_count_of_good_steps_back(bad):
-    made, w = scaled()
+    created, w = scaled()
     for number in range(bad + 1):
         before = w.numpy().copy()
-        made.apply([np.full(3, np.nan if number == bad else 8.0, "float32")])
+        created.apply([np.full(3, np.nan if number == bad else 8.0, "float32")])
     np.testing.assert_array_equal(w, before)
-    assert int(made.step_counter) == 0 and float(made.dynamic_scale) == 4
+    assert int(created.step_counter) == 0 and float(created.dynamic_scale) == 4
     for count in (1, 2, 0):  # three good steps in turn, and not fewer, double the scale
-        assert float(made.dynamic_scale) == 4
-        made.apply([np.full(3, 8.0, "float32")])
-        assert int(made.step_counter) == count
-    assert float(made.dynamic_scale) == 8
+        assert float(created.dynamic_scale) == 4
+        created.apply([np.full(3, 8.0, "float32")])
+        assert int(created.step_counter) == count
+    assert float(created.dynamic_scale) == 8
 
 
 def test_loss_scale_config_copy_and_refusals():
-    made, _ = scaled()
-    made.learning_rate = 0.5
-    assert float(made.inner_optimizer.learning_rate) == 0.5 == float(made.learning_rate)
-    again = optimizers.deserialize(optimizers.serialize(made))
-    assert again.get_config() == made.get_config()
-    assert float(copy.deepcopy(made).dynamic_scale) == 8
+    created, _ = scaled()
+    created.learning_rate = 0.5
+    assert float(created.inner_optimizer.learning_rate) == 0.5 == float(created.learning_rate)
+    again = optimizers.deserialize(optimizers.serialize(created))
+    assert again.get_config() == created.get_config()
+    assert float(copy.deepcopy(created).dynamic_scale) == 8
     store = {}
-    made.save_own_variables(store)
+    created.save_own_variables(store)
     assert list(store) == [str(i) for i in range(7)]
     with pytest.raises(ValueError, match="clipnorm"):
         optimizers.LossScaleOptimizer(optimizers.SGD(), clipnorm=1.0)
@@ -79,23 +79,23 @@ def test_multi_optimizer():
     keras.utils.clear_session()
     known = optimizers.OptimizerMap(optimizers.SGD(0.1))
     known["a"] = optimizers.Adam(0.2)
-    made = optimizers.MultiOptimizer(known)
+    created = optimizers.MultiOptimizer(known)
     own = [
         Variable(np.ones(n, "float32"), name=name) for name, n in (("a", 3), ("b", 2), ("a2", 2))
     ]
-    made.apply([np.ones(v.shape, "float32") for v in own], own)
+    created.apply([np.ones(v.shape, "float32") for v in own], own)
     assert np.allclose(own[0].numpy(), 0.800002) and np.allclose(own[1].numpy(), 0.9)
     assert np.allclose(own[2].numpy(), 0.9)  # the whole path must match
-    assert [v.path for v in made.variables] == [
+    assert [v.path for v in created.variables] == [
         "multi_optimizer/iteration", "multi_optimizer/learning_rate",
         "adam/iteration", "adam/learning_rate", "adam/a_momentum", "adam/a_velocity",
         "sgd/iteration", "sgd/learning_rate",
     ]  # fmt: skip
-    assert int(made.iterations) == 1
+    assert int(created.iterations) == 1
     with pytest.raises(AttributeError, match="optimizers"):
-        made.learning_rate  # noqa: B018
-    again = optimizers.deserialize(optimizers.serialize(made))
-    assert again.get_config() == made.get_config()
+        created.learning_rate  # noqa: B018
+    again = optimizers.deserialize(optimizers.serialize(created))
+    assert again.get_config() == created.get_config()
     assert again.optimizer_map(own[0]).name == "adam" and len(again.optimizer_map) == 1
     with pytest.raises(ValueError, match="already"):
         known["a"] = optimizers.SGD()
@@ -104,14 +104,14 @@ def test_multi_optimizer():
 
 
 def test_multi_optimizer_by_function():
-    made = optimizers.MultiOptimizer(
+    created = optimizers.MultiOptimizer(
         lambda v: optimizers.SGD(0.5) if v.name == "a" else optimizers.SGD(0.25),
         loss_scale_factor=2.0,
     )
     a, b = Variable([1.0], name="a"), Variable([1.0], name="b")
-    made.apply([[2.0], [2.0]], [a, b])
+    created.apply([[2.0], [2.0]], [a, b])
     assert (float(a[0]), float(b[0])) == (0.5, 0.75)
-    assert float(made.scale_loss(1.0)) == 2.0
+    assert float(created.scale_loss(1.0)) == 2.0
 
 
 def test_a_path_that_two_keys_match_is_an_error():
@@ -127,11 +127,13 @@ def test_a_path_that_two_keys_match_is_an_error():
 @pytest.mark.parametrize("wrap", [optimizers.LossScaleOptimizer, optimizers.MultiOptimizer])
 def test_optimizers_around_others_do_not_stand_inside_a_multi_optimizer(wrap):
     plain = optimizers.SGD()
-    made = wrap(plain if wrap is optimizers.LossScaleOptimizer else optimizers.OptimizerMap(plain))
+    created = wrap(
+        plain if wrap is optimizers.LossScaleOptimizer else optimizers.OptimizerMap(plain)
+    )
     with pytest.raises(ValueError, match="plain"):
-        optimizers.OptimizerMap(plain)["a"] = made
+        optimizers.OptimizerMap(plain)["a"] = created
     with pytest.raises(ValueError, match="plain"):
-        optimizers.MultiOptimizer(lambda v: made).build([Variable([1.0])])
+        optimizers.MultiOptimizer(lambda v: created).build([Variable([1.0])])
 
 
 def test_one_loss_scale_counts_for_all():
@@ -147,17 +149,17 @@ def test_one_loss_scale_counts_for_all():
 
 
 def test_loss_scale_leaves_overwriting_gradients_as_they_are():
-    made, range_ = optimizers.LossScaleOptimizer(optimizers.SGD()), Variable([1.0])
+    created, range_ = optimizers.LossScaleOptimizer(optimizers.SGD()), Variable([1.0])
     range_.overwrite_with_gradient = True
-    made.apply([[3.0]], [range_])
+    created.apply([[3.0]], [range_])
     assert float(range_[0]) == 3.0
 
 
 def test_loss_scale_reads_configs_of_old_files():
-    made = optimizers.LossScaleOptimizer(optimizers.SGD(0.5), initial_scale=4.0)
-    old = {**made.get_config(), "clipnorm": None, "use_ema": False, "ema_momentum": 0.99}
+    created = optimizers.LossScaleOptimizer(optimizers.SGD(0.5), initial_scale=4.0)
+    old = {**created.get_config(), "clipnorm": None, "use_ema": False, "ema_momentum": 0.99}
     again = optimizers.LossScaleOptimizer.from_config(old)
-    assert again.get_config() == made.get_config()
+    assert again.get_config() == created.get_config()
     assert optimizers.LossScaleOptimizer(optimizers.SGD(), dynamic=True).built is False
     with pytest.raises(ValueError, match="loss_scale_factor"):
         optimizers.LossScaleOptimizer(optimizers.SGD(), dynamic=False)
@@ -215,13 +217,13 @@ def test_averages_inside_a_multi_optimizer_change_places_with_weights():
 
 def test_each_optimizer_finalizes_its_own_variables():
     inner = [optimizers.SGD(0.5, use_ema=True, ema_momentum=m) for m in (0.5, 0.75)]
-    made = optimizers.MultiOptimizer(optimizers.OptimizerMap(inner[0], {"b": inner[1]}))
+    created = optimizers.MultiOptimizer(optimizers.OptimizerMap(inner[0], {"b": inner[1]}))
     own = [Variable([1.0], name="a"), Variable([1.0], name="b")]
     for _ in range(3):
-        made.apply([[1.0], [1.0]], own)
+        created.apply([[1.0], [1.0]], own)
     averages = [float(one._averages[0].numpy()[0]) for one in inner]
     assert len({-0.5, *averages}) == 3
-    made.finalize_variable_values(own)
+    created.finalize_variable_values(own)
     assert [float(v.numpy()[0]) for v in own] == averages
 
 

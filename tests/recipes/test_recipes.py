@@ -33,9 +33,9 @@ def test_exactly_the_files_of_the_recipe_are_touched(patch):
 
 @pytest.fixture(scope="module")
 def copy():
-    made = mutant_runs.Copy()
-    yield made
-    made.close()
+    created = mutant_runs.Copy()
+    yield created
+    created.close()
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ FACT = json.loads((DATA / "feature_space.json").read_text())["model"]
 
 
 def numbers(model):
-    found = cases.flat(model.predict(cases.text_inputs(), verbose=0))[""]
-    assert found["shape"] == FACT[""]["shape"]
-    return found["numbers"]
+    result = cases.flat(model.predict(cases.text_inputs(), verbose=0))[""]
+    assert result["shape"] == FACT[""]["shape"]
+    return result["numbers"]
 
 
 def test_a_file_of_keras():

@@ -48,8 +48,8 @@ def described(name: str, config: dict[str, Any], module: str = "keras.layers") -
 
 
 def function(module: str, name: str) -> dict[str, Any]:
-    made = described("function", {}, module)
-    return {**made, "config": name, "registered_name": "function"}
+    created = described("function", {}, module)
+    return {**created, "config": name, "registered_name": "function"}
 
 
 def lambda_of(what: Any, **config: Any) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def test_cve_2025_9905_code_in_the_older_format(safe_mode: bool, tmp_path: Path)
         make().save(path)
         with h5py.File(path, "a") as file:
             config = json.loads(file.attrs["model_config"])
-            made = {"class_name": "Lambda", "config": {"name": "evil", **layer}}
-            config["config"]["layers"][1] = made
+            created = {"class_name": "Lambda", "config": {"name": "evil", **layer}}
+            config["config"]["layers"][1] = created
             file.attrs["model_config"] = json.dumps(config)
         refused(path, "evil", safe_mode=safe_mode)
 

@@ -93,8 +93,8 @@ def test_a_save_that_misses_a_variable_leaves_the_old_file(
             inner = model.layers[0].layers[0]
             patch.setattr("kerasish.saving.formats.legacy._legacy_order", without(inner.kernel))
         else:
-            found = places
-            patch.setattr(weights, "places", lambda m: [p for p in found(m) if p.path != lost])
+            result = places
+            patch.setattr(weights, "places", lambda m: [p for p in result(m) if p.path != lost])
         with pytest.raises(ValueError, match=r"have no place in the file.*Nothing was saved"):
             save(model, path)
     assert bytes_below(tmp_path) == before

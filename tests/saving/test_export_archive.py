@@ -135,23 +135,23 @@ def test_models_come_back_with_any_batch(make: Any, tmp_path: Path, engine: str)
     assert list(served) == ["serve"]
     for rows in (1, 2, 19, 20):
         x = data(model, MODELS[make], rows)
-        found, wanted = served.serve(x), model(x)
-        assert found.dtype == wanted.dtype
-        found, wanted = (np.asarray(ops.cast(y, "float32")) for y in (found, wanted))
+        result, wanted = served.serve(x), model(x)
+        assert result.dtype == wanted.dtype
+        result, wanted = (np.asarray(ops.cast(y, "float32")) for y in (result, wanted))
         close = 2e-2 if make is convolution else 1e-5  # bfloat16 there
-        np.testing.assert_allclose(found, wanted, rtol=close, atol=close)
+        np.testing.assert_allclose(result, wanted, rtol=close, atol=close)
 
 
 def test_what_one_engine_writes_the_other_reads(tmp_path: Path) -> None:
     model, x = lstm(), np.random.default_rng(0).normal(size=(3, 5, 3)).astype("float32")
     model.export(tmp_path / "a", verbose=False)
     before = keras.config.backend()
-    found = {}
+    result = {}
     for name in ("static", "eager"):
         keras.config.set_backend(name)
-        found[name] = np.asarray(load_archive(tmp_path / "a").serve(x))
+        result[name] = np.asarray(load_archive(tmp_path / "a").serve(x))
     keras.config.set_backend(before)
-    np.testing.assert_allclose(found["static"], found["eager"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result["static"], result["eager"], rtol=1e-5, atol=1e-6)
 
 
 def test_structures_in_and_out_and_shared_weights(tmp_path: Path, engine: str) -> None:
@@ -173,10 +173,10 @@ def test_structures_in_and_out_and_shared_weights(tmp_path: Path, engine: str) -
     assert len(loaded.variables) == 2
     np.testing.assert_array_equal(loaded.collections["biases"][0], layer.bias)
     a, b = np.ones((4, 3), "float32"), np.full((4, 2), 5.0)
-    found = loaded["both"]({"b": b, "a": a}, 7)
-    np.testing.assert_allclose(found["sum"], np.asarray(layer(a)) + 5, rtol=1e-6)
-    assert int(found["rest"][0]) == 14
-    assert found["rest"][1:] == [None, "text", 3]
+    result = loaded["both"]({"b": b, "a": a}, 7)
+    np.testing.assert_allclose(result["sum"], np.asarray(layer(a)) + 5, rtol=1e-6)
+    assert int(result["rest"][0]) == 14
+    assert result["rest"][1:] == [None, "text", 3]
     np.testing.assert_array_equal(loaded.alone(a), here(a))
     with pytest.raises(ValueError, match=r"both: expected a dict of \['a', 'b'\]"):
         loaded.both({"a": a}, 7)
@@ -406,12 +406,12 @@ STRANGE = [None, True, -1, 0, 1, 2, 3, 7, 2**31, 2**63, 1e308, float("nan"), "",
 
 def places(said: Any) -> list[tuple[Any, Any]]:
     """Return (container, key) of everything in a JSON value."""
-    found = []
+    result = []
     for key in said if isinstance(said, dict) else range(len(said)):
-        found.append((said, key))
+        result.append((said, key))
         if isinstance(said[key], (dict, list)):
-            found += places(said[key])
-    return found
+            result += places(said[key])
+    return result
 
 
 @pytest.mark.parametrize("make", [dense, convolution, lstm, scanned, attention, branches])

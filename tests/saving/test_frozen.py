@@ -50,20 +50,20 @@ def test_it_goes_on_with_all_of_the_optimizer(name: str, ending: str, tmp_path: 
     model.compile(optimizer, keras.losses.MeanSquaredError())
     if ending == "weights.h5":
         model.save_weights(path)
-        found = make()
-        found.layers[0].trainable = False
-        found.compile(OPTIMIZERS[name](), keras.losses.MeanSquaredError())
-        found.load_weights(path)
+        result = make()
+        result.layers[0].trainable = False
+        result.compile(OPTIMIZERS[name](), keras.losses.MeanSquaredError())
+        result.load_weights(path)
     else:
         model.save(path)
-        found = keras.saving.load_model(path)
-    assert len(found.optimizer.variables) == len(optimizer.variables)
-    for a, b in zip(found.optimizer.variables, optimizer.variables, strict=True):
+        result = keras.saving.load_model(path)
+    assert len(result.optimizer.variables) == len(optimizer.variables)
+    for a, b in zip(result.optimizer.variables, optimizer.variables, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
-    assert len(found.trainable_variables) == 4
-    frozen = found.layers[0].get_weights()
-    losses = [step(found) for _ in range(4)]
+    assert len(result.trainable_variables) == 4
+    frozen = result.layers[0].get_weights()
+    losses = [step(result) for _ in range(4)]
     np.testing.assert_allclose(losses, KERAS[name], atol=1e-4)
     assert losses == [step(model) for _ in range(4)]
-    for a, b in zip(frozen, found.layers[0].get_weights(), strict=True):
+    for a, b in zip(frozen, result.layers[0].get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)

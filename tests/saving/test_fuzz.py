@@ -19,9 +19,9 @@ COUNT = int(os.environ.get("KERASISH_FUZZ", "40"))
 @pytest.mark.timeout(max(300, 2 * COUNT))
 @pytest.mark.parametrize("ending", FORMATS)
 def test_broken_files_load_or_give_clear_errors(ending: str, tmp_path: Path) -> None:
-    found = run(ending, COUNT, tmp_path)
-    print(found)
-    assert found["bad"] == {}
-    assert found["whole"] + found["error"] == COUNT
-    assert found["error"] > COUNT // 4
-    assert found["slowest"] < 20
+    result = run(ending, COUNT, tmp_path)
+    print(result)
+    assert result["bad"] == {}
+    assert result["whole"] + result["error"] == COUNT
+    assert result["error"] > COUNT // 4
+    assert result["slowest"] < 20

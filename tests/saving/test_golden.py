@@ -38,11 +38,11 @@ def assert_same(found: Any, wanted: Any) -> None:
 
 
 def next_losses(model: Any, x: Any, y: Any, count: int) -> list[float]:
-    found = []
+    result = []
     for _ in range(count):
         model.reset_metrics()
-        found.append(float(np.ravel(model.train_on_batch(x, y))[0]))
-    return found
+        result.append(float(np.ravel(model.train_on_batch(x, y))[0]))
+    return result
 
 
 WHOLE = [(n, f) for n in NAMES for f in described(n)["formats"] if f != "weights.h5"]
@@ -56,8 +56,8 @@ def test_predictions_and_next_steps_are_keras_s(name: str, ending: str) -> None:
     assert model.count_params() == about["params"]
     assert_same(model.predict(x, verbose=0), predictions)
     if about["losses"]:
-        found = next_losses(model, x, y, len(about["losses"]))
-        np.testing.assert_allclose(found, about["losses"], rtol=about["loss_rtol"])
+        result = next_losses(model, x, y, len(about["losses"]))
+        np.testing.assert_allclose(result, about["losses"], rtol=about["loss_rtol"])
 
 
 @pytest.mark.parametrize("ending", ["keras", "h5"])

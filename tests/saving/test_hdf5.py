@@ -26,15 +26,15 @@ PACKED: list[dict[str, Any]] = [
 
 
 def arrays_by_library(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def take(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.kind != "V":
-            found[name] = item[()]
+            result[name] = item[()]
 
     with h5py.File(path) as file:
         file.visititems(take)
-    return found
+    return result
 
 
 def arrays_by_us(path: Path) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def arrays_by_us(path: Path) -> dict[str, Any]:
 
 
 def assert_same(path: Path) -> int:
-    wanted, found = arrays_by_library(path), arrays_by_us(path)
-    assert list(found) == list(wanted)
+    wanted, result = arrays_by_library(path), arrays_by_us(path)
+    assert list(result) == list(wanted)
     for name, array in wanted.items():
-        assert found[name].dtype.newbyteorder("=") == array.dtype.newbyteorder("="), name
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-    return len(found)
+        assert result[name].dtype.newbyteorder("=") == array.dtype.newbyteorder("="), name
+        np.testing.assert_array_equal(result[name], array, err_msg=name)
+    return len(result)
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.h5")), ids=lambda p: p.name)

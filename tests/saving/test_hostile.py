@@ -141,9 +141,9 @@ def archive(tmp_path: Path) -> Path:
 
 
 def rewrite(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
-    with zipfile.ZipFile(path, "w", compression) as made:
+    with zipfile.ZipFile(path, "w", compression) as created:
         for name, data in members.items():
-            made.writestr(name, data)
+            created.writestr(name, data)
 
 
 def refused(path: Path, match: str, **options: Any) -> None:
@@ -155,8 +155,8 @@ def refused(path: Path, match: str, **options: Any) -> None:
 def with_config(path: Path, change: Any) -> None:
     members = archive_members(path)
     config = json.loads(members["config.json"])
-    made = change(config)
-    members["config.json"] = json.dumps(config if made is None else made).encode()
+    created = change(config)
+    members["config.json"] = json.dumps(config if created is None else created).encode()
     rewrite(path, members)
 
 
@@ -175,8 +175,8 @@ def test_members_that_point_outside_are_refused(archive: Path, name: str) -> Non
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_members_of_one_name_are_refused(archive: Path) -> None:
     members = archive_members(archive)
-    with zipfile.ZipFile(archive, "a") as made:
-        made.writestr("config.json", members["config.json"])
+    with zipfile.ZipFile(archive, "a") as created:
+        created.writestr("config.json", members["config.json"])
     refused(archive, "two members")
 
 
@@ -368,10 +368,10 @@ def test_arrays_of_no_numbers_are_refused(archive: Path, kind: str, dtype: Any) 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "complex64", "bool", "uint8"])
 def test_arrays_of_numbers_are_read(dtype: str) -> None:
-    made = {"class_name": "__numpy__", "config": {"value": [1, 0], "dtype": dtype}}
-    found = keras.saving.deserialize_keras_object(made)
-    assert found.dtype.name == dtype
-    assert found.tolist() == [1, 0]
+    created = {"class_name": "__numpy__", "config": {"value": [1, 0], "dtype": dtype}}
+    result = keras.saving.deserialize_keras_object(created)
+    assert result.dtype.name == dtype
+    assert result.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("filling", [b" ", b'"'])

@@ -30,12 +30,12 @@ def test_ops_and_masks_between_layers(ending: str, tmp_path: Path) -> None:
     x = keras.Input((5,), dtype="int32")
     model = keras.Model(x, masked(x))
     model.save(tmp_path / f"a.{ending}")
-    found = keras.saving.load_model(tmp_path / f"a.{ending}")
+    result = keras.saving.load_model(tmp_path / f"a.{ending}")
     data = np.array([[1, 2, 0, 3, 0], [4, 4, 4, 0, 0]])
     np.testing.assert_array_equal(
-        found.predict(data, verbose=0), model.predict(data, verbose=0)
+        result.predict(data, verbose=0), model.predict(data, verbose=0)
     )  # fmt: skip
-    kinds = [type(o).__name__ for o in found.layer_graph.operations]
+    kinds = [type(o).__name__ for o in result.layer_graph.operations]
     assert kinds == [type(o).__name__ for o in model.layer_graph.operations]
 
 
@@ -51,12 +51,12 @@ def test_sixty_models_inside_one_another(ending: str, tmp_path: Path) -> None:
     model, path = nested(), tmp_path / f"a.{ending}"
     if ending == "weights.h5":
         model.save_weights(path)
-        found = nested()
-        found.load_weights(path)
+        result = nested()
+        result.load_weights(path)
     else:
         model.save(path)
-        found = keras.saving.load_model(path)
-    for a, b in zip(model.weights, found.weights, strict=True):
+        result = keras.saving.load_model(path)
+    for a, b in zip(model.weights, result.weights, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
@@ -132,7 +132,7 @@ def test_a_class_whose_name_in_h5_files_is_another(tmp_path: Path) -> None:
     assert '"class_name": "GroupedQueryAttention"' in config  # as Keras calls it there
     assert '"class_name": "GroupQueryAttention"' not in config
     data = np.random.default_rng(0).normal(size=(2, 5, 8))
-    found = keras.saving.load_model(path)
+    result = keras.saving.load_model(path)
     np.testing.assert_array_equal(
-        found.predict(data, verbose=0), model.predict(data, verbose=0)
+        result.predict(data, verbose=0), model.predict(data, verbose=0)
     )  # fmt: skip

@@ -46,8 +46,8 @@ def test_damaged_files_are_passed_over(folder):
     for name, older in (("d.keras", "c.h5"), ("c.h5", "b.keras"), ("b.keras", "a.weights.h5")):
         damage(folder / name)
         with pytest.warns(UserWarning, match=rf"{name}.*damaged.* Took an older file"):
-            found = keras.saving.latest(folder)
-        assert found == str(folder / older)
+            result = keras.saving.latest(folder)
+        assert result == str(folder / older)
         (folder / name).unlink()
     (folder / "a.weights.h5").write_bytes(b"half")
     with pytest.warns(UserWarning, match="not a whole HDF5 file"):

@@ -61,10 +61,12 @@ def test_paths_are_keras_s(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "shared.weights.h5"
     model = make(kind)
     model.save_weights(path)
-    found: list[str] = []
+    result: list[str] = []
     with h5py.File(path) as file:
-        file.visititems(lambda name, item: found.append(name) if name.endswith("/vars/0") else None)
-    assert found == [f"{place}/vars/0" for place in PATHS[kind]]
+        file.visititems(
+            lambda name, item: result.append(name) if name.endswith("/vars/0") else None
+        )
+    assert result == [f"{place}/vars/0" for place in PATHS[kind]]
     again = make(kind)
     again.load_weights(path)
     np.testing.assert_array_equal(again(X).numpy(), model(X).numpy())

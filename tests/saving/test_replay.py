@@ -64,7 +64,7 @@ def recorded(path: Path) -> tuple[Any, list[Any]]:
 
 def values_of(states: Iterator[Any], path: Path, to: Path) -> set[float | None]:
     """Return the values found at the path in each state; None where nothing is there."""
-    found: set[float | None] = set()
+    result: set[float | None] = set()
     seen: set[str] = set()
     for state in states:
         # Temporary names play no part in what is read.
@@ -75,8 +75,8 @@ def values_of(states: Iterator[Any], path: Path, to: Path) -> set[float | None]:
         seen.add(key)
         shutil.rmtree(to, ignore_errors=True)
         crash_replay.laid_out(visible, path.parent, to)
-        found.add(value_in(to / path.name) if (to / path.name).exists() else None)
-    return found
+        result.add(value_in(to / path.name) if (to / path.name).exists() else None)
+    return result
 
 
 @pytest.mark.parametrize("old", [None, 1.0])
@@ -89,8 +89,8 @@ def test_each_prefix_gives_the_old_or_the_new_state(
     assert len(events) > 4
     whole = crash_replay.state_after(before, events, lambda _: True)
     assert whole == snapshot(path.parent), "the record is not complete"
-    found = values_of(crash_replay.crashes(before, events), path, tmp_path / "left")
-    assert found == {old, 2.0}
+    result = values_of(crash_replay.crashes(before, events), path, tmp_path / "left")
+    assert result == {old, 2.0}
 
 
 def test_a_third_state_would_be_seen(tmp_path: Path) -> None:

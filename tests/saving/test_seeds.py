@@ -71,8 +71,8 @@ def test_what_is_saved_and_loaded_trains_on_with_the_same_numbers(
     model, path = make(), tmp_path / name
     train(model)
     save(model, path)
-    found = load(path)
-    for a, b in zip(train(model), train(found), strict=True):
+    result = load(path)
+    for a, b in zip(train(model), train(result), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -86,11 +86,11 @@ def test_files_without_random_states_leave_them_as_they_are(tmp_path: Path) -> N
         assert len(groups) == 5
         for name in groups:
             del file[name]
-    found = make()
-    before = found.layers[1].seed_generator.state.numpy()
-    found.load_weights(path)
-    np.testing.assert_array_equal(found.layers[1].seed_generator.state.numpy(), before)
-    np.testing.assert_array_equal(found.weights[0].numpy(), model.weights[0].numpy())
+    result = make()
+    before = result.layers[1].seed_generator.state.numpy()
+    result.load_weights(path)
+    np.testing.assert_array_equal(result.layers[1].seed_generator.state.numpy(), before)
+    np.testing.assert_array_equal(result.weights[0].numpy(), model.weights[0].numpy())
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3, "uint32"), np.zeros((), "uint32")])
@@ -102,7 +102,7 @@ def test_random_states_of_another_shape_are_left_out_with_a_warning(
     with h5py.File(path, "a") as file:
         del file["layers/dropout/seed_generators/0"]
         file["layers/dropout/seed_generators/0"] = wrong
-    found = make()
+    result = make()
     with pytest.warns(UserWarning, match="random states at 'layers/dropout/seed_generators'"):
-        found.load_weights(path)
-    np.testing.assert_array_equal(found.weights[0].numpy(), model.weights[0].numpy())
+        result.load_weights(path)
+    np.testing.assert_array_equal(result.weights[0].numpy(), model.weights[0].numpy())

@@ -29,9 +29,9 @@ def make(value: float = 0.0) -> Any:
 def value_in(path: Path) -> float:
     model = make()
     model.load_weights(path)
-    found = {float(v.numpy().reshape(-1)[0]) for v in model.weights}
-    assert len(found) == 1
-    return found.pop()
+    result = {float(v.numpy().reshape(-1)[0]) for v in model.weights}
+    assert len(result) == 1
+    return result.pop()
 
 
 def test_shards_are_bounded_and_load_again(tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ def test_the_package_safetensors_reads_the_arrays(path):
     package = pytest.importorskip(
         "safetensors.numpy", reason="safetensors is not installed (extra `test`)"
     )
-    found = package.load_file(path)
-    np.testing.assert_array_equal(found["variables/0:a"], STATE["variables"]["0:a"])
-    np.testing.assert_array_equal(found["variables/5:f"], STATE["variables"]["5:f"])
+    result = package.load_file(path)
+    np.testing.assert_array_equal(result["variables/0:a"], STATE["variables"]["0:a"])
+    np.testing.assert_array_equal(result["variables/5:f"], STATE["variables"]["5:f"])
 
 
 def test_the_newest_two_are_kept(tmp_path):

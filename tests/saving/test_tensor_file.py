@@ -57,9 +57,9 @@ def test_the_package_reads_ours_and_we_read_its(path: Path) -> None:
     package = pytest.importorskip(
         "safetensors.numpy", reason="safetensors is not installed (extra `test`)"
     )
-    found = package.load_file(str(path))
+    result = package.load_file(str(path))
     for name in ("a/0", "b", "none", "large"):
-        np.testing.assert_array_equal(found[name], ARRAYS[name])
+        np.testing.assert_array_equal(result[name], ARRAYS[name])
     plain = {name: a for name, a in ARRAYS.items() if name != "half"}
     package.save_file(plain, str(path))
     again = read(path)

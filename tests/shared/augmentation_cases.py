@@ -178,16 +178,19 @@ def pictures(options: Any) -> np.ndarray:
 def data_of(case: Any) -> dict[str, Any]:
     """Return what the layer is given: pictures, and what the case has besides them."""
     _, _, _, options = case
-    found: dict[str, Any] = {"images": pictures(options)}
+    result: dict[str, Any] = {"images": pictures(options)}
     if options.get("masks"):
         mask = np.arange(2 * 5 * 6) * 11 % 7 % 3
-        found["segmentation_masks"] = mask.reshape(2, 5, 6, 1).astype("float32")
+        result["segmentation_masks"] = mask.reshape(2, 5, 6, 1).astype("float32")
     if "boxes" in options:
         labels = np.array([[1, 2], [3, 4]], "int32")
-        found["bounding_boxes"] = {"boxes": np.array(options["boxes"], "float32"), "labels": labels}
+        result["bounding_boxes"] = {
+            "boxes": np.array(options["boxes"], "float32"),
+            "labels": labels,
+        }
     if options.get("labels"):
-        found["labels"] = np.array([[1, 0, 0], [0, 0, 1]], "float32")
-    return found
+        result["labels"] = np.array([[1, 0, 0], [0, 0, 1]], "float32")
+    return result
 
 
 def layer_of(case: Any, layers: Any) -> Any:
@@ -222,19 +225,19 @@ def outputs_of(case: Any, layers: Any, convert: Any) -> dict[str, Any]:
         if len(data) > 1:
             return _flat(layer(data, training=training))
         return {"images": np.asarray(layer(data["images"], training=training))}
-    found = {"images": layer.transform_images(convert(data["images"]), given)}
+    result = {"images": layer.transform_images(convert(data["images"]), given)}
     if "segmentation_masks" in data:
         mask = convert(data["segmentation_masks"])
-        found["segmentation_masks"] = layer.transform_segmentation_masks(mask, given)
+        result["segmentation_masks"] = layer.transform_segmentation_masks(mask, given)
     if "labels" in data:
-        found["labels"] = layer.transform_labels(convert(data["labels"]), given)
+        result["labels"] = layer.transform_labels(convert(data["labels"]), given)
     if "bounding_boxes" in data:
         boxes = {k: convert(v) for k, v in data["bounding_boxes"].items()}
-        found["bounding_boxes"] = layer.transform_bounding_boxes(boxes, given)
-    return _flat(found)
+        result["bounding_boxes"] = layer.transform_bounding_boxes(boxes, given)
+    return _flat(result)
 
 
-def _flat(found: Any) -> dict[str, Any]:
-    boxes = found.pop("bounding_boxes", None) or {}
-    found = {**found, **{f"box_{k}": v for k, v in boxes.items()}}
-    return {k: np.asarray(v) for k, v in found.items()}
+def _flat(result: Any) -> dict[str, Any]:
+    boxes = result.pop("bounding_boxes", None) or {}
+    result = {**result, **{f"box_{k}": v for k, v in boxes.items()}}
+    return {k: np.asarray(v) for k, v in result.items()}

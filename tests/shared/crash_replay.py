@@ -82,10 +82,10 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         watched = recorder.inside(path) or path == recorder.folder
         if watched and flags & os.O_CREAT:
             create(path)
-        found = int(real["open"](path, flags, *rest, **options))
+        result = int(real["open"](path, flags, *rest, **options))
         if watched:
-            numbers[found] = path if os.path.isdir(path) else files.get(path)
-        return found
+            numbers[result] = path if os.path.isdir(path) else files.get(path)
+        return result
 
     def fdopen(number: int, mode: str = "r", *rest: Any, **options: Any) -> Any:
         if number in numbers:
@@ -170,10 +170,10 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
 
 def snapshot(folder: Path) -> State:
     """Return what lies in a folder."""
-    found: State = {}
+    result: State = {}
     for path in sorted(folder.rglob("*")):
-        found[str(path)] = None if path.is_dir() else path.read_bytes()
-    return found
+        result[str(path)] = None if path.is_dir() else path.read_bytes()
+    return result
 
 
 _NAMES = {"create", "replace", "rename", "link", "remove", "mkdir", "rmtree", "exchange"}
@@ -242,19 +242,19 @@ def crashes(before: State, events: list[Event], seeds: int = 4) -> Iterator[Stat
 
 def _certain(events: list[Event]) -> set[int]:
     """Return the events that an fsync has made certain."""
-    found: set[int] = set()
+    result: set[int] = set()
     for at, (kind, *what) in enumerate(events):
         if kind != "fsync":
             continue
         for i, (other, *its) in enumerate(events[:at]):
             is_name = isinstance(what[0], str)
             if is_name and other in _NAMES and os.path.dirname(its[0]) == what[0]:
-                found.add(i)
+                result.add(i)
             if not is_name and other in ("write", "truncate") and its[0] == what[0]:
-                found.add(i)
+                result.add(i)
             if not is_name and other == "create" and its[1] == what[0]:
-                found.add(i)  # a file that is flushed has a name
-    return found
+                result.add(i)  # a file that is flushed has a name
+    return result
 
 
 def laid_out(state: State, old: Path, new: Path) -> None:

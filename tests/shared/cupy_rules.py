@@ -56,12 +56,12 @@ def _takes(function: Any) -> inspect.Signature | None:
 
 
 def _read(text: str) -> inspect.Signature | None:
-    found = re.match(r"[\w.]+\((.*)\)", text.strip().split("\n")[0])
-    if found is None:
+    result = re.match(r"[\w.]+\((.*)\)", text.strip().split("\n")[0])
+    if result is None:
         return None
     kinds = {"": inspect.Parameter.POSITIONAL_OR_KEYWORD, "*": inspect.Parameter.VAR_POSITIONAL}
-    made, only = [], False
-    for part in found[1].split(", "):
+    created, only = [], False
+    for part in result[1].split(", "):
         word = _WORD.fullmatch(part)
         if word is None:
             return None
@@ -70,9 +70,9 @@ def _read(text: str) -> inspect.Signature | None:
         kind = inspect.Parameter.KEYWORD_ONLY if only and not stars else kind
         only = only or stars == "*"
         value = inspect.Parameter.empty if default is None or stars else default
-        made.append(inspect.Parameter(name, kind, default=value))
+        created.append(inspect.Parameter(name, kind, default=value))
     try:
-        return inspect.Signature(made)
+        return inspect.Signature(created)
     except ValueError:
         return None
 

@@ -96,12 +96,12 @@ def step_of(model: Any, x: np.ndarray, y: np.ndarray) -> Counts:
         model: compiled with `run_eagerly=True`, on the GPU.
         x, y: one batch.
     """
-    found: list[Counts] = []
+    result: list[Counts] = []
     for steps in (1, 2, 4):
         many = [np.concatenate([a] * steps) for a in (x, y)]
-        with counted(found):
+        with counted(result):
             model.fit(*many, batch_size=len(x), verbose=0, shuffle=False)
-    _, short, long = found
+    _, short, long = result
     more = [Counter({k: n - s[k] for k, n in m.items() if n > s[k]})
             for m, s in ((long.launches, short.launches), (long.bytes, short.bytes))]  # fmt: skip
     halves = [Counter({k: n / 2 for k, n in m.items()}) for m in more]

@@ -62,12 +62,12 @@ def table_of(name: str) -> dict[str, Any]:
 def flat(result: Any) -> dict[str, Any]:
     """Return the shape and numbers of each result."""
     many = result if isinstance(result, dict) else {"": result}
-    found = {}
+    actual = {}
     for name in sorted(many):
         array = np.asarray(many[name])
         numbers = [float(f"{v:.8g}") for v in array.ravel()]
-        found[name] = {"shape": list(array.shape), "numbers": numbers}
-    return found
+        actual[name] = {"shape": list(array.shape), "numbers": numbers}
+    return actual
 
 
 def text_model(keras: Any) -> Any:

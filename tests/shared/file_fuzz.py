@@ -43,13 +43,13 @@ def sources(ending: str, folder: Path) -> list[bytes]:
     path = folder / f"whole.{ending}"
     model = make()
     (model.save if ending in ("keras", "h5") else model.save_weights)(path)
-    found = [path.read_bytes()]
+    result = [path.read_bytes()]
     if ending in ("weights.h5", "h5"):
-        found.append(_without_checksums(found[0]))
+        result.append(_without_checksums(result[0]))
     if ending in ("keras", "h5"):
         names = (p.name for p in sorted(GOLDEN.glob(f"m*.{ending}")))
-        found += [(GOLDEN / n).read_bytes() for n in names if not n.endswith(".weights.h5")]
-    return found
+        result += [(GOLDEN / n).read_bytes() for n in names if not n.endswith(".weights.h5")]
+    return result
 
 
 def _without_checksums(data: bytes) -> bytes:
@@ -91,44 +91,44 @@ def _cut(data: bytes, random: np.random.Generator) -> bytes:
 
 
 def _flip(data: bytes, random: np.random.Generator, within: int | None = None) -> bytes:
-    made = bytearray(data)
+    created = bytearray(data)
     for at in random.integers(within or len(data), size=random.integers(1, 20)):
-        made[at] ^= 1 << random.integers(8)
-    return bytes(made)
+        created[at] ^= 1 << random.integers(8)
+    return bytes(created)
 
 
 def _flip_front(data: bytes, random: np.random.Generator) -> bytes:
     """One to three bits, near fields that are not zero: where HDF5 keeps its headers."""
-    made = bytearray(data)
+    created = bytearray(data)
     full = np.flatnonzero(np.frombuffer(data, "uint8"))
     for at in random.choice(full, size=random.integers(1, 4)):
-        made[at] ^= 1 << random.integers(8)
-    return bytes(made)
+        created[at] ^= 1 << random.integers(8)
+    return bytes(created)
 
 
 def _overwrite(data: bytes, random: np.random.Generator) -> bytes:
-    made = bytearray(data)
+    created = bytearray(data)
     at, size = random.integers(len(data)), int(random.integers(1, 9))
-    made[at : at + size] = random.choice([b"\x00", b"\xff", b"\x7f"]) * size
-    return bytes(made[: len(data)])
+    created[at : at + size] = random.choice([b"\x00", b"\xff", b"\x7f"]) * size
+    return bytes(created[: len(data)])
 
 
 def _exchange(data: bytes, random: np.random.Generator) -> bytes:
-    made = bytearray(data)
+    created = bytearray(data)
     one, two = 8 * random.integers((len(data) - 16) // 8, size=2)
-    made[one : one + 8], made[two : two + 8] = made[two : two + 8], made[one : one + 8]
-    return bytes(made)
+    created[one : one + 8], created[two : two + 8] = created[two : two + 8], created[one : one + 8]
+    return bytes(created)
 
 
 def _number(data: bytes, random: np.random.Generator) -> bytes:
     """A field of 1 to 8 bytes becomes a number that is often wrong: sizes, counts, addresses."""
-    made = bytearray(data)
+    created = bytearray(data)
     size = int(random.choice([1, 2, 4, 8]))
     at = int(random.integers(len(data) // size - 1)) * size
-    old = int.from_bytes(made[at : at + size], "little")
+    old = int.from_bytes(created[at : at + size], "little")
     new = random.choice([old + 1, old - 1, old * 2, 0, 2 ** (8 * size) - 1, len(data), at, 8])
-    made[at : at + size] = (int(new) % 2 ** (8 * size)).to_bytes(size, "little")
-    return bytes(made)
+    created[at : at + size] = (int(new) % 2 ** (8 * size)).to_bytes(size, "little")
+    return bytes(created)
 
 
 def _member(data: bytes, random: np.random.Generator) -> bytes:
@@ -141,11 +141,11 @@ def _member(data: bytes, random: np.random.Generator) -> bytes:
 
 
 def _zipped(members: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    created = io.BytesIO()
+    with zipfile.ZipFile(created, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)
-    return made.getvalue()
+    return created.getvalue()
 
 
 def _json(data: bytes, random: np.random.Generator) -> bytes:
@@ -260,7 +260,7 @@ def main(ending: str, start: int, stop: int, folder: Path) -> None:
 
 def run(ending: str, count: int, folder: Path) -> dict[str, Any]:
     """Return what happened to `count` files: counts, and the numbers of the bad ones."""
-    found: dict[str, Any] = {"whole": 0, "error": 0, "bad": {}, "slowest": 0.0}
+    result: dict[str, Any] = {"whole": 0, "error": 0, "bad": {}, "slowest": 0.0}
     at = 0
     while at < count:
         command = [sys.executable, __file__, ending, str(at), str(count), str(folder)]
@@ -275,15 +275,15 @@ def run(ending: str, count: int, folder: Path) -> dict[str, Any]:
         if not begun:
             raise RuntimeError(f"the process did not begin: {done.stderr[-3000:]}")
         for line in (x for x in lines if "end" in x):
-            found["slowest"] = max(found["slowest"], line["seconds"])
+            result["slowest"] = max(result["slowest"], line["seconds"])
             if line["result"] in ("whole", "error"):
-                found[line["result"]] += 1
+                result[line["result"]] += 1
             else:
-                found["bad"][line["end"]] = line["result"]
+                result["bad"][line["end"]] = line["result"]
         at = begun[-1] + 1
         if done.returncode:
-            found["bad"][begun[-1]] = f"crash: {done.returncode}: {done.stderr[-1500:]}"
-    return found
+            result["bad"][begun[-1]] = f"crash: {done.returncode}: {done.stderr[-1500:]}"
+    return result
 
 
 if __name__ == "__main__":

@@ -68,20 +68,20 @@ def campaign(folder, engine, mode, kills, seed=0, source="arrays", longest=0.25)
         while not (cut / "result.json").exists():
             tell = draw.choice(["at once", "later", "later"])
             process = start(cut, engine, mode, source, tell)
-            told = process.stdout.readline()
+            reported = process.stdout.readline()
             if counts["kills"] >= kills:
                 finish(process)
                 continue
             time.sleep(draw.uniform(0.0, longest))
             process.kill()
             process.communicate()
-            assert told == "begun\n" or (cut / "result.json").exists()
+            assert reported == "begun\n" or (cut / "result.json").exists()
             if process.returncode != 0:
                 counts["kills"] += 1
             counts["files"] += check_files(cut)
             counts["in a save"] += any(cut.rglob(".*kerasish-new"))
-        found = json.loads((cut / "result.json").read_text())
-        wrong = [name for name in wanted if found[name] != wanted[name]]
+        result = json.loads((cut / "result.json").read_text())
+        wrong = [name for name in wanted if result[name] != wanted[name]]
         assert not wrong, f"{engine}, {mode}, {source}: {wrong} differ after kills in {cut}"
         counts["trainings"] += 1
     return counts

@@ -51,10 +51,10 @@ def inputs_of(case: Any) -> list[np.ndarray]:
     many = shape if several(case) else [shape]
     if "high" in options:
         return [(np.arange(math.prod(s)) * 7 % options["high"]).reshape(s) for s in many]
-    found = [wave(s, 1.0 + i, options.get("size", 1.0)) for i, s in enumerate(many)]
+    result = [wave(s, 1.0 + i, options.get("size", 1.0)) for i, s in enumerate(many)]
     if options.get("zeros"):
-        found[0][0, 1] = found[0][1, 2] = 0
-    return found
+        result[0][0, 1] = result[0][1, 2] = 0
+    return result
 
 
 def arranged(case: Any, inputs: list[Any]) -> list[Any]:

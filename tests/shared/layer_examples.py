@@ -22,14 +22,14 @@ HOLDERS: dict[str, dict[str, Any]] = {
 
 
 def _classes() -> dict[str, Any]:
-    found = {}
+    result = {}
     for name, cls in sorted(vars(layers).items()):
         if isinstance(cls, type) and issubclass(cls, layers.Layer) and cls.__name__ == name:
             if name in HOLDERS:
-                found[name] = HOLDERS[name]
+                result[name] = HOLDERS[name]
             elif hasattr(cls, "example"):
-                found[name] = cls.example
-    return found
+                result[name] = cls.example
+    return result
 
 
 EXAMPLES = _classes()
@@ -49,14 +49,14 @@ def shapes_of(name: str, rows: int | None = 0) -> list[tuple[Any, ...]]:
 
 def data(name: str, rows: int = 0, dtype: str | None = None, seed: int = 1) -> list[Any]:
     rng, example = np.random.default_rng(seed), EXAMPLES[name]
-    found = []
+    result = []
     for shape in shapes_of(name, rows):
         kind = dtype or example.get("dtype", "float32")
         if example.get("dtype", "float32").startswith("int"):
-            found.append(rng.integers(0, example["high"], shape).astype(example["dtype"]))
+            result.append(rng.integers(0, example["high"], shape).astype(example["dtype"]))
         else:
-            found.append(rng.uniform(-1, 1, shape).astype(kind))
-    return found
+            result.append(rng.uniform(-1, 1, shape).astype(kind))
+    return result
 
 
 def call(layer: Any, name: str, inputs: Any, **options: Any) -> Any:

@@ -14,7 +14,7 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray]:
     x, y = rng.normal(size=shape), rng.normal(size=shape)
     shares = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
     classes = rng.randint(0, 4, shape[:-1])
-    made = {
+    created = {
         "real": (y, x),
         "positive": (np.abs(y) * 3, np.abs(x) * 3),
         "column": (y[..., 0], x[..., :1]),
@@ -35,7 +35,7 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray]:
         return rng.randint(0, 4, (3, 2)).astype("int32"), (
             across / across.sum(1, keepdims=True)
         ).astype("float32")
-    true, pred = made[kind.removesuffix(" 3d")]
+    true, pred = created[kind.removesuffix(" 3d")]
     true = true.astype("int32") if true.dtype.kind == "i" else true.astype("float32")
     return true, pred.astype("float32")
 

@@ -81,16 +81,16 @@ def fates(layers: Any, tensor: Any, mask_of: Any, give_mask: Any) -> dict[str, A
     words = np.array([[1, 2, 3, 0], [4, 0, 5, 0]], "int32")
 
     def masked(array: Any, mask: Any = STEPS) -> Any:
-        made = tensor(array)
-        give_mask(made, tensor(mask))
-        return made
+        created = tensor(array)
+        give_mask(created, tensor(mask))
+        return created
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def note(name: str, results: Any) -> None:
         many = list(results) if isinstance(results, (list, tuple)) else [results]
         masks = [mask_of(t) for t in many]
-        found[name] = [None if m is None else np.asarray(m).astype(int).tolist() for m in masks]
+        result[name] = [None if m is None else np.asarray(m).astype(int).tolist() for m in masks]
 
     for kind, args in _PLAIN:
         note(name_of(kind, args), getattr(layers, kind)(**args)(masked(numbers)))
@@ -110,4 +110,4 @@ def fates(layers: Any, tensor: Any, mask_of: Any, give_mask: Any) -> dict[str, A
         note(f"{name_of(kind, args)} value", layer(tensor(numbers), masked(numbers, OTHER)))
     for kind, args in _WORDS:
         note(name_of(kind, args), getattr(layers, kind)(**args)(tensor(words)))
-    return found
+    return result

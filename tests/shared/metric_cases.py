@@ -17,7 +17,7 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     bits = (y > 0.2) * 1.0
     scores = 1 / (1 + np.exp(-x - bits))
     scores.ravel()[:4] = [0.0, 1.0, 0.5, 0.25]
-    made = {
+    created = {
         "real": (y, x * 0.5 + y),
         "positive": (np.abs(y) * 3, np.abs(x) * 3),
         "signs": (np.sign(y), x),
@@ -34,7 +34,7 @@ def inputs(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         "column of classes": (classes[..., None], shares),
         "onehot labels": (np.eye(4)[classes], np.where(x[..., 0] > 0, classes, 2)),
     }
-    true, pred = made[kind.removesuffix(" 3d")]
+    true, pred = created[kind.removesuffix(" 3d")]
     weights = rng.randint(0, 4, 30).astype("float32")
     kinds = {"i": "int32", "f": "float32"}
     return true.astype(kinds[true.dtype.kind]), pred.astype(kinds[pred.dtype.kind]), weights
@@ -51,8 +51,8 @@ def ways(kind: str) -> tuple[str, ...]:
 
 def given(arguments: dict[str, Any], losses: Any) -> dict[str, Any]:
     """Return arguments with a function of `losses` in place of its name."""
-    made = arguments.get("fn")
-    return {**arguments, "fn": getattr(losses, made)} if made else arguments
+    created = arguments.get("fn")
+    return {**arguments, "fn": getattr(losses, created)} if created else arguments
 
 
 def batches(kind: str, way: str = "weighted") -> list[tuple[Any, Any, Any, Any]]:

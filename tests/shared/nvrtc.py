@@ -35,10 +35,10 @@ def _folders() -> list[Path]:
 @functools.cache
 def _library(major: int) -> tuple[ctypes.CDLL, str] | None:
     name = f"libnvrtc.so.{major or '[0-9]*'}"
-    found = sorted((lib for f in _folders() for lib in f.glob(f"*/lib/{name}")), reverse=True)
-    if not found:
+    result = sorted((lib for f in _folders() for lib in f.glob(f"*/lib/{name}")), reverse=True)
+    if not result:
         return None
-    library, numbers = ctypes.CDLL(str(found[0])), (ctypes.c_int(), ctypes.c_int())
+    library, numbers = ctypes.CDLL(str(result[0])), (ctypes.c_int(), ctypes.c_int())
     library.nvrtcVersion(*map(ctypes.byref, numbers))
     return library, ".".join(str(n.value) for n in numbers)
 
@@ -77,10 +77,10 @@ def compile_text(text: str, options: tuple[str, ...], major: int = 0) -> tuple[b
 
 def _compiled(nvrtc: ctypes.CDLL, text: str, options: tuple[str, ...]) -> tuple[bytes, str]:
     program = ctypes.c_void_p()
-    made = nvrtc.nvrtcCreateProgram(
+    created = nvrtc.nvrtcCreateProgram(
         ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None
     )
-    assert made == 0
+    assert created == 0
     given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     result, size = nvrtc.nvrtcCompileProgram(program, len(options), given), ctypes.c_size_t()
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -121,10 +121,10 @@ class Facts(NamedTuple):
 
 
 def _tool(name: str) -> str:
-    found = [str(p) for f in _folders() for p in sorted(f.glob(f"*/bin/{name}"))]
-    if not found:
+    result = [str(p) for f in _folders() for p in sorted(f.glob(f"*/bin/{name}"))]
+    if not result:
         pytest.skip(f"{name} is not installed: the wheel nvidia-cuda-{name}")
-    return found[0]
+    return result[0]
 
 
 def _run(tool: str, *arguments: str) -> str:
@@ -178,5 +178,5 @@ def _divisions_in_loops(code: str) -> int:
 
 def _width(suffixes: str) -> int:
     """Return the bytes of a load or store by its suffixes: .128, .64, .U16, .S8 or none."""
-    found = re.search(r"\.(?:U|S)?(256|128|64|16|8)(?=\.|$)", suffixes)
-    return int(found[1]) // 8 if found else 4
+    result = re.search(r"\.(?:U|S)?(256|128|64|16|8)(?=\.|$)", suffixes)
+    return int(result[1]) // 8 if result else 4

@@ -38,13 +38,13 @@ def own_tests_of(cls: type) -> list[Path]:
         AssertionError: there is none; the message says which file is expected.
     """
     _, package, *_, module = cls.__module__.split(".")
-    found = [
+    result = [
         path
         for path in sorted((TESTS / package).rglob(f"test_{module}.py"))
         if cls.__name__ in path.read_text("utf-8")
     ]
-    assert found, (
+    assert result, (
         f"Keras has no {cls.__name__}: compare its numbers with a reference of their own in "
         f"tests/{package}/test_{module}.py."
     )
-    return found
+    return result

@@ -185,10 +185,10 @@ class Machine:
 
     def read(self, array: Array) -> list[np.ndarray]:
         """Launch a kernel on the current stream that reads an array; return where it writes."""
-        found: list[np.ndarray] = []
+        result: list[np.ndarray] = []
         numbers = array.numbers
-        self.current.put(lambda: found.append(numbers.copy()))
-        return found
+        self.current.put(lambda: result.append(numbers.copy()))
+        return result
 
 
 class _Device:

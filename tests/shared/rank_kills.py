@@ -44,10 +44,10 @@ def train(folder: Path) -> None:
         x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Slow()], resume=resume,
         validation_split=0.2,
     )  # fmt: skip
-    found = group.gather(models.digest(model, history))
-    assert len(set(found)) == 1, found
+    result = group.gather(models.digest(model, history))
+    assert len(set(result)) == 1, result
     if group.rank == 0:
-        (folder / "digest").write_text(found[0])
+        (folder / "digest").write_text(result[0])
 
 
 def start(ranks: int, folder: Path) -> subprocess.Popen[str]:

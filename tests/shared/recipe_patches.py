@@ -43,12 +43,12 @@ class Recipe(NamedTuple):
         # Paths without names first: `<file>.py` stands for the other files.
         for path, always in sorted(self.files, key=lambda item: "<" in item[0]):
             pattern = _pattern(path, names)
-            found = sorted(p for p in left if re.fullmatch(pattern, p))
-            assert found or not always, f"{self.title}: the change does not touch {path}"
-            assert len(found) <= 1, f"{self.title}: {found} are all {path}"
-            if found:
-                left.remove(found[0])
-                names.update(re.fullmatch(pattern, found[0]).groupdict())  # type: ignore[union-attr]
+            result = sorted(p for p in left if re.fullmatch(pattern, p))
+            assert result or not always, f"{self.title}: the change does not touch {path}"
+            assert len(result) <= 1, f"{self.title}: {result} are all {path}"
+            if result:
+                left.remove(result[0])
+                names.update(re.fullmatch(pattern, result[0]).groupdict())  # type: ignore[union-attr]
         assert not left, f"{self.title}: the recipe does not name {sorted(left)}"
         return names
 
@@ -77,15 +77,15 @@ def read_recipes(text: str) -> dict[str, Recipe]:
     """
     section = re.split(r"^## Recipes.*\n", text, flags=re.MULTILINE)[1]
     section = re.split(r"^## ", section, flags=re.MULTILINE)[0]
-    found = {}
+    result = {}
     for part in re.split(r"^### ", section, flags=re.MULTILINE)[1:]:
         title = part.partition("\n")[0]
         files = tuple((path, not condition) for condition, path in _ITEM.findall(part))
         commands = _COMMAND.findall(part)
         assert files, f"{title}: no numbered list of files"
         assert len(commands) == 1, f"{title}: {len(commands)} pytest commands, expected one"
-        found[title] = Recipe(title, files, tuple(commands[0].split()))
-    return found
+        result[title] = Recipe(title, files, tuple(commands[0].split()))
+    return result
 
 
 class Patch(NamedTuple):

@@ -67,12 +67,12 @@ def noise(draw, x, y):
 
 
 def digest(arrays):
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for array in arrays:
         array = np.ascontiguousarray(array)
-        found.update(f"{array.dtype}{array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        result.update(f"{array.dtype}{array.shape}".encode())
+        result.update(array.tobytes())
+    return result.hexdigest()
 
 
 def main(folder, mode, source):
@@ -149,10 +149,10 @@ def saved(folder):
 def digest_of(folder, name):
     import h5py
 
-    found = []
+    result = []
     with h5py.File(os.path.join(folder, "checkpoints", name)) as file:
-        file.visititems(lambda _, item: found.append(item[()]) if hasattr(item, "dtype") else None)
-    return digest(found)
+        file.visititems(lambda _, item: result.append(item[()]) if hasattr(item, "dtype") else None)
+    return digest(result)
 
 
 if __name__ == "__main__":

@@ -48,13 +48,13 @@ class Forgetful(Partial):
     """Runs the first call only."""
 
     def compile(self, function, **options):
-        made = []
+        created = []
         inner = super().compile(function)
 
         def step(*args):
-            if not made:
-                made.append(inner(*args))
-            return made[0]
+            if not created:
+                created.append(inner(*args))
+            return created[0]
 
         return step
 

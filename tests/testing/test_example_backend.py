@@ -91,12 +91,12 @@ def test_the_backend_of_the_page_keeps_the_contract():
 
 def test_it_imports_what_the_contract_names_and_nothing_private():
     contract = ast.get_docstring(ast.parse(contract_source()))
-    found = []
+    result = []
     for node in ast.walk(ast.parse((EXAMPLE / "kerasish_op_times.py").read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kerasish"):
-            found += [(node.module, alias.name) for alias in node.names]
-    assert found
-    for module, name in found:
+            result += [(node.module, alias.name) for alias in node.names]
+    assert result
+    for module, name in result:
         assert not any(part.startswith("_") for part in (*module.split("."), name))
         if module != "kerasish.devices":  # of the signature of `on`
             assert f"`{module}`" in contract and f"`{name}" in contract, f"{module}.{name}"

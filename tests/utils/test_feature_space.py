@@ -81,11 +81,11 @@ def test_a_model_that_starts_from_a_table(eagerly, as_layer, tmp_path):
     before = model.evaluate(x, y, verbose=0)
     model.fit(x, y, epochs=20, verbose=0, batch_size=4)
     assert model.evaluate(x, y, verbose=0) < before
-    found = model.predict(x, verbose=0)
-    np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-5)
+    result = model.predict(x, verbose=0)
+    np.testing.assert_allclose(result, model(x).numpy(), rtol=1e-5, atol=1e-5)
     model.save(tmp_path / "model.keras")
     other = kerasish.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(other.predict(x, verbose=0), found, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(other.predict(x, verbose=0), result, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])

@@ -46,10 +46,10 @@ def test_samples_of_every_width(tmp_path, width, channels):
 
 
 def test_batches_are_padded_to_the_longest(folder):
-    found = list(audio_dataset_from_directory(folder, shuffle=False, batch_size=3, verbose=False))
-    assert [x.shape for x, _ in found] == [(3, 30, 1), (1, 25, 1)]
-    assert np.concatenate([y for _, y in found]).tolist() == [0, 0, 1, 1]
-    assert not found[0][0][1, 20:].any() and found[0][0][1, :20].any()
+    result = list(audio_dataset_from_directory(folder, shuffle=False, batch_size=3, verbose=False))
+    assert [x.shape for x, _ in result] == [(3, 30, 1), (1, 25, 1)]
+    assert np.concatenate([y for _, y in result]).tolist() == [0, 0, 1, 1]
+    assert not result[0][0][1, 20:].any() and result[0][0][1, :20].any()
 
 
 def test_one_length_for_all(folder):

@@ -23,10 +23,10 @@ CLASSES = np.repeat([0, 1, 2], [60, 30, 10])
 def test_each_class_keeps_its_share(sizes, counts, labels, shuffle):
     rows = np.arange(100)
     parts = utils.split_dataset(rows, *sizes, shuffle=shuffle, seed=1, stratify=labels)
-    found = [np.array(list(part)) for part in parts]
-    assert [np.bincount(CLASSES[part]).tolist() for part in found] == list(counts)
-    assert not set(found[0]) & set(found[1])
-    assert (np.diff(found[0]) > 0).all() is np.bool_(not shuffle)
+    result = [np.array(list(part)) for part in parts]
+    assert [np.bincount(CLASSES[part]).tolist() for part in result] == list(counts)
+    assert not set(result[0]) & set(result[1])
+    assert (np.diff(result[0]) > 0).all() is np.bool_(not shuffle)
 
 
 def test_odd_shares_still_fill_the_parts():

@@ -34,14 +34,14 @@ def test_scores_are_at_least_those_of_scikit_learn(load, name):
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory held, on Linux only")
 def test_many_fits_hold_no_more_memory():
     program = "from benchmarks.estimators import growth; print(growth(200))"
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True,
         env={
             "PYTHONPATH": str(Path(keras.__file__).parent.parent),
             "KERASISH_BACKEND": keras.config.backend(), "OMP_NUM_THREADS": "1",
         },
     )  # fmt: skip
-    assert float(found.stdout) < 5
+    assert float(result.stdout) < 5
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_prints_are_the_same_in_every_process():
         "    return x in {'one', 'two', 'three'}\n"
         "print(fingerprint((model, {'x', 'y'} == {'y', 'x'}, 'é')))"
     )
-    found = {
+    result = {
         subprocess.run(
             [sys.executable, "-c", program],
             env={"PYTHONPATH": str(Path(keras.__file__).parent.parent), "PYTHONHASHSEED": seed},
@@ -106,4 +106,4 @@ def test_prints_are_the_same_in_every_process():
         ).stdout
         for seed in ("1", "2")
     }  # fmt: skip
-    assert len(found) == 1
+    assert len(result) == 1

@@ -78,8 +78,8 @@ def test_weights_are_routed_through_searches_and_pipelines(iris, wanted):
     grid = {"asked__hidden_layer_sizes": [(4,), (8,)]}
     scaler = StandardScaler().set_fit_request(sample_weight=True)
     pipeline = make_pipeline(scaler, asked)
-    made = GridSearchCV(pipeline, grid, cv=3, scoring=scoring, error_score="raise")
-    made.fit(X, y, sample_weight=weights)
+    created = GridSearchCV(pipeline, grid, cv=3, scoring=scoring, error_score="raise")
+    created.fit(X, y, sample_weight=weights)
     assert len(Asked.seen) == 2 * 3 + 1
     assert [w is not None for w in Asked.seen] == [wanted] * 7
     if wanted:
@@ -150,15 +150,15 @@ def test_predictions_across_folds(iris):
     names = np.array(["x", "y", "z"])[y]
     assert (cross_val_predict(quick(), X, names, cv=3) == names).mean() > 0.9
     for method in ("predict_proba", "predict_log_proba", "decision_function"):
-        found = cross_val_predict(quick(), X, names, cv=3, method=method)
-        assert found.shape == (150, 3) and (found.argmax(1) == y).mean() > 0.9
+        result = cross_val_predict(quick(), X, names, cv=3, method=method)
+        assert result.shape == (150, 3) and (result.argmax(1) == y).mean() > 0.9
 
 
 def test_importance_of_permuted_features(iris):
     X, y = iris
     fitted = quick().fit(X, y)
-    found = permutation_importance(fitted, X, y, n_repeats=3, random_state=0)
-    assert found.importances_mean.argmax() in (2, 3)  # petals tell irises apart
+    result = permutation_importance(fitted, X, y, n_repeats=3, random_state=0)
+    assert result.importances_mean.argmax() in (2, 3)  # petals tell irises apart
 
 
 def test_learning_curves(iris):
@@ -174,42 +174,42 @@ def test_learning_curves(iris):
 def test_halving_searches(iris, resource):
     grid = {"hidden_layer_sizes": [(2,), (16,)], "optimizer__learning_rate": [1e-5, 0.05]}
     limits = {"min_resources": 5, "max_resources": 20} if resource == "epochs" else {}
-    made = HalvingGridSearchCV(quick(), grid, cv=3, factor=2, resource=resource, **limits)
-    found = made.fit(*iris)
-    assert found.best_params_["optimizer__learning_rate"] == 0.05
-    assert found.n_iterations_ >= 2 and found.score(*iris) > 0.85
+    created = HalvingGridSearchCV(quick(), grid, cv=3, factor=2, resource=resource, **limits)
+    result = created.fit(*iris)
+    assert result.best_params_["optimizer__learning_rate"] == 0.05
+    assert result.n_iterations_ >= 2 and result.score(*iris) > 0.85
 
 
 def test_random_searches_with_several_scores(iris):
     grid = {"optimizer__learning_rate": [1e-5, 0.02], "alpha": [0.0, 0.1]}
     scoring = {"accuracy": make_scorer(accuracy_score), "loss": "neg_log_loss"}
-    found = RandomizedSearchCV(
+    result = RandomizedSearchCV(
         quick(), grid, n_iter=3, cv=2, scoring=scoring, refit="loss", random_state=0
     ).fit(*iris)
-    assert found.best_params_["optimizer__learning_rate"] == 0.02
-    assert {"mean_test_accuracy", "mean_test_loss"} <= set(found.cv_results_)
+    assert result.best_params_["optimizer__learning_rate"] == 0.02
+    assert {"mean_test_accuracy", "mean_test_loss"} <= set(result.cv_results_)
 
 
 def test_clones_keep_every_parameter():
     def build(meta):
         return None
 
-    made = KerasClassifier(
+    created = KerasClassifier(
         build, warm_start=True, random_state=3, optimizer="sgd", loss="mse", metrics=["mae"],
         batch_size=7, validation_batch_size=3, verbose=2, callbacks=[keras.callbacks.History],
         validation_split=0.1, shuffle=False, run_eagerly=True, epochs=9, hidden_layer_sizes=(3,),
         activation="tanh", alpha=0.3, memory="somewhere", class_weight={0: 1.0}, model__units=3,
         fit__verbose=0, free=1,
     )  # fmt: skip
-    params, copied = made.get_params(), clone(made).get_params()
+    params, copied = created.get_params(), clone(created).get_params()
     assert params == copied and len(params) == 23
-    pipeline = clone(make_pipeline(StandardScaler(), made))
+    pipeline = clone(make_pipeline(StandardScaler(), created))
     for name, value in params.items():
         assert pipeline.get_params()[f"kerasclassifier__{name}"] == value
-    assert "model__units=3" in repr(made)
+    assert "model__units=3" in repr(created)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "KerasClassifier" in made._repr_html_()
+        assert "KerasClassifier" in created._repr_html_()
 
 
 def make_net(X, y):
@@ -223,15 +223,15 @@ def make_net(X, y):
 def test_keras_dialect_in_pipelines_and_searches(iris, kind):
     X, y = iris
     target = np.eye(3)[y] if kind is not SKLearnClassifier else y
-    made = make_pipeline(StandardScaler(), clone(kind(make_net, fit_kwargs={"epochs": 2})))
-    made.fit(X, target)
+    created = make_pipeline(StandardScaler(), clone(kind(make_net, fit_kwargs={"epochs": 2})))
+    created.fit(X, target)
     if kind is SKLearnTransformer:
-        assert made.transform(X).shape == (150, 3)
+        assert created.transform(X).shape == (150, 3)
     else:
         name = kind.__name__.lower()
         grid = {f"{name}__fit_kwargs": [{"epochs": 1}, {"epochs": 2}]}
-        found = GridSearchCV(made, grid, cv=2, error_score="raise").fit(X, target)
-        assert np.isfinite(found.best_score_)
+        result = GridSearchCV(created, grid, cv=2, error_score="raise").fit(X, target)
+        assert np.isfinite(result.best_score_)
 
 
 @pytest.mark.parametrize("container", ["default", "pandas", "polars"])
@@ -244,13 +244,13 @@ def test_transformers_give_the_container_asked_for(iris, container):
         given = library.DataFrame(dict(zip(columns, X.T)))
     transformer = SKLearnTransformer(make_net).set_output(transform=container)
     pipeline = make_pipeline(StandardScaler().set_output(transform=container), transformer)
-    found = pipeline.fit(given, np.eye(3)[y]).transform(given)
-    assert found.shape == (150, 3)
+    result = pipeline.fit(given, np.eye(3)[y]).transform(given)
+    assert result.shape == (150, 3)
     if container == "default":
-        assert isinstance(found, np.ndarray)
+        assert isinstance(result, np.ndarray)
     else:
-        assert isinstance(found, library.DataFrame)
-        assert list(found.columns) == [f"sklearntransformer{i}" for i in range(3)]
+        assert isinstance(result, library.DataFrame)
+        assert list(result.columns) == [f"sklearntransformer{i}" for i in range(3)]
         assert transformer.feature_names_in_.tolist() == columns
 
 

@@ -73,9 +73,9 @@ def test_transformer_in_a_pipeline():
     transformer = SKLearnTransformer(make_transformer)
     with pytest.raises(ValueError, match="loss"):
         make_pipeline(clone(transformer)).fit(X)
-    found = clone(transformer).fit(X, np.zeros((60, 3)))
-    assert found.transform(X).shape == (60, 3)
-    assert found.get_feature_names_out().tolist() == [f"sklearntransformer{i}" for i in range(3)]
+    result = clone(transformer).fit(X, np.zeros((60, 3)))
+    assert result.transform(X).shape == (60, 3)
+    assert result.get_feature_names_out().tolist() == [f"sklearntransformer{i}" for i in range(3)]
 
 
 def test_models_must_come_compiled():

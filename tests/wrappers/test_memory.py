@@ -187,9 +187,9 @@ def test_a_search_repeats_nothing(digits, tmp_path, trained):
 
     plain = run(None)
     first = run(tmp_path, n_jobs=2)
-    made = len(trained)
+    created = len(trained)
     again = run(tmp_path)
-    assert len(trained) == made == 2 * (4 * 2 + 1)
+    assert len(trained) == created == 2 * (4 * 2 + 1)
     for search in (first, again):
         assert_same_results(search, plain)
 
@@ -224,12 +224,12 @@ def test_a_killed_search_repeats_at_most_what_was_running(tmp_path, kept_before)
         [sys.executable, str(SCRIPT), str(tmp_path)], env=environment, check=True, timeout=200
     )
     assert rerun.returncode == 0
-    made = sum(1 for _ in tmp_path.glob("*/*.fit")) - before
-    assert made == 6 * 3 + 1 - kept  # nothing of what was kept is made again
+    created = sum(1 for _ in tmp_path.glob("*/*.fit")) - before
+    assert created == 6 * 3 + 1 - kept  # nothing of what was kept is made again
 
     script = runpy.run_path(str(SCRIPT), run_name="search_script")
     script["make_model"].__module__ = "__main__"  # as in the killed process
     X, y = script["load_data"]()
-    found = script["make_search"](str(tmp_path)).fit(X, y)
-    assert sum(1 for _ in tmp_path.glob("*/*.fit")) == before + made
-    assert_same_results(found, script["make_search"](None).fit(X, y))
+    result = script["make_search"](str(tmp_path)).fit(X, y)
+    assert sum(1 for _ in tmp_path.glob("*/*.fit")) == before + created
+    assert_same_results(result, script["make_search"](None).fit(X, y))

@@ -44,25 +44,25 @@ def run_python(program, tmp_path, **environment):
     quiet = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     kept = {k: v for k, v in os.environ.items() if k not in quiet}
     package = str(Path(keras.__file__).parent.parent)
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(path)], env={**kept, "PYTHONPATH": package, **environment},
         capture_output=True, text=True, timeout=250,
     )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    return found.stdout.split()
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
 @pytest.mark.parametrize("rows", [400, 500])
 @pytest.mark.parametrize("wide", [False, True])
 def test_a_seed_means_the_same_bits_with_any_number_of_threads(digits, rows, wide):
     X, y = digits[0][:rows], digits[1][:rows]
-    found = {}
+    result = {}
     for threads in (1, 2):
         with threadpool_limits(threads, user_api="openmp"):  # as in a worker with such a share
             model = {"model": make_wide} if wide else {"hidden_layer_sizes": (32,)}
             fitted = KerasClassifier(**model, random_state=0, epochs=2, batch_size=50).fit(X, y)
-            found[threads] = fitted.predict_proba(X)
-    np.testing.assert_array_equal(found[1], found[2])
+            result[threads] = fitted.predict_proba(X)
+    np.testing.assert_array_equal(result[1], result[2])
 
 
 def make_wide(meta):
@@ -134,8 +134,8 @@ def test_each_process_has_its_share_of_the_threads(tmp_path, n_jobs, chosen, exp
             found = joblib.Parallel({n_jobs}, "loky")(map(joblib.delayed(threads), range(4)))
             print(share, *found)
     """
-    share, *found = run_python(program, tmp_path, **chosen)
-    assert found == [share if expected == "share" else expected] * 4
+    share, *result = run_python(program, tmp_path, **chosen)
+    assert result == [share if expected == "share" else expected] * 4
 
 
 @pytest.mark.slow

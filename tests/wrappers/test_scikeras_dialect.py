@@ -190,9 +190,9 @@ class MLPClassifier(KerasClassifier):
 
 
 def test_subclasses_build_their_own(iris):
-    made = MLPClassifier((5, 6), epochs=2, random_state=3, optimizer__learning_rate=0.01)
-    copied = clone(made)
-    assert copied.get_params() == made.get_params()
+    created = MLPClassifier((5, 6), epochs=2, random_state=3, optimizer__learning_rate=0.01)
+    copied = clone(created)
+    assert copied.get_params() == created.get_params()
     assert copied.epochs == 2 and copied.hidden == (5, 6) and copied.random_state == 3
     assert [layer.units for layer in copied.fit(*iris).model_.layers] == [5, 6, 3]
     assert copied.set_params(hidden=(4,), batch_size=50).fit(*iris).model_.layers[0].units == 4

@@ -126,8 +126,8 @@ def test_results_are_a_frame(digits):
     pandas = pytest.importorskip("pandas")
     pipeline = make_pipeline(StandardScaler(), KerasClassifier(random_state=0, epochs=2))
     grid = {f"kerasclassifier__{name}": values for name, values in GRID.items()}
-    found = GridSearchCV(pipeline, grid, cv=2, return_train_score=True).fit(*digits)
-    frame = results_frame(found)
+    result = GridSearchCV(pipeline, grid, cv=2, return_train_score=True).fit(*digits)
+    frame = results_frame(result)
     assert isinstance(frame, pandas.DataFrame) and len(frame) == 4
     assert list(frame.columns) == [
         "hidden_layer_sizes", "learning_rate", "mean_test_score", "std_test_score",
@@ -135,9 +135,9 @@ def test_results_are_a_frame(digits):
         "mean_score_time",
     ]  # fmt: skip
     assert frame["mean_test_score"].is_monotonic_decreasing
-    assert frame.loc[0, "mean_test_score"] == found.best_score_
+    assert frame.loc[0, "mean_test_score"] == result.best_score_
     best = [frame.loc[0, name] for name in ("hidden_layer_sizes", "learning_rate")]
-    assert best == [found.best_params_[name] for name in grid]
+    assert best == [result.best_params_[name] for name in grid]
 
 
 def test_frames_keep_names_apart_and_gaps_empty(digits):
@@ -157,10 +157,10 @@ def test_frames_keep_names_apart_and_gaps_empty(digits):
 
 def test_halving_searches_tell_their_rounds(digits):
     estimator = KerasClassifier(random_state=0, epochs=2)
-    made = HalvingGridSearchCV(estimator, GRID, cv=2, factor=2, min_resources=60)
-    with search_progress(made, file=io.StringIO()) as bar:
-        made.fit(*digits)
-    frame = results_frame(made)
+    created = HalvingGridSearchCV(estimator, GRID, cv=2, factor=2, min_resources=60)
+    with search_progress(created, file=io.StringIO()) as bar:
+        created.fit(*digits)
+    frame = results_frame(created)
     assert bar.n == 2 * len(frame) and {"iter", "n_resources"} <= set(frame.columns)
 
 

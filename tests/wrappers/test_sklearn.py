@@ -260,10 +260,10 @@ def test_targets_of_weight_0_leave_no_trace():
     X, y = load_diabetes(return_X_y=True)
     weights = (np.arange(len(y)) % 3 > 0).astype(float)
     odd = np.where(weights > 0, y, 1e4)
-    plain, found = (
+    plain, result = (
         KerasRegressor(random_state=0, epochs=3).fit(X, t, sample_weight=weights) for t in (y, odd)
     )
-    np.testing.assert_allclose(found.predict(X), plain.predict(X), rtol=1e-5)
+    np.testing.assert_allclose(result.predict(X), plain.predict(X), rtol=1e-5)
 
 
 def test_partial_fit_goes_on(digits):
@@ -357,8 +357,8 @@ def test_threads_give_the_same_fits(digits):
     rates = [0, 0.5, 0, 0.5, 0.2]
     alone = [run(rate) for rate in rates]
     beside = joblib.Parallel(4, prefer="threads")(joblib.delayed(run)(rate) for rate in rates)
-    for found, expected in zip(beside, alone):
-        np.testing.assert_array_equal(found, expected)
+    for result, expected in zip(beside, alone):
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("parallel", [{}, {"n_jobs": 2}])
@@ -407,8 +407,8 @@ def test_models_outlive_their_estimators(digits):
     assert model.training_program.compiled_steps()
     del classifier
     assert not model.training_program.compiled_steps()  # freed at once
-    found = np.exp(model.predict(digits[0], batch_size=1024, verbose=0))
-    np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, rtol=1e-4)
+    result = np.exp(model.predict(digits[0], batch_size=1024, verbose=0))
+    np.testing.assert_allclose(result / result.sum(1, keepdims=True), expected, rtol=1e-4)
 
 
 def test_the_next_model_of_a_structure_compiles_nothing(digits):
@@ -420,7 +420,7 @@ def test_the_next_model_of_a_structure_compiles_nothing(digits):
         other = quick(model=make_classifier, model__units=11, optimizer__learning_rate=rate)
         other.set_params(random_state=int(1000 * rate)).fit(X, y).score(X, y)
     assert kernels.statistics.compiled == before
-    made = COMPILED_PLANS.made
+    created = COMPILED_PLANS.made
     wider = quick(model=make_classifier, model__units=11, model__rate=0.5).fit(X, y)
     # Its kernels may be known from another model, or from the disk; what is made of them is new.
-    assert wider.n_iter_ == 4 and COMPILED_PLANS.made > made
+    assert wider.n_iter_ == 4 and COMPILED_PLANS.made > created

@@ -106,12 +106,12 @@ def test_products(name):
     function, arguments, expected = CASES[name]
     graph = optimize(trace(function, *arguments).graph)
     after = verify(fuse_epilogues(graph))
-    made = [n for n in after.nodes if n.op.name == "product"]
+    created = [n for n in after.nodes if n.op.name == "product"]
     if expected is not None:
-        assert [n.op.name for n in made] == expected
+        assert [n.op.name for n in created] == expected
     want = interpret(graph, arguments)
-    for found in (after, verify(drop_products(after)), fuse_loops(after)):
-        for a, b in zip(interpret(found, arguments), want, strict=True):
+    for result in (after, verify(drop_products(after)), fuse_loops(after)):
+        for a, b in zip(interpret(result, arguments), want, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     step = backends.get("static").compile(function)
     for _ in range(2):

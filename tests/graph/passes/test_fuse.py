@@ -103,6 +103,6 @@ TOGETHER = {
 def test_what_shares_a_loop_keeps_its_numbers(name):
     x = np.random.default_rng(2).normal(size=(3, 4, 5)).astype("float32")
     expected = TOGETHER[name](x)
-    found = backends.get("static").compile(TOGETHER[name])(x)
-    for a, b in zip(found, expected, strict=True):
+    result = backends.get("static").compile(TOGETHER[name])(x)
+    for a, b in zip(result, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -46,8 +46,8 @@ def test_transposes(name):
     assert sum(node.op.name == "transpose" for node in after.nodes) == before - count
     want = interpret(graph, (A, B))
     nodes = [n for m in after.nodes for n in (apart(m) if m.op.name == "product" else [m])]
-    for found in (after, verify(after.replace(nodes=nodes))):
-        for x, y in zip(interpret(found, (A, B)), want, strict=True):
+    for result in (after, verify(after.replace(nodes=nodes))):
+        for x, y in zip(interpret(result, (A, B)), want, strict=True):
             np.testing.assert_array_equal(x, y)
     step = backends.get("static").compile(function)
     np.testing.assert_allclose(step(A, B), want[0], rtol=1e-4, atol=1e-4)

@@ -33,18 +33,18 @@ def test_each_pass_alone(seed):
     drawn = draw(seed)
     for graph in (drawn.graph, optimize(drawn.graph)):
         for step in EVERY:
-            found = unequal(graph, step(graph), drawn.arrays)
-            assert not found, (step.__name__, found, drawn.lines)
+            result = unequal(graph, step(graph), drawn.arrays)
+            assert not result, (step.__name__, result, drawn.lines)
 
 
 @seeds
 def test_all_passes_in_turn(seed):
     drawn = draw(seed + 100_000)
     for level in LEVELS:
-        found = unequal(drawn.graph, optimize(drawn.graph, level), drawn.arrays)
-        assert not found, (level, found, drawn.lines)
-    found = unequal(drawn.graph, gather(optimize(drawn.graph)), drawn.arrays)
-    assert not found, (found, drawn.lines)
+        result = unequal(drawn.graph, optimize(drawn.graph, level), drawn.arrays)
+        assert not result, (level, result, drawn.lines)
+    result = unequal(drawn.graph, gather(optimize(drawn.graph)), drawn.arrays)
+    assert not result, (result, drawn.lines)
 
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])

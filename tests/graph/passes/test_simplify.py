@@ -126,14 +126,14 @@ def test_special_numbers_survive(name, dtype):
         values = np.asarray(SPECIAL).astype(dtypes.array_dtype(dtype))
     graph = trace(REWRITTEN[name], values).graph
     with np.errstate(all="ignore"):
-        expected, found = (
+        expected, result = (
             np.asarray(interpret(g, [values])[0]).astype("float64")
             for g in (graph, simplify_algebra(fold_constants(graph)))
         )
     rounding = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
-    np.testing.assert_allclose(found, expected, rtol=rounding, atol=2 * smallest(dtype))
+    np.testing.assert_allclose(result, expected, rtol=rounding, atol=2 * smallest(dtype))
     if not name.startswith("sum"):  # the sum of negative zeros has either sign
-        assert np.signbit(found).tolist() == np.signbit(expected).tolist()
+        assert np.signbit(result).tolist() == np.signbit(expected).tolist()
 
 
 def test_scalings_are_chained_where_neither_can_overflow_alone():
@@ -199,7 +199,7 @@ def test_what_looks_like_a_rule_keeps_its_numbers(name):
     x = np.random.default_rng(3).uniform(0.5, 2.5, (2, 3, 4)).astype("float32")
     graph = trace(ALMOST[name], x).graph
     expected = np.asarray(interpret(graph, [x])[0])
-    for made in (simplify_algebra(graph), share_common(graph), optimize(graph)):
-        found = np.asarray(interpret(made, [x])[0])
-        assert found.shape == expected.shape and found.dtype == expected.dtype
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    for created in (simplify_algebra(graph), share_common(graph), optimize(graph)):
+        result = np.asarray(interpret(created, [x])[0])
+        assert result.shape == expected.shape and result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -93,8 +93,8 @@ def test_many_rows_or_small_tables_stay_dense():
     rows = np.zeros((40, 8, 8), "float32")
     assert "sparse_update" not in names(optimize(trace(sgd, TABLE, AVERAGE, rows, many).graph))
     table = np.zeros((20, 8), "float32")
-    found = trace(lambda t, r, i: t - add_rows(r, i, 20), table, ROWS[:, :1], INDICES[:, :1])
-    assert "sparse_update" not in names(optimize(found.graph))
+    result = trace(lambda t, r, i: t - add_rows(r, i, 20), table, ROWS[:, :1], INDICES[:, :1])
+    assert "sparse_update" not in names(optimize(result.graph))
 
 
 @pytest.mark.parametrize("update", [sgd, adagrad])

@@ -20,18 +20,18 @@ FACTS = json.loads((Path(__file__).parents[2] / "data" / "preprocessing.json").r
 def test_as_keras(number):
     fact = FACTS[cases.name_of(number)]
     layer, inputs = cases.made(layers, number)
-    found = layer(inputs)
-    found = found if isinstance(found, np.ndarray) else found.numpy()
-    assert list(found.shape) == fact["shape"]
+    result = layer(inputs)
+    result = result if isinstance(result, np.ndarray) else result.numpy()
+    assert list(result.shape) == fact["shape"]
     if fact["kind"] == "f":
-        assert found.dtype == "float32"
+        assert result.dtype == "float32"
         atol = 2e-3 if "Spectrogram" in cases.name_of(number) else 1e-6
         expected = np.array(fact["result"])
         if getattr(layer, "mode", "") == "angle":  # pi and -pi are one
-            found, expected = np.exp(1j * found), np.exp(1j * expected)
-        np.testing.assert_allclose(found.ravel(), expected, rtol=2e-4, atol=atol)
+            result, expected = np.exp(1j * result), np.exp(1j * expected)
+        np.testing.assert_allclose(result.ravel(), expected, rtol=2e-4, atol=atol)
     else:
-        assert found.ravel().tolist() == fact["result"]
+        assert result.ravel().tolist() == fact["result"]
     if "vocabulary" in fact:
         assert layer.get_vocabulary() == fact["vocabulary"]
     if "boundaries" in fact:

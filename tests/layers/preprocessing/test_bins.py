@@ -56,8 +56,8 @@ def test_engines_agree(mode):
     x = np.random.default_rng(1).normal(size=(6, 3)).astype("float32")
     numbers = np.arange(18).reshape(6, 3) % 5
     for one, inputs in ((layer, x), (encode, numbers)):
-        found = kerasish.function(lambda x: one(x), backend="static")(inputs)  # noqa: B023
-        assert (found.numpy() == one(inputs).numpy()).all()
+        result = kerasish.function(lambda x: one(x), backend="static")(inputs)  # noqa: B023
+        assert (result.numpy() == one(inputs).numpy()).all()
 
 
 def test_numbers_outside_the_range_count_nowhere():
@@ -67,8 +67,8 @@ def test_numbers_outside_the_range_count_nowhere():
 
 def test_weights_are_added_up():
     layer = CategoryEncoding(3, output_mode="count")
-    found = layer([[0, 1, 0], [2, 2, 2]], count_weights=np.array([[0.5, 2, 0.25], [1, 2, 3]]))
-    assert found.numpy().tolist() == [[0.75, 2.0, 0.0], [0.0, 0.0, 6.0]]
+    result = layer([[0, 1, 0], [2, 2, 2]], count_weights=np.array([[0.5, 2, 0.25], [1, 2, 3]]))
+    assert result.numpy().tolist() == [[0.75, 2.0, 0.0], [0.0, 0.0, 6.0]]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_integers_hash_as_their_digits():
 
 def test_the_mask_has_bin_0_to_itself():
     words = np.array([f"w{i}" for i in range(50)] + [""])
-    found = Hashing(5, mask_value="")(words).numpy()
-    assert found[-1] == 0 and set(found[:-1]) == {1, 2, 3, 4}
+    result = Hashing(5, mask_value="")(words).numpy()
+    assert result[-1] == 0 and set(result[:-1]) == {1, 2, 3, 4}
     assert Hashing(1, mask_value="")(words).numpy().max() == 0
 
 
@@ -50,13 +50,13 @@ def test_the_mask_has_bin_0_to_itself():
 def test_symbolic_results_say_shape_and_dtype(mode, shape):
     layer = Hashing(4, output_mode=mode)
     symbol = layer(layers.Input(batch_shape=shape, dtype="int32"))
-    found = layer(np.ones([s or 5 for s in shape], "int32"))
-    assert tuple(symbol.shape[1:]) == found.shape[1:] and symbol.dtype == found.dtype
+    result = layer(np.ones([s or 5 for s in shape], "int32"))
+    assert tuple(symbol.shape[1:]) == result.shape[1:] and symbol.dtype == result.dtype
     if mode in ("int", "one_hot"):
         cross = HashedCrossing(4, output_mode=mode)
         inputs = [layers.Input((1,), dtype="int32"), layers.Input((1,), dtype="string")]
-        symbol, found = cross(inputs), cross([np.ones((5, 1), int), np.full((5, 1), "a")])
-        assert tuple(symbol.shape[1:]) == found.shape[1:] and symbol.dtype == found.dtype
+        symbol, result = cross(inputs), cross([np.ones((5, 1), int), np.full((5, 1), "a")])
+        assert tuple(symbol.shape[1:]) == result.shape[1:] and symbol.dtype == result.dtype
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ def test_bytes_in_an_encoding_of_their_own():
 
 @pytest.mark.parametrize("inputs", [2, [3, 2], np.array([[2.0]]), np.array([], int)])
 def test_integers_of_any_shape(inputs):
-    found = IntegerLookup(vocabulary=[2, 3])(inputs)
-    assert found.shape == np.shape(inputs)
-    assert found.numpy().ravel().tolist() == [int(x) - 1 for x in np.ravel(inputs)]
+    result = IntegerLookup(vocabulary=[2, 3])(inputs)
+    assert result.shape == np.shape(inputs)
+    assert result.numpy().ravel().tolist() == [int(x) - 1 for x in np.ravel(inputs)]
 
 
 def test_one_string_is_a_scalar():
@@ -116,8 +116,8 @@ def test_symbolic_results_say_shape_and_dtype(mode, shape):
     idf = {"idf_weights": [1.0, 2.0]} if mode == "tf_idf" else {}
     layer = StringLookup(vocabulary=["a", "b"], output_mode=mode, **idf)
     symbol = layer(layers.Input(batch_shape=shape, dtype="string"))
-    found = layer(np.full([s or 5 for s in shape], "a"))
-    assert tuple(symbol.shape[1:]) == found.shape[1:] and symbol.dtype == found.dtype
+    result = layer(np.full([s or 5 for s in shape], "a"))
+    assert tuple(symbol.shape[1:]) == result.shape[1:] and symbol.dtype == result.dtype
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_a_compiled_step_sees_what_is_learnt_later(eagerly):
     x = np.array([[1.0, 2.0], [3.0, 6.0]], "float32")
     for scale in (1.0, 10.0):
         layer.adapt(x * scale)
-        found = model.predict(x * scale, verbose=0)
-        np.testing.assert_allclose(found, [[-1, -1], [1, 1]], rtol=1e-5)
+        result = model.predict(x * scale, verbose=0)
+        np.testing.assert_allclose(result, [[-1, -1], [1, 1]], rtol=1e-5)
 
 
 def test_scales_of_channels_stand_where_the_channels_do():

@@ -25,11 +25,11 @@ def test_channels_first_is_the_same_in_another_order(expand, mode):
 
 def test_parts_are_those_of_the_fourier_transform():
     layer = STFTSpectrogram(mode="stft", frame_length=8, frame_step=4, window=None)
-    found = layer(WAVE[:, :, :1]).numpy()
+    result = layer(WAVE[:, :, :1]).numpy()
     frames = np.stack([WAVE[:, i : i + 8, 0] for i in range(0, 53, 4)], axis=1)
     turned = np.fft.rfft(frames)
     expected = np.concatenate([turned.real, turned.imag], axis=-1)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -70,10 +70,10 @@ def test_a_tone_is_in_its_band():
     layer = MelSpectrogram(
         fft_length=512, sequence_stride=128, sampling_rate=8000, num_mel_bins=20, power_to_db=False
     )
-    found = layer(tone).numpy()[:, 10]
+    result = layer(tone).numpy()[:, 10]
     edges = np.linspace(*(1127 * np.log1p(np.array([20.0, 4000.0]) / 700)), 22)
     place = np.searchsorted(edges, 1127 * np.log1p(1000 / 700))
-    assert found.argmax() in (place - 2, place - 1)
+    assert result.argmax() in (place - 2, place - 1)
 
 
 def test_log_of_silence_has_a_slope():
@@ -109,8 +109,8 @@ def test_sizes_that_are_slow_are_named():
 
 
 def test_symbolic_shapes():
-    found = STFTSpectrogram(frame_length=8)(layers.Input((40, 2)))
-    assert found.shape == (None, 9, 10)
+    result = STFTSpectrogram(frame_length=8)(layers.Input((40, 2)))
+    assert result.shape == (None, 9, 10)
     assert MelSpectrogram(fft_length=64, sequence_stride=32, num_mel_bins=8)(
         layers.Input((256,))
     ).shape == (None, 8, 9)

@@ -69,8 +69,8 @@ def test_symbolic_results_say_shape_and_dtype(start, options, size, dtype):
     layer = TextVectorization(vocabulary=["a", "b"], **options)
     symbol = layer(layers.Input(batch_shape=start, dtype="string"))
     assert tuple(symbol.shape) == (start[0], size) and symbol.dtype == dtype
-    found = layer(np.full([s or 4 for s in start], "a b a"))
-    assert found.shape == (4, size or 3) and found.dtype == dtype
+    result = layer(np.full([s or 4 for s in start], "a b a"))
+    assert result.shape == (4, size or 3) and result.dtype == dtype
 
 
 def test_white_space_is_that_of_ascii():

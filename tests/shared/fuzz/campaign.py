@@ -93,20 +93,20 @@ def _campaign(arguments: argparse.Namespace) -> int:
     seeds: queue.SimpleQueue[int] = queue.SimpleQueue()
     for seed in range(first, last):
         seeds.put(seed)
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     end = time.monotonic() + arguments.seconds
     threads = [
-        threading.Thread(target=_hire, args=(arguments, seeds, found, end))
+        threading.Thread(target=_hire, args=(arguments, seeds, result, end))
         for _ in range(arguments.jobs)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return _summary(found, first)
+    return _summary(result, first)
 
 
-def _hire(arguments: Any, seeds: Any, found: list[dict[str, Any]], end: float) -> None:
+def _hire(arguments: Any, seeds: Any, result: list[dict[str, Any]], end: float) -> None:
     """Let one worker after another judge seeds, a new one after a crash of the process."""
     command = [
         sys.executable, "-W", "ignore", "-m", "fuzz", "--worker",
@@ -134,7 +134,7 @@ def _hire(arguments: Any, seeds: Any, found: list[dict[str, Any]], end: float) -
         else:
             code = worker.wait()
             answer = {"seed": seed, "kind": "died", "text": f"exit status {code}", "engine": ""}
-        found.append(answer)
+        result.append(answer)
         _show(answer, arguments.out)
     if worker is not None:
         worker.communicate()
@@ -152,18 +152,18 @@ def _show(answer: dict[str, Any], out: str) -> None:
         (folder / f"seed_{answer['seed']}.py").write_text(answer["script"])
 
 
-def _summary(found: list[dict[str, Any]], first: int) -> int:
-    kinds = collections.Counter(a["kind"] for a in found)
+def _summary(result: list[dict[str, Any]], first: int) -> int:
+    kinds = collections.Counter(a["kind"] for a in result)
     faults: collections.Counter[str] = collections.Counter()
-    for answer in found:
+    for answer in result:
         faults.update(answer.get("faults", {}))
     for text, count in faults.most_common(20):
         print(f"while writing programs, {count} times: {text}")
-    reached = max((a["seed"] for a in found), default=first - 1) + 1
+    reached = max((a["seed"] for a in result), default=first - 1) + 1
     print(
-        f"{len(found)} programs, {kinds['disagreement']} disagreements, "
+        f"{len(result)} programs, {kinds['disagreement']} disagreements, "
         f"{kinds['crash'] + kinds['died']} crashes, seeds {first}:{reached}; "
-        f"{kinds['equal']} equal ({sum(a.get('noisy', 0) > 0 for a in found)} of them badly "
+        f"{kinds['equal']} equal ({sum(a.get('noisy', 0) > 0 for a in result)} of them badly "
         f"conditioned), {kinds['refused']} refused by all engines, {kinds['known']} known findings"
     )
     return int(kinds["disagreement"] + kinds["crash"] + kinds["died"] > 0)

@@ -49,11 +49,11 @@ class Draft:
         """Add an input of these sizes a row; `opened`: the first of several is declared None."""
         sizes = tuple(int(s) for s in sizes)
         declared = (None, *sizes[1:]) if opened and len(sizes) > 1 else sizes
-        made = Feed(f"i{len(self.feeds)}", declared, sizes, dtype, high, self.chance(0.3))
-        self.feeds.append(made)
-        exec(made.line(), self.space)
-        self.values[made.name] = self.space[made.name]
-        return made.name
+        created = Feed(f"i{len(self.feeds)}", declared, sizes, dtype, high, self.chance(0.3))
+        self.feeds.append(created)
+        exec(created.line(), self.space)
+        self.values[created.name] = self.space[created.name]
+        return created.name
 
     def shape(self, name: str) -> tuple[Any, ...]:
         return tuple(self.values[name].shape)

@@ -65,29 +65,29 @@ def _write(draft: Draft, seed: int, policy: str) -> Program:
 
 def _outputs(draft: Draft) -> list[str]:
     """Return up to three values that end the program, every leaf read by one of them."""
-    found = []
+    result = []
     for leaf in draft.leaves():
         value = leaf
         if "float" not in draft.dtype(value):
             value = draft.add("ops.cast({0}, 'float32')", (value,)) or value
-        found.append(value)
-    while len(found) > 3 or (len(found) > 1 and draft.chance(0.5)):
-        joined = _joined(draft, found[:2])
+        result.append(value)
+    while len(result) > 3 or (len(result) > 1 and draft.chance(0.5)):
+        joined = _joined(draft, result[:2])
         if not joined:
             break
-        found = [joined, *found[2:]]
-    for at, value in enumerate(found):
+        result = [joined, *result[2:]]
+    for at, value in enumerate(result):
         shape = draft.shape(value)
         trained = any(v.layer.startswith(TRAINED) for v in draft.steps)
         if (not trained or draft.chance(0.6)) and shape[-1] and len(shape) > 1:
             units, bias = draft.pick([1, 2, 3, 5]), draft.chance(0.5)
             dense = f"layers.Dense({units}, use_bias={bias})"
-            made = draft.add("{layer}({0})", (value,), layer=dense)
-            value = made or value
-            if made and draft.chance(0.6):
+            created = draft.add("{layer}({0})", (value,), layer=dense)
+            value = created or value
+            if created and draft.chance(0.6):
                 value = template(draft, draft.pick(ENDS)) or value
-        found[at] = value
-    kept = [v for v in dict.fromkeys(found) if "float" in draft.dtype(v)]
+        result[at] = value
+    kept = [v for v in dict.fromkeys(result) if "float" in draft.dtype(v)]
     # A template may have read a value that was to end the program, or another latest one.
     extra = [n for n in draft.leaves() if n not in kept and "float" in draft.dtype(n)]
     return [*kept, *extra][:4]

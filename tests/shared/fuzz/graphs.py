@@ -171,8 +171,8 @@ def _again(pen: _Pen) -> Any:
 
 def _constant(pen: _Pen) -> Any:
     shape = tuple(pen.frame)
-    made = ops.full(shape, pen.scalar(), dtype=str(pen.inputs[0].dtype))
-    return ops.add(made, pen.scalar()) if pen.flag() else made
+    created = ops.full(shape, pen.scalar(), dtype=str(pen.inputs[0].dtype))
+    return ops.add(created, pen.scalar()) if pen.flag() else created
 
 
 KINDS: tuple[Make, ...] = (
@@ -223,11 +223,11 @@ def _numbers(rng: Any, shape: tuple[int, ...], dtype: str, special: bool) -> np.
 
 def differences(before: list[Any], after: list[Any], relative: float = 1e-9) -> list[str]:
     """Return where two lists of arrays differ: kinds of numbers, signs of zeros, then values."""
-    found = []
+    result = []
     for k, (a, b) in enumerate(zip(before, after, strict=True)):
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape or a.dtype != b.dtype:
-            found.append(f"{k}: {a.shape} {a.dtype} and {b.shape} {b.dtype}")
+            result.append(f"{k}: {a.shape} {a.dtype} and {b.shape} {b.dtype}")
             continue
         if a.dtype.kind in "biu":
             wrong = a != b
@@ -239,5 +239,5 @@ def differences(before: list[Any], after: list[Any], relative: float = 1e-9) -> 
             wrong = ~(((x == y) | near | (np.isnan(x) & np.isnan(y))) & zeros)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            found.append(f"{k}{list(at)}: {a[at]!r} and {b[at]!r}")
-    return found
+            result.append(f"{k}{list(at)}: {a[at]!r} and {b[at]!r}")
+    return result

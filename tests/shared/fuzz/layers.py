@@ -45,9 +45,9 @@ def add_layer(draft: Draft, name: str = "") -> str:
         fed = inputs_for(draft, name, own=attempt > 2 or draft.chance(0.15))
         if not fed:
             continue
-        made = draft.add(call_code(name, fed), fed, layer=code)
-        if made:
-            return made
+        created = draft.add(call_code(name, fed), fed, layer=code)
+        if created:
+            return created
     code = constructor(draft, name, 0)
     fed = inputs_for(draft, name, own=True, exact=True)
     return draft.add(call_code(name, fed), fed, layer=code)
@@ -55,10 +55,10 @@ def add_layer(draft: Draft, name: str = "") -> str:
 
 def add_again(draft: Draft) -> str:
     """Call a layer that is there already with other values of its inputs' shapes."""
-    made = [s for s in draft.steps if s.layer and not s.like and len(s.of) == 1]
-    if not made:
+    created = [s for s in draft.steps if s.layer and not s.like and len(s.of) == 1]
+    if not created:
         return ""
-    step = draft.pick(made)
+    step = draft.pick(created)
     shape = draft.shape(step.of[0])
     alike = [n for n in draft.floats() if draft.shape(n) == shape]
     if not alike:
@@ -106,16 +106,16 @@ def constructor(draft: Draft, name: str, changes: int) -> str:
 
 def options_of(cls: type) -> dict[str, Any]:
     """Return the constructor's arguments and their defaults."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for kind in reversed(cls.__mro__):
         if kind is object or "__init__" not in vars(kind) or kind is layers.Layer:
             continue
         parameters = inspect.signature(kind.__init__).parameters.values()
-        found.update({p.name: p.default for p in parameters})
+        result.update({p.name: p.default for p in parameters})
     accepted = inspect.signature(cls.__init__).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
-        found = {k: v for k, v in found.items() if k in accepted}
-    return found
+        result = {k: v for k, v in result.items() if k in accepted}
+    return result
 
 
 def changed(draft: Draft, option: str, default: Any, now: str | None) -> str | None:

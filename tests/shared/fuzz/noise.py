@@ -46,16 +46,16 @@ def jittered(seed: int, least: float = 0.0) -> Iterator[None]:
         self._kernels[op] = rounded
         return rounded
 
-    found = _engines()
-    kept = [dict(e._kernels) for e in found]
-    for e in found:
+    result = _engines()
+    kept = [dict(e._kernels) for e in result]
+    for e in result:
         e._kernels.clear()
     Eager.kernel = kernel  # type: ignore[method-assign]
     try:
         yield
     finally:
         Eager.kernel = plain  # type: ignore[method-assign]
-        for e, kernels in zip(found, kept):
+        for e, kernels in zip(result, kept):
             e._kernels.clear()
             e._kernels.update(kernels)
 

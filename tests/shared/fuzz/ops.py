@@ -63,13 +63,13 @@ def add_op(draft: Draft) -> str:
         if whole and draft.chance(0.4):
             value = draft.pick(whole)
             code = draft.pick(OF_NUMBERS).format(x="{0}")
-            made = draft.add(code, (value,))
+            created = draft.add(code, (value,))
         elif draft.chance(0.4):
-            made = elementwise(draft)
+            created = elementwise(draft)
         else:
-            made = template(draft)
-        if made:
-            return made
+            created = template(draft)
+        if created:
+            return created
     return ""
 
 
@@ -112,7 +112,7 @@ DOMAINS = (
 
 def _elementwise() -> dict[str, tuple[str, int]]:
     """Return name -> (how arguments are brought into its domain, how many) of element-wise ops."""
-    found = {}
+    result = {}
     for name, op in sorted(REGISTRY.items()):
         if op.kind != "elementwise" or op.attr_names or getattr(ops_module, name, None) is None:
             continue
@@ -120,9 +120,9 @@ def _elementwise() -> dict[str, tuple[str, int]]:
             grid = np.linspace(low, high, 41).astype("float32")
             values = [grid, grid[::-1].copy(), grid][: op.arity]
             if _finite(op, values):
-                found[name] = (text, op.arity)
+                result[name] = (text, op.arity)
                 break
-    return found
+    return result
 
 
 def _finite(op: Any, values: list[np.ndarray]) -> bool:

@@ -59,9 +59,9 @@ class Step:
 
     def lines(self) -> list[str]:
         holder = f"layer_{self.like or self.name}"
-        made = [f"{holder} = {self.layer}"] if self.layer and not self.like else []
+        created = [f"{holder} = {self.layer}"] if self.layer and not self.like else []
         call = self.code.format(*self.of, layer=holder)
-        return [*made, f"{self.name} = {call}"]
+        return [*created, f"{self.name} = {call}"]
 
 
 @dataclasses.dataclass(frozen=True)

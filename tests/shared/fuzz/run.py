@@ -116,44 +116,44 @@ def run(
     with using(engine):
         model = build(program)
         data = program.inputs()
-        found: Found = {}
+        result: Found = {}
         outputs = _predict(model, data, program.total) if whole else _called(model, data)
         if whole:
-            _keep(found, "forward", outputs)
+            _keep(result, "forward", outputs)
         ys = [
             targets(goal.targets, np.shape(y), program.seed + k)
             for k, (goal, y) in enumerate(zip(program.goals, outputs))
         ]
         if gradients or not whole:
-            _keep(found, "gradients", _gradients(model, data, ys, program))
+            _keep(result, "gradients", _gradients(model, data, ys, program))
         if not whole:
-            return found
-        _train(model, data, ys, program, found)
+            return result
+        _train(model, data, ys, program, result)
         if saved:
             with tempfile.TemporaryDirectory() as folder:
                 path = pathlib.Path(folder) / "model.keras"
                 model.save(path)
                 loaded = kerasish.models.load_model(path)
             model = loaded
-        _keep_state(found, model)
-        _keep(found, "forward after", _predict(model, data, program.total))
-        _train(model, data, ys, program, found, "more")
-        _keep_state(found, model, "more ")
-        return found
+        _keep_state(result, model)
+        _keep(result, "forward after", _predict(model, data, program.total))
+        _train(model, data, ys, program, result, "more")
+        _keep_state(result, model, "more ")
+        return result
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
 def _one_or_all(many: list[Any]) -> Any:
     return many[0] if len(many) == 1 else many
 
 
-def _keep(found: Found, name: str, arrays: Any) -> None:
+def _keep(result: Found, name: str, arrays: Any) -> None:
     for k, a in enumerate(_listed(arrays)):
         if a is not None:
-            found[f"{name}[{k}]"] = np.array(a)
+            result[f"{name}[{k}]"] = np.array(a)
 
 
 def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
@@ -176,16 +176,16 @@ def _gradients(model: Any, data: list[np.ndarray], ys: list[Any], program: Progr
         return (*_listed(outputs), loss, *gradients_of(loss, variables))
 
     compiled = backends.get(config.backend()).compile(step)
-    found = compiled(
+    result = compiled(
         _one_or_all([a[: program.rows] for a in data]), _one_or_all([y[: program.rows] for y in ys])
     )
     for v, value in kept:
         v.assign(value)
-    return found
+    return result
 
 
 def _train(
-    model: Any, data: list[np.ndarray], ys: list[Any], program: Program, found: Found,
+    model: Any, data: list[np.ndarray], ys: list[Any], program: Program, result: Found,
     name: str = "training",
 ) -> None:  # fmt: skip
     """Train three steps, two of whole batches and one of what is left, and keep the logs."""
@@ -201,7 +201,7 @@ def _train(
         logs = model.fit(
             x, y, batch_size=program.rows, epochs=1, shuffle=False, verbose=0, **more
         ).history
-        _keep(found, f"{name} logs", [logs[k] for k in sorted(logs)])
+        _keep(result, f"{name} logs", [logs[k] for k in sorted(logs)])
         return
     for at in range(0, program.total, program.rows):
         part = slice(at, at + program.rows)
@@ -212,14 +212,14 @@ def _train(
             _one_or_all([a[part] for a in data]), _one_or_all([b[part] for b in ys]),
             return_dict=True, **given,
         )  # fmt: skip
-        _keep(found, f"{name} logs {at}", [logs[k] for k in sorted(logs)])
+        _keep(result, f"{name} logs {at}", [logs[k] for k in sorted(logs)])
 
 
-def _keep_state(found: Found, model: Any, name: str = "") -> None:
+def _keep_state(result: Found, model: Any, name: str = "") -> None:
     for k, v in enumerate(model.variables):
-        found[f"{name}weights[{k}] {_plain(v.name)}"] = v.numpy().copy()
+        result[f"{name}weights[{k}] {_plain(v.name)}"] = v.numpy().copy()
     for k, v in enumerate(model.optimizer.variables):
-        found[f"{name}optimizer[{k}]"] = v.numpy().copy()
+        result[f"{name}optimizer[{k}]"] = v.numpy().copy()
 
 
 def _plain(name: str) -> str:

@@ -82,7 +82,7 @@ def live(program: Program) -> Program:
 def _own_layers(steps: list[Step]) -> list[Step]:
     """Let the first of the steps that share a layer make it."""
     makers: dict[str, str] = {}
-    found = []
+    result = []
     for step in steps:
         key = step.like or step.name
         if step.layer and key in makers:
@@ -90,8 +90,8 @@ def _own_layers(steps: list[Step]) -> list[Step]:
         elif step.layer:
             makers[key] = step.name
             step = dataclasses.replace(step, like="")
-        found.append(step)
-    return found
+        result.append(step)
+    return result
 
 
 def _without(program: Program, step: Step, operand: str) -> Program:

@@ -82,9 +82,9 @@ def metric_codes(draft: Draft, kind: str, rank: int) -> tuple[str, ...]:
     fit = [c for c in metric_cases.METRICS if wanted <= set(c[2]) and "fn" not in c[1]]
     if not fit or draft.chance(0.4):
         return ()
-    found = [draft.pick(fit) for _ in range(int(draft.rng.integers(1, 3)))]
+    result = [draft.pick(fit) for _ in range(int(draft.rng.integers(1, 3)))]
     names = {}
-    for name, arguments, _ in found:
+    for name, arguments, _ in result:
         arguments = {k: v for k, v in arguments.items() if "label" not in k}
         given = ", ".join(f"{k}={v!r}" for k, v in arguments.items())
         names[name] = f"metrics.{name}({given})"
