@@ -107,7 +107,9 @@ def compare(
         if base is not None:
             rough = noise_of(wide, base, gradients, whole, least=EPSILONS["float16"])
             for n in apart:
-                times[n] = np.minimum(times[n], excesses(base[n], found[n], rough[n], MORE_TIMES))
+                with np.errstate(over="ignore"):  # beyond 65504 an output of float16 is infinite
+                    wider = base[n].astype(found[n].dtype)
+                times[n] = np.minimum(times[n], excesses(wider, found[n], rough[n], MORE_TIMES))
             apart = [n for n in apart if _worst(times[n], defined[n]) > 1]
     if not apart:
         return Verdict("equal", noisy=len(suspects))
