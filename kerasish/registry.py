@@ -250,7 +250,7 @@ def _is_importable(f: Callable[..., Any]) -> bool:
     """Whether a function of a user's module is found again by its names."""
     if not isinstance(f, types.FunctionType) or f in _custom_names or f.__module__ == "__main__":
         return False
-    own = f.__module__.partition(".")[0] == __name__.partition(".")[0]
+    own = (f.__module__ or "").partition(".")[0] == __name__.partition(".")[0]
     return not own and getattr(sys.modules.get(f.__module__), f.__name__, None) is f
 
 

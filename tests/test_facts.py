@@ -42,3 +42,33 @@ def test_what_is_off_is_seen(found, expected):
 )
 def test_what_is_close_passes(found, expected):
     facts.expect_close(found, expected, "some numbers")
+
+
+def test_two_recordings_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "DATA", tmp_path)
+    given = {"a": [np.array([1.0, 2.0]), 3, "x"], "b": {"n": np.array([np.nan])}}
+
+    def changed(**more):
+        facts.write("other", {**given, **more})
+        return facts.differences(tmp_path / "some.npz", tmp_path / "other.npz")
+
+    facts.write("some", given)
+    assert changed() == []
+    assert changed(a=[np.array([1.0, 2.000001]), 3, "x"]) == []
+    assert "off by" in changed(a=[np.array([1.0, 2.0001]), 3, "x"])[0]
+    assert "shape" in changed(a=[np.array([1.0]), 3, "x"])[0]
+    assert "3 and 4" in changed(a=[np.array([1.0, 2.0]), 4, "x"])[0]
+    assert "off by" in changed(b={"n": np.array([0.0])})[0]
+    assert "/c: in one" in changed(c=1)[0]
+    np.savez(tmp_path / "p.npz", x=np.arange(3), y=np.float16(1.0))
+    np.savez(tmp_path / "q.npz", x=np.arange(1, 4), y=np.float32(1.0))
+    found = facts.differences(tmp_path / "p.npz", tmp_path / "q.npz")
+    assert sorted(found) == ["/x: other numbers", "/y: float16 and float32"]
+    for name, text in {
+        "p": '[1.00001, {"k": null}]',
+        "q": '[1.0, {"k": null}]',
+        "r": "[1.1, 2]",
+    }.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    assert facts.differences(tmp_path / "p.json", tmp_path / "q.json") == []
+    assert len(facts.differences(tmp_path / "p.json", tmp_path / "r.json")) == 2

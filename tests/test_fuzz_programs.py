@@ -126,6 +126,18 @@ def test_a_wrong_engine_is_found_shrunk_and_printed(monkeypatch):
     assert "layers.Dense" in text and "a title" in text
 
 
+def test_a_refusal_that_says_nothing_of_the_program_is_a_crash(monkeypatch):
+    """All engines raise alike, so nothing else would tell."""
+    program = mean_program()
+    for error, kind in ((AttributeError, "crash"), (KeyError, "crash"), (ValueError, "refused")):
+
+        def call(self, inputs, error=error, **more):
+            raise error("of a layer")
+
+        monkeypatch.setattr(layers.Dense, "call", call)
+        assert check(program, [ENGINES["none"]]).kind == kind
+
+
 def test_the_printed_script_runs():
     space: dict[str, object] = {}
     exec(script_of(mean_program(), ENGINES["none"]), space)

@@ -24,6 +24,18 @@ def engine(request):
     return request.param
 
 
+def test_a_layer_made_by_exec_trains(engine):
+    """Its functions have no module, which says whose they are."""
+    space = {"Layer": layers.Layer}
+    exec("class Double(Layer):\n    def call(self, x):\n        return x * 2\n", space)
+    assert space["Double"].call.__module__ is None
+    model = kerasish.Sequential([layers.Input((2,)), layers.Dense(1), space["Double"]()])
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    y = model.predict(np.ones((4, 2), "float32"), verbose=0)
+    np.testing.assert_allclose(y, model(np.ones((4, 2), "float32")), rtol=1e-6)
+
+
 def data(rows=96, inputs=6, outputs=2):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, inputs)).astype("float32")

@@ -14,7 +14,7 @@ from kerasish import backends, layers, ops
 from kerasish.autodiff import GradientTape
 
 FOLDER = pathlib.Path(__file__).parent.parent / "data"
-_recorder = runpy.run_path(str(FOLDER / "record_long_sequences.py"))
+_recorder = runpy.run_path(str(FOLDER / "record" / "long_sequences.py"))
 CASES = json.loads((FOLDER / "layers_long.json").read_text())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import random
 import signal
 
@@ -35,7 +37,33 @@ def test_it_applies_once_and_compiles(mutant):
     """A change of the package that breaks this test: write the lines as they are there now."""
     mutants.check(mutant)
     source = (mutants.ROOT / mutant.file).read_text("utf-8")
-    assert mutants.mutated(mutant, source) != source
+    changed = mutants.mutated(mutant, source)
+    assert changed != source
+    if mutant.file.endswith(".py"):  # a name that is not there fails every test
+        assert names_in(changed, ast.Load) <= {*names_in(source), *names_in(changed, ast.Store),
+                                               *dir(builtins)}  # fmt: skip
+
+
+def names_in(source, context=ast.expr_context):
+    """Return the names that a module uses in a context; in all: those of imports, functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, context):
+            found.add(node.id)
+        elif context is not ast.expr_context:
+            continue
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+    return found
+
+
+def test_a_name_that_is_not_there_is_seen():
+    assert names_in("import a.b as c\ndef f(x):\n    return g(x)\n") == {"c", "f", "x", "g"}
+    assert names_in("y = g(x)", ast.Load) == {"g", "x"}
 
 
 def test_names_and_texts_are_distinct():

@@ -15,6 +15,9 @@ import numpy as np
 
 DATA = Path(__file__).parents[1] / "data"
 MARK = "array of shape"
+# How far two recordings may differ, as a share of an array's largest number (0.1 at least): other
+# processors and other builds of the same libraries add in another order.
+AGAIN, ROUNDED = 2e-6, 2e-5  # ROUNDED: numbers in JSON files, which have 5 decimals
 
 
 def write(name: str, facts: dict[str, Any]) -> int:
@@ -39,8 +42,13 @@ def write(name: str, facts: dict[str, Any]) -> int:
 
 
 def read(name: str) -> dict[str, Any]:
-    """Return the facts in the file of that name."""
-    with np.load(DATA / f"{name}.npz") as file:
+    """Return the facts in the file of that name in tests/data."""
+    return read_file(DATA / f"{name}.npz")
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the facts in a file that `write` wrote."""
+    with np.load(path) as file:
         words, planes = file["words"].tobytes().decode(), file["planes"]
     numbers = np.ascontiguousarray(planes.T).view("float32").ravel()
     at = 0
@@ -57,7 +65,7 @@ def read(name: str) -> dict[str, Any]:
 
     facts = whole(json.loads(words))
     if at != len(numbers):
-        raise ValueError(f"{name}.npz holds {len(numbers)} numbers, {at} were expected")
+        raise ValueError(f"{path.name} holds {len(numbers)} numbers, {at} were expected")
     return facts
 
 
@@ -77,3 +85,40 @@ def expect_close(found: Any, expected: Any, what: str, tolerance: float = 1e-5) 
     assert worst <= tolerance * scale, (
         f"{what}: off by {worst:.3g} where the largest number is {scale:.3g}\n{a}\nKeras:\n{b}"
     )
+
+
+def differences(path: Path, other: Path) -> list[str]:
+    """Return in words how two files of facts differ, beyond what another machine explains."""
+    if path.suffix == ".json":
+        return _differences(json.loads(path.read_text()), json.loads(other.read_text()), "")
+    with np.load(path) as file, np.load(other) as again:
+        if "planes" not in file.files:
+            return _differences(dict(file), dict(again), "")
+    return _differences(read_file(path), read_file(other), "")
+
+
+def _differences(a: Any, b: Any, where: str) -> list[str]:
+    if type(a) is not type(b):
+        return [f"{where}: {type(a).__name__} and {type(b).__name__}"]
+    if isinstance(a, dict):
+        found = [f"{where}/{k}: in one of both alone" for k in a.keys() ^ b.keys()]
+        for key in a.keys() & b.keys():
+            found += _differences(a[key], b[key], f"{where}/{key}")
+        return found
+    if isinstance(a, list) and len(a) == len(b):
+        parts = (_differences(x, y, f"{where}[{i}]") for i, (x, y) in enumerate(zip(a, b)))
+        return [d for part in parts for d in part]
+    if isinstance(a, float):
+        same = math.isclose(a, b, rel_tol=AGAIN, abs_tol=ROUNDED) or (a != a and b != b)
+        return [] if same else [f"{where}: {a} and {b}"]
+    if isinstance(a, np.ndarray):
+        if a.dtype != b.dtype:
+            return [f"{where}: {a.dtype} and {b.dtype}"]
+        if a.dtype.kind not in "fc":
+            return [] if np.array_equal(a, b) else [f"{where}: other numbers"]
+        try:
+            expect_close(b, a, where, AGAIN if a.dtype.itemsize > 2 else 1e-3)
+        except AssertionError as error:
+            return [str(error).partition("\n")[0]]
+        return []
+    return [] if a == b else [f"{where}: {a!r} and {b!r}"]

@@ -183,8 +183,9 @@ class PreparationMixin:
 
 def _has_users_code(model: Layer) -> bool:
     """Return whether a layer has a `call` that kerasish did not bring."""
-    calls = (type(layer).call for layer in model.flatten_layers())
-    return any(call.__module__.partition(".")[0] != _OWN for call in calls)
+    # Functions made by exec have no module.
+    modules = (type(layer).call.__module__ or "" for layer in model.flatten_layers())
+    return any(module.partition(".")[0] != _OWN for module in modules)
 
 
 _OWN = __name__.partition(".")[0]

@@ -40,7 +40,7 @@ UNARY = (
     "ops.reshape({x}, (-1, {size}))", "ops.mean({x}, axis=-1)", "ops.sum({x}, axis=-1)",
     "ops.mean({x}, axis=-1, keepdims=True)", "{x} - ops.mean({x}, axis=-1, keepdims=True)",
     "{x} * ops.sum({y}, axis=0, keepdims=True)", "{x} - ops.mean({x}, axis=0, keepdims=True)",
-    "{x} / (1.0 + ops.sum({x} * {x}))", "ops.broadcast_to(ops.mean({x}, 0), ops.shape({x}))",
+    "{x} / (1.0 + ops.sum({x} * {x}))", "ops.mean({x}, 0) + ops.zeros_like({x})",
     "ops.diff({x}, axis={a})", "ops.tril({x})", "ops.tanh({x}) * ops.sigmoid({y})",
     "ops.one_hot(ops.argmax({x}, axis=-1), {w}) * {x}", "ops.median({x}, axis={a})",
     "ops.nan_to_num(ops.log({x}))",

@@ -136,7 +136,7 @@ def targets(kind: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed + 1)
     kind = kind.removesuffix(" 3d").removesuffix(" logits")
     if kind in ("classes", "unit"):
-        return rng.integers(0, shape[-1], shape[:-1]).astype("int32")
+        return rng.integers(0, shape[-1], shape[:-1] or shape).astype("int32")
     if kind == "onehot":
         return np.eye(shape[-1], dtype="float32")[rng.integers(0, shape[-1], shape[:-1])]
     if kind in ("binary", "bits"):

@@ -1,14 +1,14 @@
 """Write layers_long.json: what Keras's recurrent layers give over 200 steps, dropout included.
 
-Run with Keras 3 and JAX installed: KERAS_BACKEND=jax python tests/data/record_long_sequences.py
-Inputs, weights and the masks of dropout are waves (see `wave`), so that only results are stored:
-of outputs and gradients their products with waves, and the outputs' largest number.
+On JAX. Inputs, weights and the masks of dropout are waves (see `wave`), so that only results are
+stored: of outputs and gradients their products with waves, and the outputs' largest number.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import pathlib
 
 import numpy as np
@@ -103,6 +103,7 @@ def summary(arrays, start):
 
 
 def main():
+    os.environ["KERAS_BACKEND"] = "jax"
     import jax
     import keras
 
@@ -152,7 +153,7 @@ def main():
     for case in cases():
         rows.append(json.dumps(record(*case), separators=(",", ":")))
         print(rows[-1][:70], flush=True)
-    path = pathlib.Path(__file__).parent / "layers_long.json"
+    path = pathlib.Path(__file__).parents[1] / "layers_long.json"
     path.write_text("[\n" + ",\n".join(rows) + "\n]\n")
 
 
