@@ -136,8 +136,8 @@ class Data:
             first = next(batches)
         except StopIteration:
             raise ValueError("x: expected at least one batch of data, got none.") from None
-        batches.push_back(first)
         batches.waited = 0.0
+        batches.push_back(first)
         self._held = (epoch, 0, batches)
         return first
 
