@@ -8,7 +8,10 @@ the pipeline, above that of the arrays.
 The rows are float32[784] and labels; `map` is one product per element, so that the function itself
 costs next to nothing.
 
-Run: python -m benchmarks.input_pipelines [rows] [turns]
+On a busy machine a step pushes Python's own memory out of the caches, and each of the few Python
+calls per batch takes several times as long: take an idle one.
+
+Run: python -m benchmarks.input_pipelines [rows] [turns] [name of one pipeline]
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ def main(arguments: list[str]) -> int:
     """Measure and print a table."""
     rows = int(arguments[0]) if arguments else 200_000
     turns = int(arguments[1]) if len(arguments) > 1 else 3
+    only = arguments[2] if len(arguments) > 2 else None
     machine = describe_machine()
     print(f"{machine['cpu']}, {machine['cores']} cores, load {machine['load']}")
     print(f"NumPy {np.__version__}, Python {sys.version[:6]}, the static engine")
@@ -91,10 +95,12 @@ def main(arguments: list[str]) -> int:
     model = compile_model(keras, MLP.build(keras))
     given = {"batch_size": MLP.batch}
     epoch(model, x[:1280], y[:1280], **given)  # compiles
-    epoch(model, x, y, **given)
+    epoch(model, x[:12800], y[:12800], **given)
     print(f"{rows} rows, batches of {MLP.batch}; medians of {turns} turns, least and most")
     print(f"{'pipeline':<44} {'CPU':>6} {'(least, most)':>18} {'wall':>7} {'waits':>7} memory")
     for name, make in pipelines(x, y).items():
+        if only not in (None, name):
+            continue
         cpu, wall, waits, before = [], [], [], peak()
         for turn in range(turns):
             spent = {}

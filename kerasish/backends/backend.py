@@ -68,6 +68,9 @@ class Timing(NamedTuple):
 class CompiledStep(ABC):
     """A pure step as a backend runs it."""
 
+    # Whether `over_rows` may be called for blocks of a few batches of data that is not in memory.
+    reads_blocks = False
+
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         """Do the step: structures of arrays or tensors in, a structure of tensors out."""

@@ -329,6 +329,8 @@ class _Rows:
 class _WatchedStep:
     """A compiled training step that reports its batches to the autopsy."""
 
+    reads_blocks = False  # batches of data that is not in memory are kept one by one
+
     def __init__(self, inner: CompiledStep, autopsy: NaNAutopsy) -> None:
         self.inner, self._autopsy = inner, autopsy
         self._epoch, self._count = -1, 0

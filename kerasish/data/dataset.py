@@ -102,7 +102,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             output_types, output_shapes: dtypes and shapes, in `tf.data`'s older form.
             args: the arguments of the function.
             output_signature: a structure of `TensorSpec`s that elements are cast to and checked
-                against; None: elements are taken as they are.
+                against; None: elements are taken as they are, and a list of arrays as a tuple.
 
         A generator cannot be put to a place: a resumed training reads it from its beginning, with a
         warning.

@@ -322,6 +322,8 @@ class GeneratorNode(Node):
     def checked(self, value: Any, number: int) -> Any:
         """Return what the generator gave as an element of the signature."""
         if self.signature is None:
+            if isinstance(value, list) and value and all(hasattr(v, "shape") for v in value):
+                value = tuple(value)  # [x, y]: what a torch DataLoader gives
             return to_element(value, lambda: f"{self._text}: element {number}")
         signature = self.signature
         if isinstance(value, list) and isinstance(signature, tuple):

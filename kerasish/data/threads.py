@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -132,9 +133,10 @@ def _end_workers(
 
 
 def _join(threads: list[threading.Thread]) -> None:
+    until = time.monotonic() + _JOIN_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():
-            thread.join(timeout=_JOIN_SECONDS)
+            thread.join(timeout=max(until - time.monotonic(), 0.0))
 
 
 class Ahead:

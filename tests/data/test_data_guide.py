@@ -30,5 +30,7 @@ def test_the_code_of_the_guide(tmp_path, monkeypatch, capsys):
     assert "Epoch 3/3" in capsys.readouterr().out
     place, left = names["place"], list(names["again"])
     assert place["pass"] >= 0 and len(left) == 24
+    names["iterator"].close()
     x, y = next(names["batches"].as_numpy_iterator())
     np.testing.assert_array_equal(x["age"], y)
+    names.clear()  # functions in it refer to it: it would keep iterators with threads alive

@@ -93,6 +93,12 @@ def test_what_functions_return(value, dtype):
     assert stacked.shape[0] == 3 and stacked.dtype == dtype
 
 
+def test_lists_of_arrays_of_a_generator_are_tuples():
+    """A torch DataLoader gives [x, y]."""
+    data = Dataset.from_generator(lambda: ([np.ones((2, 3)), np.zeros(2)] for _ in range(2)))
+    assert [tuple(part.shape for part in element) for element in data] == [((2, 3), (2,))] * 2
+
+
 def test_stored_and_sparse_rows(tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is needed")
     sparse = pytest.importorskip("scipy.sparse", reason="SciPy is needed for sparse rows")
@@ -425,7 +431,7 @@ def test_errors_of_fit_name_the_way_out():
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="steps_per_epoch: expected a number, got None"):
         model.fit(numbers().batch(4).repeat())
-    with pytest.raises(ValueError, match="y: expected None beside x as a Dataset"):
+    with pytest.raises(ValueError, match="y: expected None .* x as a Dataset"):
         model.fit(numbers().batch(4), np.ones(4))
     with pytest.raises(ValueError, match=r"single samples. Call .batch\(32\)"):
         model.fit(numbers(), verbose=0)

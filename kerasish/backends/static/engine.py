@@ -93,6 +93,8 @@ class Static(Backend):
 class TracedStep(CompiledStep):
     """A step: one executable for each signature (shapes, dtypes, other arguments, threads)."""
 
+    reads_blocks = True
+
     def __init__(
         self, function: Callable[..., Any], eager: Eager, name: str = "step",
         optimize: str | None = None, training: bool = False,

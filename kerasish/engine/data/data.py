@@ -18,7 +18,7 @@ class Epoch(Iterator[Batch]):
     """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them.
 
     Attributes:
-        waited: the seconds that were spent in `next`, those of a batch that is pushed back aside.
+        waited: the seconds that were spent in `next`, those for `Data.peek` aside.
     """
 
     def __init__(self, batches: Iterator[Batch]) -> None:
@@ -41,7 +41,6 @@ class Epoch(Iterator[Batch]):
     def push_back(self, batch: Batch) -> None:
         """Make `batch` the next one again."""
         self._pushed_back.append(batch)
-        self.waited = 0.0
 
     @property
     def has_pushed_back(self) -> bool:
@@ -75,12 +74,14 @@ class Data:
         num_batches: batches per epoch, None where unknown (it becomes known after one epoch).
         batch_size: rows per batch, None where the source decides.
         in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
+        reads_ahead: whether batches may be read before the ones before them are trained on.
         exhausted: set when a generator has run dry: no later epoch has a batch, training stops.
     """
 
     num_samples: int | None = None
     batch_size: int | None = None
     in_memory = False
+    reads_ahead = False
     exhausted = False
     _numbered = True  # whether the batches depend on the number of the epoch
 
@@ -135,6 +136,7 @@ class Data:
             first = next(batches)
         except StopIteration:
             raise ValueError("x: expected at least one batch of data, got none.") from None
+        batches.waited = 0.0
         batches.push_back(first)
         self._held = (epoch, 0, batches)
         return first

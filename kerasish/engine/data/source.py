@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+import numpy as np
+
 from kerasish import tree
 from kerasish.callbacks.state_checks import WRONG_KINDS
 from kerasish.engine.data.batch import Batch, to_batch
@@ -83,6 +85,8 @@ class SourceData(Data):
         training: whether errors speak of `steps_per_epoch` (else of `steps`).
     """
 
+    reads_ahead = True
+
     def __init__(
         self,
         source: DataSource,
@@ -104,6 +108,7 @@ class SourceData(Data):
         self._numbered = not self._goes_on
         self._iterator: PlacedIterator | None = None
         self._pass, self._next_pass = 0, 0  # of the iterator, and of the next one if epochs go on
+        self._plain: tuple[Any, ...] | None = None  # dtypes of (x, y) that are given as they are
         self._before: dict[str, Any] | None = None  # the place before what `peek` has read
 
     @property
@@ -225,8 +230,13 @@ class SourceData(Data):
         return None
 
     def _to_batch(self, element: Structure, epoch: int, number: int) -> Batch:
+        pair = type(element) is tuple and len(element) == 2
+        if pair and self._plain is not None and _kinds(*element) == self._plain:
+            return element[0], element[1], None
         place = f"batch {number} of epoch {epoch + 1} from {self._what}"
         batch = to_batch(element, place, self._class_weight)
+        if pair and batch[2] is None and batch[0] is element[0] and batch[1] is element[1]:
+            self._plain = _kinds(*element)  # such batches need no conversion
         for part, leaf in zip(("x", "y", "sample_weight"), batch):
             if any(a is not None and not a.ndim for a in tree.flatten(leaf)):
                 raise ValueError(
@@ -234,3 +244,10 @@ class SourceData(Data):
                     "axes: the elements are single samples. Call .batch(32)."
                 )
         return batch
+
+
+def _kinds(x: Any, y: Any) -> tuple[Any, ...] | None:
+    """Return the dtypes of two arrays of equally many rows; None for anything else."""
+    if type(x) is np.ndarray and type(y) is np.ndarray and x.ndim and y.ndim and len(x) == len(y):
+        return x.dtype, y.dtype
+    return None

@@ -189,7 +189,7 @@ class HostStageData(Data):
     def __init__(self, data: Data, prepare: Any) -> None:
         super().__init__()
         self._data, self._prepare = data, prepare
-        self._numbered = data._numbered
+        self._numbered, self.reads_ahead = data._numbered, data.reads_ahead
         self.num_samples, self.batch_size = data.num_samples, data.batch_size
 
     @property

@@ -22,6 +22,7 @@ from kerasish.engine.training.arguments import (
     limited_steps,
     verbosity,
 )
+from kerasish.engine.training.blocks import run_blocks
 from kerasish.engine.training.evaluation import logs_of, run_rows, run_test
 from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.program import TrainingProgram
@@ -212,7 +213,12 @@ class FitLoop:
             first = last + 1
             check = None if data.in_memory else diagnostics.batch_check(self.model)
             with data.epoch(epoch, start=first) as batches:
-                for last, (x, y, weights) in enumerate(batches, first):
+                last, shown = run_blocks(
+                    program, run, data, batches, (epoch, first), updates,
+                    callbacks.on_train_batch_end, resume, check,
+                )  # fmt: skip
+                rest, first = () if self.model.stop_training else batches, last + 1
+                for last, (x, y, weights) in enumerate(rest, first):
                     if check is not None:
                         check(x, y, weights)
                     if updates.begins(last):

@@ -1,0 +1,177 @@
+"""Batches of a Dataset in blocks: the same bits as batch by batch, states at exact batches."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import kerasish as keras
+from kerasish import config, layers
+from kerasish.callbacks import Callback, NaNAutopsy, Resume
+from kerasish.data import Dataset
+from kerasish.engine.training import blocks
+
+X = np.random.default_rng(0).normal(size=(203, 6)).astype("float32")
+Y = (X[:, :1] > 0).astype("float32")
+
+
+@pytest.fixture(autouse=True)
+def static(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+    before = config.backend()
+    config.set_backend("static")
+    yield
+    config.set_backend(before)
+
+
+class Batches(Callback):
+    """Wants every batch, so that there are no blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen.append(batch)
+
+
+class Cut(BaseException):
+    """Ends a run as a kill would."""
+
+
+class Dies(Resume):
+    """Ends the run after a number of saves."""
+
+    saves = None
+
+    def save(self, epoch, batch, logs=None):
+        super().save(epoch, batch, logs)
+        if self.saves is not None:
+            self.saves -= 1
+            if not self.saves:
+                raise Cut
+
+
+def data(rows=8):
+    return Dataset.from_tensor_slices((X, Y)).shuffle(50, seed=1).batch(rows)
+
+
+def train(dataset, callbacks=(), epochs=3, **options):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [keras.Input((6,)), layers.Dense(9, "relu"), layers.Dropout(0.2), layers.Dense(1)]
+    )
+    model.compile("adam", "mse", metrics=["mae"])
+    model.fit(dataset, epochs=epochs, verbose=0, callbacks=list(callbacks), **options)
+    return [np.array(v) for v in (*model.variables, *model.optimizer.variables)], dict(
+        model.history.history
+    )
+
+
+def assert_same(found, wanted):
+    assert found[1] == wanted[1]
+    for a, b in zip(found[0], wanted[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture
+def fills(monkeypatch):
+    """The sizes of the blocks that were filled."""
+    sizes, fill = [], blocks.Block.fill
+
+    def spy(self, group):
+        sizes.append(len(group))
+        return fill(self, group)
+
+    monkeypatch.setattr(blocks.Block, "fill", spy)
+    return sizes
+
+
+def test_the_bits_are_those_of_single_batches(fills):
+    in_blocks = train(data())
+    assert fills == [8, 8, 8, 1] * 3  # 25 of 8 rows; the last batch, of 3, is trained on alone
+    fills.clear()
+    assert_same(in_blocks, train(data(), [Batches()]))
+    assert fills == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: data().map(lambda x, y: (x, y, np.ones(len(y), "float32"))),
+        lambda: data().map(lambda x, y: (x, y[:, 0])).prefetch(2),
+        lambda: data().map(lambda x, y: (x.astype("float64"), y)),
+        lambda: data(3).concatenate(data(8)).concatenate(data(3)),
+        lambda: data().repeat(2).take(45),
+    ],
+)
+def test_other_batches(make, fills):
+    in_blocks = train(make())
+    assert max(fills) > 1
+    assert_same(in_blocks, train(make(), [Batches()]))
+
+
+def test_epochs_of_some_steps(fills):
+    options = {"steps_per_epoch": 11, "epochs": 4}
+    in_blocks = train(data().repeat(), **options)
+    assert fills[:5] == [8, 3, 8, 3, 3]  # the third epoch meets the smaller last batch of a pass
+    assert_same(in_blocks, train(data().repeat(), [Batches()], **options))
+
+
+def test_large_batches_are_not_copied(fills, monkeypatch):
+    monkeypatch.setattr(blocks, "MOST_BYTES", 8 * 6 * 4)
+    train(data(), epochs=1)
+    assert fills == []
+
+
+@pytest.mark.parametrize("every", [1, 3, 10])
+@pytest.mark.parametrize("saves", [1, 2, 5, 8])
+def test_states_are_saved_at_exact_batches(tmp_path, every, saves, fills):
+    wanted = train(data())
+    fills.clear()
+    dies = Dies(tmp_path / "s", every=every, background=False)
+    dies.saves = saves
+    with pytest.raises(Cut):
+        train(data(), resume=dies)
+    assert every == 1 or saves == 1 or fills[0] == min(every, 8)
+    assert_same(train(data(), resume=Resume(tmp_path / "s", every=4, background=False)), wanted)
+
+
+def test_states_by_time(tmp_path):
+    wanted = train(data())
+    for saves in (2, 4):
+        dies = Dies(tmp_path / str(saves), seconds=1e-4, background=False)
+        dies.saves = saves
+        with pytest.raises(Cut):
+            train(data(), resume=dies)
+        assert_same(train(data(), resume=tmp_path / str(saves)), wanted)
+
+
+def test_an_autopsy_gets_every_batch(fills, tmp_path):
+    plain = train(data(), epochs=1)
+    fills.clear()
+    assert_same(train(data(), [NaNAutopsy(tmp_path / "crash")], epochs=1), plain)
+    assert fills == []
+
+
+def test_training_can_be_stopped_in_between():
+    class Stop(Callback):
+        every_batch = False
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = True
+
+    _, history = train(data(), [Stop()])
+    assert len(history["loss"]) >= 1
+
+
+def test_labels_are_checked_before_a_block_is_trained_on():
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(2)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    labels = np.zeros(203, "int32")
+    labels[100] = 7
+    wrong = Dataset.from_tensor_slices((X, labels)).batch(8)
+    with pytest.raises(ValueError, match="7"):
+        model.fit(wrong, verbose=0)
