@@ -12,6 +12,8 @@ from typing import Any
 
 from public_names import Name, public, signature_of
 
+from kerasish.ops.op import Op
+
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Shape|Source|Example|Examples):")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \([^)]*\))?:")
 
@@ -70,7 +72,8 @@ def problems(name: Name) -> list[str]:
     found = [f"parameter {p}" for p in missing]
     signature = signature_of(value)
     returns = signature.return_annotation if signature else None
-    is_function = not inspect.isclass(value)
+    # An op's description is its result, by a formula.
+    is_function = not inspect.isclass(value) and not isinstance(value, Op)
     says = re.match(r"(Return|Yield|Make|Set|Print|Raise)", text) or "Returns" in parts
     if is_function and returns not in ("None", None) and not says:
         found.append("what it returns")

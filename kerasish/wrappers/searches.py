@@ -126,6 +126,9 @@ def fits_of(search: Any) -> int | None:
 def results_frame(search: Any) -> Any:
     """Return the results of a fitted search as a pandas DataFrame, the best candidate first.
 
+    Args:
+        search: a fitted search, such as `GridSearchCV`.
+
     Columns: the parameters, by their last names if these are distinct; then for each score its
     `mean_test_`, `std_test_` and `rank_test_` (train scores too, if available), and the mean times
     in seconds. `cv_results_` has the rest.
