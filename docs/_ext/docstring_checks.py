@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
     """Print what docstrings lack, or write the list of names."""
     lacking = {name.address: found for name in public() if (found := problems(name))}
     if arguments == ["--write"]:
-        head = "# Public names whose docstrings lack a parameter, the result or an example. It shrinks."
+        head = "# Public names whose docstrings lack a parameter, the result or an example."
         LIST.write_text("\n".join([head, *sorted(lacking), ""]), "utf-8")
         return
     for address, found in sorted(lacking.items()):
