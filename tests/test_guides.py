@@ -13,7 +13,8 @@ import pytest
 import kerasish
 
 DOCS = Path(__file__).parent.parent / "docs"
-# tests/data/test_data_guide.py and tests/distribution run the code of these.
+# tests/data/test_data_guide.py runs the one; the other's lines set up a job of several processes,
+# as the programs of tests/distribution do.
 ELSEWHERE = ("data", "distribution")
 PAGES = sorted(
     path
