@@ -89,7 +89,8 @@ def problems(name: Name) -> list[str]:
     returns = signature.return_annotation if signature else None
     # An op's description is its result, by a formula.
     is_function = not inspect.isclass(value) and not isinstance(value, Op)
-    says = re.match(r"(Return|Yield|Make|Set|Print|Raise)", text) or "Returns" in parts
+    says = re.search(r"(^|[;,] )(and )?([Rr]eturn|[Yy]ield|Make|Set|Print|Raise)s?\b", text)
+    says = says or "Returns" in parts
     if is_function and returns not in ("None", None) and not says:
         found.append("what it returns")
     if not {"Example", "Examples"} & parts.keys():

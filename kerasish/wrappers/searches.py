@@ -136,6 +136,14 @@ def results_frame(search: Any) -> Any:
     Raises:
         ValueError: the search was not fitted.
         ImportError: pandas is not installed.
+
+    Example:
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+        >>> search = GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, y)
+        >>> len(results_frame(search))
+        2
     """
     try:
         import pandas
