@@ -69,8 +69,8 @@ for path in (DOCS.parent / "examples").glob("*.*"):
 sphinx_gallery_conf = {
     "examples_dirs": [str(EXAMPLES)],
     "gallery_dirs": ["gallery"],
-    # The quickstart kills and resumes a process of its own: the guide runs it instead.
-    "ignore_pattern": r"quickstart\.py$",
+    # The one starts a process of its own and kills it, the other is for several processes.
+    "ignore_pattern": r"(quickstart|two_ranks)\.py$",
     "filename_pattern": r"\.py$",
     "reset_argv": "gallery_arguments.arguments",
     "within_subsection_order": "gallery_arguments.ByDifficulty",

@@ -1,5 +1,5 @@
 """Tabular data: binary classification of tumors
-==============================================
+=============================================
 
 A first network on a table of numbers: is a tumor malignant?
 

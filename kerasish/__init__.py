@@ -75,5 +75,10 @@ def __getattr__(name: str) -> Any:
 
 
 def version() -> str:
-    """Return the version of kerasish."""
+    """Return the version of kerasish.
+
+    Example:
+        >>> isinstance(version(), str)
+        True
+    """
     return __version__

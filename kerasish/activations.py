@@ -40,7 +40,15 @@ if TYPE_CHECKING:
 
 
 def linear(x: TensorLike) -> AnyTensor:
-    """Return x."""
+    """Return x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> linear(3.0)
+        3.0
+    """
     return x
 
 
@@ -52,6 +60,12 @@ def relu(
     threshold: float = 0.0,
 ) -> Tensor:
     """Return x above the threshold, negative_slope * (x - threshold) below, at most max_value.
+
+    Args:
+        x: tensor or array.
+        negative_slope: slope below the threshold.
+        max_value: upper bound of the result; None: none.
+        threshold: where the slope changes.
 
     Example:
         >>> relu([-2.0, 1.0, 9.0], negative_slope=0.5, max_value=6).tolist()
@@ -68,27 +82,68 @@ def relu(
 
 
 def sigmoid(x: TensorLike) -> Tensor:
-    """Return 1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x)).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sigmoid([0.5, 1.0]).tolist()
+        [0.6224..., 0.7310...]
+    """
     return ops.sigmoid(x)
 
 
 def tanh(x: TensorLike) -> Tensor:
-    """Return the hyperbolic tangent of x."""
+    """Return the hyperbolic tangent of x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> tanh([0.5, 1.0]).tolist()
+        [0.4621..., 0.7615...]
+    """
     return ops.tanh(x)
 
 
 def softplus(x: TensorLike) -> Tensor:
-    """Return log(1 + exp(x))."""
+    """Return log(1 + exp(x)).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> softplus([0.5, 1.0]).tolist()
+        [0.9740..., 1.3132...]
+    """
     return ops.softplus(x)
 
 
 def exponential(x: TensorLike) -> Tensor:
-    """Return exp(x)."""
+    """Return exp(x).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> exponential([0.5, 1.0]).tolist()
+        [1.6487..., 2.7182...]
+    """
     return ops.exp(x)
 
 
 def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
-    """Return x * P(X <= x) for a standard normal X, by erf, or by tanh if approximate."""
+    """Return x * P(X <= x) for a standard normal X, by erf, or by tanh if approximate.
+
+    Args:
+        x: tensor or array.
+        approximate: whether tanh is used instead of erf.
+
+    Example:
+        >>> gelu([-1.0, 2.0]).tolist()
+        [-0.1586..., 1.9544...]
+    """
     return ops.gelu(x, approximate)
 
 
@@ -105,6 +160,9 @@ add_builtins("keras.activations", {"swish": silu, "hard_swish": hard_silu})
 def get(identifier: ActivationLike | None) -> Callable[..., Any]:
     """Return the activation function for a name, a config or a function; None: linear.
 
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
+
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
@@ -120,6 +178,9 @@ def get(identifier: ActivationLike | None) -> Callable[..., Any]:
 def serialize(activation: Callable[..., Any]) -> str:
     """Return the name of an activation function, or its config, as files hold it.
 
+    Args:
+        activation: a function.
+
     Example:
         >>> serialize(swish)
         'silu'
@@ -128,5 +189,14 @@ def serialize(activation: Callable[..., Any]) -> str:
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Return the activation function that `serialize` was given."""
+    """Return the activation function that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> deserialize("relu") is relu
+        True
+    """
     return get_by_name(config, "keras.activations", "activation", custom_objects)

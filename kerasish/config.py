@@ -68,7 +68,11 @@ def floatx() -> str:
 
 
 def set_floatx(value: str) -> None:
-    """Set the default float dtype: "float16", "bfloat16", "float32" or "float64"."""
+    """Set the default float dtype: "float16", "bfloat16", "float32" or "float64".
+
+    Args:
+        value: name of a float dtype.
+    """
     if value not in _FLOATS:
         raise ValueError(f"set_floatx: expected one of {_FLOATS}, got {value!r}.")
     _Settings.floatx = str(value)
@@ -80,7 +84,11 @@ def epsilon() -> float:
 
 
 def set_epsilon(value: float) -> None:
-    """Set the number that `epsilon()` returns; it must be positive."""
+    """Set the number that `epsilon()` returns; it must be positive.
+
+    Args:
+        value: a number > 0.
+    """
     if not value > 0:
         raise ValueError(f"set_epsilon: expected a positive number, got {value!r}.")
     _Settings.epsilon = float(value)
@@ -92,7 +100,11 @@ def image_data_format() -> str:
 
 
 def set_image_data_format(data_format: str) -> None:
-    """Set where the channels of images stand."""
+    """Set where the channels of images stand.
+
+    Args:
+        data_format: "channels_last" or "channels_first".
+    """
     _Settings.image_data_format = standardize_data_format(data_format)
 
 
@@ -138,7 +150,11 @@ def dtype_policy() -> DTypePolicy:
 
 
 def set_dtype_policy(policy: DTypePolicy | str) -> None:
-    """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy."""
+    """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy.
+
+    Args:
+        policy: a policy or its name.
+    """
     _Settings.write_policy(policy)
 
 
@@ -153,7 +169,11 @@ def disable_flash_attention() -> None:
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """Return what was chosen for fused attention kernels; None: the backend decides."""
+    """Return what was chosen for fused attention kernels; None: the backend decides.
+
+    Example:
+        >>> is_flash_attention_enabled()
+    """
     return _Settings.flash_attention
 
 
@@ -163,6 +183,9 @@ def set_tf32(enabled: bool) -> None:
     TF32 keeps float32's range and 10 bits behind the point (about 3 digits); sums stay float32.
     Matrix units then multiply float32 several times faster. The CPU's engines never do it.
     KERASISH_TF32=1 sets it from outside.
+
+    Args:
+        enabled: whether to turn it on.
 
     Example:
         >>> set_tf32(True)
@@ -225,22 +248,57 @@ def max_epochs() -> int | None:
 
 
 def set_max_epochs(max_epochs: int | None) -> None:
-    """Cap the epochs of every `fit` (None: no cap)."""
+    """Cap the epochs of every `fit` (None: no cap).
+
+    Args:
+        max_epochs: a number >= 1, or None.
+
+    Example:
+        >>> set_max_epochs(3)
+        >>> max_epochs()
+        3
+        >>> set_max_epochs(None)
+    """
     _Settings.max_epochs = max_epochs
 
 
 def max_steps_per_epoch() -> int | None:
-    """Return the cap on the steps of an epoch, or None."""
+    """Return the cap on the steps of an epoch, or None.
+
+    Example:
+        >>> max_steps_per_epoch() is None
+        True
+    """
     return _Settings.max_steps_per_epoch
 
 
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
-    """Cap the steps of every epoch (None: no cap)."""
+    """Cap the steps of every epoch (None: no cap).
+
+    Args:
+        max_steps_per_epoch: a number >= 1, or None.
+
+    Example:
+        >>> set_max_steps_per_epoch(10)
+        >>> max_steps_per_epoch()
+        10
+        >>> set_max_steps_per_epoch(None)
+    """
     _Settings.max_steps_per_epoch = max_steps_per_epoch
 
 
 def set_threads(threads: int | None) -> None:
-    """Let the CPU engine use `threads` threads, 1 or more (None: as many as there are)."""
+    """Let the CPU engine use `threads` threads, 1 or more (None: as many as there are).
+
+    Args:
+        threads: a number >= 1, or None.
+
+    Example:
+        >>> set_threads(1)
+        >>> threads()
+        1
+        >>> set_threads(None)
+    """
     if threads is not None and (
         isinstance(threads, bool) or int(threads) != threads or threads < 1
     ):
@@ -249,7 +307,14 @@ def set_threads(threads: int | None) -> None:
 
 
 def threads() -> int | None:
-    """Return the number of `using_threads` or `set_threads`; None: it is left to the machine."""
+    """Return the number of `using_threads` or `set_threads`; None: it is left to the machine.
+
+    Example:
+        >>> set_threads(2)
+        >>> threads()
+        2
+        >>> set_threads(None)
+    """
     return _threads_here.get() or _Settings.threads
 
 
@@ -259,6 +324,9 @@ _threads_here: contextvars.ContextVar[int | None] = contextvars.ContextVar("thre
 @contextlib.contextmanager
 def using_threads(threads: int | None) -> Iterator[None]:
     """Let the CPU engine use `threads` threads in this block and this thread (None: as before).
+
+    Args:
+        threads: a number >= 1, or None.
 
     Example:
         >>> with using_threads(1):
@@ -279,6 +347,12 @@ def set_optimize(level: str) -> None:
         level: "fast_run" (every pass, fused loops), "fast_compile" (the cheap passes alone, for
             steps that run a few times) or "none" (the graph as it was traced). KERASISH_OPTIMIZE
             sets it from outside.
+
+    Example:
+        >>> set_optimize("fast_compile")
+        >>> optimize()
+        'fast_compile'
+        >>> set_optimize("fast_run")
     """
     if level not in _LEVELS:
         raise ValueError(f"set_optimize: expected one of {_LEVELS}, got {level!r}.")
@@ -286,17 +360,37 @@ def set_optimize(level: str) -> None:
 
 
 def optimize() -> str:
-    """Return the level of `set_optimize`, "fast_run" unless set otherwise."""
+    """Return the level of `set_optimize`, "fast_run" unless set otherwise.
+
+    Example:
+        >>> optimize()
+        'fast_run'
+    """
     return _Settings.optimize
 
 
 def explain_compiles(enabled: bool = True) -> None:
-    """Print a line for each compilation: what is compiled, and why it was not compiled already."""
+    """Print a line for each compilation: what is compiled, and why it was not compiled already.
+
+    Args:
+        enabled: whether to turn it on.
+
+    Example:
+        >>> explain_compiles()
+        >>> is_explaining_compiles()
+        True
+        >>> explain_compiles(False)
+    """
     _Settings.explain = bool(enabled)
 
 
 def is_explaining_compiles() -> bool:
-    """Return whether compilations are explained (KERASISH_DEBUG=1 does it, too)."""
+    """Return whether compilations are explained (KERASISH_DEBUG=1 does it, too).
+
+    Example:
+        >>> is_explaining_compiles()
+        False
+    """
     return _Settings.explain or is_debugging()
 
 

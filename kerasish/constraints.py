@@ -113,7 +113,12 @@ class MinMaxNorm(Constraint):
 
 
 class NonNeg(Constraint):
-    """max(w, 0)."""
+    """max(w, 0).
+
+    Example:
+        >>> NonNeg()([-1.0, 2.0]).tolist()
+        [0.0, 2.0]
+    """
 
     def __call__(self, w: Array) -> Tensor:
         return ops.relu(w)
@@ -121,6 +126,9 @@ class NonNeg(Constraint):
 
 class UnitNorm(Constraint):
     """w scaled so that its norm along `axis` is 1.
+
+    Args:
+        axis: axis or axes along which norms are taken.
 
     Example:
         >>> UnitNorm()([[0.0], [4.0]]).numpy().round(3).tolist()
@@ -154,6 +162,9 @@ add_builtins(
 def get(identifier: ConstraintLike | None) -> Constraint:
     """Return the constraint for a name, a config, a class or a function; None stays None.
 
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
+
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
@@ -165,10 +176,27 @@ def get(identifier: ConstraintLike | None) -> Constraint:
 
 
 def serialize(constraint: ConstraintLike) -> dict[str, Any]:
-    """Return a constraint's config, as files hold it."""
+    """Return a constraint's config, as files hold it.
+
+    Args:
+        constraint: a constraint.
+
+    Example:
+        >>> serialize(NonNeg())["class_name"]
+        'NonNeg'
+    """
     return serialize_keras_object(constraint)
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Constraint:
-    """Return the constraint that `serialize` was given."""
+    """Return the constraint that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> type(deserialize(serialize(NonNeg()))).__name__
+        'NonNeg'
+    """
     return get_by_name(config, "keras.constraints", "constraint", custom_objects)

@@ -88,6 +88,9 @@ def set_device(name: str) -> None:
 
     Variables that lie elsewhere move when a step next needs them.
 
+    Args:
+        name: "cpu", "gpu:0" and so on; None: the choice made at the start.
+
     Raises:
         ValueError: no device has such a name.
         DeviceError: the device cannot be used; the message says why.
@@ -98,6 +101,9 @@ def set_device(name: str) -> None:
 @contextmanager
 def device(device_name: Any) -> Iterator[Device]:
     """Make `device_name` the current device inside the `with` block, in this thread.
+
+    Args:
+        device_name: "cpu", "gpu", "gpu:0" and so on.
 
     Raises:
         ValueError: no device has such a name.

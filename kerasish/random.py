@@ -164,6 +164,13 @@ def uniform(
 ) -> Tensor:
     """Return numbers uniform in [minval, maxval).
 
+    Args:
+        shape: shape of the result.
+        minval: the lower bound, which may occur.
+        maxval: the upper bound, which does not occur.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
     Example:
         >>> uniform((2,), seed=7).shape
         (2,)
@@ -178,7 +185,19 @@ def normal(
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
 ) -> Tensor:
-    """Return normal numbers."""
+    """Return normal numbers.
+
+    Args:
+        shape: shape of the result.
+        mean: the mean.
+        stddev: the standard deviation, > 0.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> normal((2, 3), seed=0).shape
+        (2, 3)
+    """
     return drawn.normal(draw_seed(seed), shape, mean, stddev, dtype)
 
 
@@ -189,7 +208,19 @@ def truncated_normal(
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
 ) -> Tensor:
-    """Return normal numbers that lie within two `stddev` of `mean`."""
+    """Return normal numbers that lie within two `stddev` of `mean`.
+
+    Args:
+        shape: shape of the result.
+        mean: the mean.
+        stddev: the standard deviation, > 0.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> truncated_normal((2, 3), seed=0).shape
+        (2, 3)
+    """
     return drawn.truncated_normal(draw_seed(seed), shape, mean, stddev, dtype)
 
 
@@ -197,6 +228,13 @@ def randint(
     shape: Shape, minval: int, maxval: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
 ) -> Tensor:
     """Return integers uniform in [minval, maxval).
+
+    Args:
+        shape: shape of the result.
+        minval: the lower bound, which may occur.
+        maxval: the upper bound, which does not occur.
+        dtype: an integer dtype.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
 
     Example:
         >>> set(randint((100,), 0, 3, seed=1).tolist()) == {0, 1, 2}
@@ -211,14 +249,34 @@ def categorical(
 ) -> Any:
     """Return, for each row of logits (n, classes), classes drawn by softmax(logits).
 
+    Args:
+        logits: logarithms of probabilities, up to a constant per row.
+        num_samples: draws per row, >= 1.
+        dtype: an integer dtype.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
     Shape: (n, classes) -> (n, num_samples).
+
+    Example:
+        >>> categorical([[0.0, 1.0]], 4, seed=0).shape
+        (1, 4)
     """
     return drawn.categorical(draw_seed(seed), logits, num_samples, dtype)
 
 
 @function
 def shuffle(x: TensorLike, axis: int = 0, seed: SeedLike | None = None) -> Tensor:
-    """Return x's slices along `axis` in random order."""
+    """Return x's slices along `axis` in random order.
+
+    Args:
+        x: tensor or array.
+        axis: the axis whose slices change places.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> sorted(shuffle([3, 1, 2], seed=0).tolist())
+        [1, 2, 3]
+    """
     return drawn.shuffle(draw_seed(seed), x, axis)
 
 
@@ -232,8 +290,14 @@ def dropout(
     """Return the inputs, a share `rate` of them zero and the others divided by 1 - rate.
 
     Args:
+        inputs: tensor or array.
         rate: share of the inputs dropped, 0 <= rate <= 1.
         noise_shape: shape of the mask, which broadcasts to the inputs'; None sizes are theirs.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> dropout([1.0, 2.0, 3.0], 0.5, seed=0).shape
+        (3,)
     """
     return drawn.dropout(draw_seed(seed), inputs, rate, noise_shape)
 
@@ -241,7 +305,18 @@ def dropout(
 def gamma(
     shape: Shape, alpha: float, dtype: DTypeLike | None = None, seed: SeedLike | None = None
 ) -> Tensor:
-    """Return gamma numbers of shape `alpha` and scale 1; no gradient flows to alpha."""
+    """Return gamma numbers of shape `alpha` and scale 1; no gradient flows to alpha.
+
+    Args:
+        shape: shape of the result.
+        alpha: the shape parameter, > 0.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> gamma((2,), 2.0, seed=0).shape
+        (2,)
+    """
     return drawn.gamma(draw_seed(seed), shape, alpha, dtype)
 
 
@@ -252,7 +327,19 @@ def beta(
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
 ) -> Tensor:
-    """Return beta numbers in [0, 1]; no gradient flows to `alpha` and `beta`."""
+    """Return beta numbers in [0, 1]; no gradient flows to `alpha` and `beta`.
+
+    Args:
+        shape: shape of the result.
+        alpha: the first parameter, > 0.
+        beta: the second parameter, > 0.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> beta((2,), 2.0, 3.0, seed=0).shape
+        (2,)
+    """
     return drawn.beta(draw_seed(seed), shape, alpha, beta, dtype)
 
 
@@ -263,7 +350,19 @@ def binomial(
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
 ) -> Any:
-    """Return how many of `counts` trials succeed, each with probability `probabilities`."""
+    """Return how many of `counts` trials succeed, each with probability `probabilities`.
+
+    Args:
+        shape: shape of the result.
+        counts: the number of trials, >= 0; broadcasts to the shape.
+        probabilities: from 0 to 1; broadcasts to the shape.
+        dtype: dtype of the result; None: the default float.
+        seed: an integer or a `SeedGenerator`; None: the shared random state.
+
+    Example:
+        >>> binomial((2,), 10, 0.5, seed=0).shape
+        (2,)
+    """
     return drawn.binomial(draw_seed(seed), shape, counts, probabilities, dtype)
 
 

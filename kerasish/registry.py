@@ -62,6 +62,10 @@ def register_keras_serializable(
 ) -> Callable[[Any], Any]:
     """Return a decorator that lets files name a class or function as `package>name`.
 
+    Args:
+        package: the part before ">".
+        name: the part after ">"; None: the class's own name.
+
     Example:
         >>> @register_keras_serializable(package="doc")
         ... def doubled(x):
@@ -84,7 +88,11 @@ def register_keras_serializable(
 
 
 def get_registered_name(obj: Callable[..., Any]) -> str:
-    """Return the name under which `obj` was registered, else its own name."""
+    """Return the name under which `obj` was registered, else its own name.
+
+    Args:
+        obj: a class or function.
+    """
     return _custom_names.get(obj) or obj.__name__
 
 
@@ -93,7 +101,13 @@ def get_registered_object(
     custom_objects: Mapping[str, Any] | None = None,
     module_objects: Mapping[str, Any] | None = None,
 ) -> type | Callable[..., Any] | None:
-    """Return the class or function registered under `name`, or None."""
+    """Return the class or function registered under `name`, or None.
+
+    Args:
+        name: `package>name`.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+        module_objects: name -> class or function that are looked at last; None: none.
+    """
     for known in (*reversed(_local.scopes), _custom, custom_objects or {}, module_objects or {}):
         if name in known:
             return known[name]
@@ -101,7 +115,12 @@ def get_registered_object(
 
 
 def get_custom_objects() -> dict[str, Any]:
-    """Return the dictionary of what was registered by users; it may be changed."""
+    """Return the dictionary of what was registered by users; it may be changed.
+
+    Example:
+        >>> isinstance(get_custom_objects(), dict)
+        True
+    """
     return _custom
 
 
@@ -154,6 +173,9 @@ def _plain(value: object) -> Structure:
 
 def serialize_keras_object(obj: Structure) -> Any:
     """Return `obj` as what JSON can hold, in Keras's layout.
+
+    Args:
+        obj: an object with `get_config`, or plain data.
 
     Raises:
         TypeError: an object without `get_config`.
@@ -306,6 +328,11 @@ def deserialize_keras_object(
 
     Raises:
         ValueError: a name that is not known.
+
+    Example:
+        >>> from kerasish import layers
+        >>> deserialize_keras_object(serialize_keras_object(layers.Dense(3))).units
+        3
     """
     with CustomObjectScope(dict(custom_objects or {})), _sharing(safe_mode) as shared:
         return _restore(config, safe_mode, module_objects, printable_module_name, shared)

@@ -76,7 +76,15 @@ class L1L2(Regularizer):
 
 
 class L1(L1L2):
-    """l1 * sum(|x|)."""
+    """l1 * sum(|x|).
+
+    Args:
+        l1: factor of the sum of absolute values, >= 0.
+
+    Example:
+        >>> L1(0.5)([1.0, -2.0]).item()
+        1.5
+    """
 
     def __init__(self, l1: float | None = 0.01) -> None:
         super().__init__(0.01 if l1 is None else l1, 0.0)
@@ -86,7 +94,15 @@ class L1(L1L2):
 
 
 class L2(L1L2):
-    """l2 * sum(x^2)."""
+    """l2 * sum(x^2).
+
+    Args:
+        l2: factor of the sum of squares, >= 0.
+
+    Example:
+        >>> L2(0.5)([1.0, -2.0]).item()
+        2.5
+    """
 
     def __init__(self, l2: float | None = 0.01) -> None:
         super().__init__(0.0, 0.01 if l2 is None else l2)
@@ -154,6 +170,9 @@ add_builtins(
 def get(identifier: RegularizerLike | None) -> Any:
     """Return the regularizer for a name, a config, a class or a function; None stays None.
 
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
+
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
@@ -165,10 +184,27 @@ def get(identifier: RegularizerLike | None) -> Any:
 
 
 def serialize(regularizer: RegularizerLike) -> dict[str, Any]:
-    """Return a regularizer's config, as files hold it."""
+    """Return a regularizer's config, as files hold it.
+
+    Args:
+        regularizer: a regularizer.
+
+    Example:
+        >>> serialize(L2(0.5))["class_name"]
+        'L2'
+    """
     return serialize_keras_object(regularizer)
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Regularizer:
-    """Return the regularizer that `serialize` was given."""
+    """Return the regularizer that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> deserialize(serialize(L2(0.5))).l2
+        0.5
+    """
     return get_by_name(config, "keras.regularizers", "regularizer", custom_objects)

@@ -27,6 +27,9 @@ def is_namedtuple(x: Any) -> bool:
 def is_nested(structure: Structure) -> bool:
     """Return whether `structure` is a list, tuple, deque or dict.
 
+    Args:
+        structure: nested lists, tuples, named tuples and dicts.
+
     Example:
         >>> is_nested([1]), is_nested({}), is_nested("ab")
         (True, True, False)
@@ -66,6 +69,9 @@ def _rebuild(
 def flatten(structure: Structure) -> list[Any]:
     """Return the leaves of `structure` as a list.
 
+    Args:
+        structure: nested lists, tuples, named tuples and dicts.
+
     Example:
         >>> flatten({"b": [1, (2, None)], "a": 0})
         [0, 1, 2, None]
@@ -84,6 +90,9 @@ def flatten(structure: Structure) -> list[Any]:
 def flatten_with_path(structure: Structure) -> list[tuple[tuple[Any, ...], Any]]:
     """Return (path, leaf) pairs, a path being the tuple of keys and indices to the leaf.
 
+    Args:
+        structure: nested lists, tuples, named tuples and dicts.
+
     Example:
         >>> flatten_with_path({"a": [1, 2]})
         [(('a', 0), 1), (('a', 1), 2)]
@@ -99,6 +108,11 @@ def flatten_with_path(structure: Structure) -> list[tuple[tuple[Any, ...], Any]]
 
 def map_structure(func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True) -> Any:
     """Return the structure of `func(leaf, ...)` over the leaves of equally built structures.
+
+    Args:
+        func: function of a leaf, or of one leaf from each structure.
+        *structures: structures that are built alike.
+        none_is_leaf: whether None is a leaf, or an empty node.
 
     Example:
         >>> map_structure(lambda a, b: a + b, {"x": [1, 2]}, {"x": [10, 20]})
@@ -133,6 +147,11 @@ def map_structure_up_to(
 ) -> dict[str, Any] | str | int | Sequence[Any]:
     """Return the structure of `func` over the parts of `structures` at the shallow one's leaves.
 
+    Args:
+        shallow_structure: the structure that decides what a leaf is.
+        func: function of a leaf, or of one leaf from each structure.
+        *structures: structures that are built alike.
+
     Example:
         >>> map_structure_up_to([0, 0], len, [[1, 2], [3]])
         [2, 1]
@@ -150,6 +169,10 @@ def map_structure_up_to(
 
 def pack_sequence_as(structure: Structure, flat_sequence: Sequence[Any]) -> Structure:
     """Return the leaves `flat_sequence` arranged as `structure`.
+
+    Args:
+        structure: nested lists, tuples, named tuples and dicts.
+        flat_sequence: the leaves in order.
 
     Raises:
         ValueError: the number of leaves differs.
@@ -175,6 +198,11 @@ def traverse(
 
     A returned `MAP_TO_NONE` stands for None.
 
+    Args:
+        func: function of a node.
+        structure: nested lists, tuples, named tuples and dicts.
+        top_down: whether a node comes before its parts.
+
     Example:
         >>> traverse(lambda x: tuple(x) if isinstance(x, list) else None, [1, [2]], top_down=False)
         (1, (2,))
@@ -195,11 +223,19 @@ def traverse(
 
 
 class MAP_TO_NONE:  # noqa: N801 (Keras's name)
-    """What a function given to `traverse` returns to put None in a node's place."""
+    """What a function given to `traverse` returns to put None in a node's place.
+
+    Example:
+        >>> traverse(lambda node: MAP_TO_NONE if node == 1 else None, [1, 2])
+        [None, 2]
+    """
 
 
 def lists_to_tuples(structure: Structure) -> Structure:
     """Return `structure` with every list made a tuple.
+
+    Args:
+        structure: nested lists, tuples, named tuples and dicts.
 
     Example:
         >>> lists_to_tuples([1, [2, {"a": [3]}]])
@@ -210,6 +246,10 @@ def lists_to_tuples(structure: Structure) -> Structure:
 
 def map_shape_structure(func: Callable[[Any], Any], structure: Structure) -> Structure:
     """Return the structure of `func(shape)`, where tuples or lists of sizes count as leaves.
+
+    Args:
+        func: function of a shape.
+        structure: nested lists, tuples, named tuples and dicts.
 
     Example:
         >>> map_shape_structure(len, {"a": (None, 3), "b": [(1,), (2, 2)]})
@@ -238,6 +278,11 @@ def assert_same_structure(a: Structure, b: Structure, check_types: Any = None) -
 
     Dicts of any kind are alike; a list, a tuple, a deque and a named tuple are not.
 
+    Args:
+        a: a structure.
+        b: another structure.
+        check_types: whether lists and tuples differ.
+
     Example:
         >>> assert_same_structure([1, {"a": 2}], [3, {"a": 4}])
         >>> assert_same_structure([1, (2,)], [3, [4]])
@@ -251,7 +296,15 @@ def assert_same_structure(a: Structure, b: Structure, check_types: Any = None) -
 def assert_same_paths(
     a: dict[str, Any] | str | int | Sequence[Any], b: dict[str, Any] | str | int | Sequence[Any]
 ) -> None:
-    """Raise ValueError unless the leaves of `a` and `b` have the same paths."""
+    """Raise ValueError unless the leaves of `a` and `b` have the same paths.
+
+    Args:
+        a: a structure.
+        b: another structure.
+
+    Example:
+        >>> assert_same_paths({"a": 1}, {"a": 2})
+    """
     left, right = ({path for path, _ in flatten_with_path(s)} for s in (a, b))
     if left != right:
         odd = sorted(map(str, left ^ right))

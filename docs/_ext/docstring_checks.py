@@ -2,16 +2,23 @@
 
 Google's sections, as CONTRIBUTING.md asks: every parameter under Args, what is returned, and an
 example. Errors and functions without results are asked for less.
+
+`python docs/_ext/docstring_checks.py` prints what is missing; with `--write` it writes the list of
+names that tests/docs/test_docstrings.py lets through.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 from typing import Any
 
-from public_names import Name, public, signature_of
+from public_names import ROOT, Name, public, signature_of
 
+from kerasish.ops.op import Op
+
+LIST = ROOT / "tests" / "docs" / "incomplete_docstrings.txt"
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Shape|Source|Example|Examples):")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \([^)]*\))?:")
 
@@ -55,7 +62,17 @@ def parameters(value: Any) -> list[str]:
     signature = signature_of(value)
     if signature is None:
         return []
+    if inspect.isclass(value) and not _constructor_is_ours(value):
+        return []  # a class of NumPy's kind is made as NumPy makes it
     return [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+
+
+def _constructor_is_ours(cls: type) -> bool:
+    return any(
+        str(getattr(vars(base).get(name), "__module__", "")).startswith("kerasish")
+        for base in cls.__mro__
+        for name in ("__init__", "__new__")
+    )
 
 
 def problems(name: Name) -> list[str]:
@@ -70,8 +87,10 @@ def problems(name: Name) -> list[str]:
     found = [f"parameter {p}" for p in missing]
     signature = signature_of(value)
     returns = signature.return_annotation if signature else None
-    is_function = not inspect.isclass(value)
-    says = re.match(r"(Return|Yield|Make|Set|Print|Raise)", text) or "Returns" in parts
+    # An op's description is its result, by a formula.
+    is_function = not inspect.isclass(value) and not isinstance(value, Op)
+    says = re.search(r"(^|[;,] )(and )?([Rr]eturn|[Yy]ield|Make|Set|Print|Raise)s?\b", text)
+    says = says or "Returns" in parts
     if is_function and returns not in ("None", None) and not says:
         found.append("what it returns")
     if not {"Example", "Examples"} & parts.keys():
@@ -79,3 +98,19 @@ def problems(name: Name) -> list[str]:
     if not "".join(parts[""]).strip():
         found.append("a description")
     return found
+
+
+def main(arguments: list[str]) -> None:
+    """Print what docstrings lack, or write the list of names."""
+    lacking = {name.address: found for name in public() if (found := problems(name))}
+    if arguments == ["--write"]:
+        head = "# Public names whose docstrings lack a parameter, the result or an example."
+        LIST.write_text("\n".join([head, *sorted(lacking), ""]), "utf-8")
+        return
+    for address, found in sorted(lacking.items()):
+        print(f"{address}: {', '.join(found)}")
+    print(f"{len(lacking)} of {len(public())} names lack something")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -117,6 +117,12 @@ def grad(
 ) -> Callable[..., Any]:
     """Return a function giving the derivatives of `function`; see `value_and_grad`.
 
+    Args:
+        function: function of tensors with one number as its result.
+        argnums: the argument, or arguments, to differentiate by.
+        has_aux: whether `function` returns (result, more) and `more` is passed on.
+        variables: differentiate by these variables too; None: none.
+
     Example:
         >>> float(grad(grad(lambda x: x**3))(2.0))
         12.0
@@ -158,6 +164,9 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     The gradient function gets what arrives at the result(s), as `upstream` by keyword or by
     position, and returns one gradient for each argument of `f`.
 
+    Args:
+        f: function of tensors that returns (result, gradient function).
+
     Example:
         >>> @custom_gradient
         ... def clipped(x):
@@ -185,6 +194,16 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
 
     Serves as the gradient of an op that is defined by a composition:
     `grad=lambda g, y, *xs: vjp(f, xs, [g])`.
+
+    Args:
+        function: function of tensors.
+        inputs: sequence of its arguments.
+        g: weights of the result, in its shape.
+
+    Example:
+        >>> from kerasish import ops
+        >>> vjp(lambda x: x * x, [ops.convert_to_tensor([1.0, 2.0])], ops.ones((2,)))[0].tolist()
+        [2.0, 4.0]
     """
     recording.depth += 1
     before, recording.on = recording.on, True
@@ -202,6 +221,12 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
 
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """Return (fun(*primals), the directional derivative along `tangents`), by reverse on reverse.
+
+    Args:
+        fun: function of tensors.
+        primals: sequence of its arguments.
+        tangents: the direction, in the shapes of `primals`.
+        has_aux: whether `fun` returns (result, more) and `more` is passed on.
 
     Source: the double-backward trick, J. Townsend 2017.
 

@@ -37,6 +37,11 @@ class BackupAndRestore(Resume):
 
     Raises:
         ValueError: backup_dir is empty, save_freq is invalid, or all states are damaged.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     callback = BackupAndRestore(folder, save_freq=100)
     """
 
     def __init__(

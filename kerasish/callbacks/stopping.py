@@ -112,6 +112,18 @@ class TerminateOnNaN(Callback):
 
     Args:
         raise_error: whether to raise a RuntimeError instead of stopping.
+
+    Example:
+        >>> import numpy as np
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((1,)), kerasish.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> model.layers[0].set_weights([[[np.inf]], [0.0]])
+        >>> data = np.ones((4, 1), "float32")
+        >>> history = model.fit(data, data, epochs=9, verbose=0, callbacks=[TerminateOnNaN()])
+        Batch 0: the loss is inf, training ends
+        >>> len(history.epoch) < 9
+        True
     """
 
     every_batch = False

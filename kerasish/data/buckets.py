@@ -64,6 +64,11 @@ class Buckets(PyDataset):
         batch_size: rows per batch, one number for each bucket.
         sample_weight: one number per sequence, or None.
         options: see `bucket_by_length`.
+
+    Example:
+        >>> batches = bucket_by_length([[1], [1, 2]], boundaries=[2], batch_size=2)
+        >>> len(batches)
+        1
     """
 
     def __init__(

@@ -67,5 +67,9 @@ def load_data(
 
 
 def get_word_index(path: str = "imdb_word_index.json") -> dict[str, int]:
-    """Return the dict from words to ranks (the number in the data less `index_from`)."""
+    """Return the dict from words to ranks (the number in the data less `index_from`).
+
+    Args:
+        path: name of the file in the cache.
+    """
     return load_word_index("imdb_words", path)

@@ -62,7 +62,11 @@ def load_data(
 
 
 def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:
-    """Return the dict from words to ranks (the number in the data less `index_from`)."""
+    """Return the dict from words to ranks (the number in the data less `index_from`).
+
+    Args:
+        path: name of the file in the cache.
+    """
     return load_word_index("reuters_words", path)
 
 

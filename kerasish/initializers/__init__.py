@@ -59,6 +59,9 @@ add_builtins("keras.initializers", _ALIASES)
 def get(identifier: InitializerLike | None) -> Any:
     """Return the initializer for a name, a config, a class, an array or a function.
 
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
+
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
@@ -74,6 +77,9 @@ def get(identifier: InitializerLike | None) -> Any:
 def serialize(initializer: InitializerLike) -> dict[str, Any]:
     """Return an initializer's config, as files hold it.
 
+    Args:
+        initializer: an initializer.
+
     Example:
         >>> serialize(Zeros())["class_name"]
         'Zeros'
@@ -82,5 +88,15 @@ def serialize(initializer: InitializerLike) -> dict[str, Any]:
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Initializer:
-    """Return the initializer that `serialize` was given."""
+    """Return the initializer that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish import initializers
+        >>> initializers.deserialize(initializers.serialize(initializers.Constant(2.0))).value
+        2.0
+    """
     return get_by_name(config, "keras.initializers", "initializer", custom_objects)

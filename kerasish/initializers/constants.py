@@ -45,14 +45,24 @@ class Constant(Initializer):
 
 
 class Zeros(Initializer):
-    """0 everywhere."""
+    """0 everywhere.
+
+    Example:
+        >>> Zeros()((2,)).tolist()
+        [0.0, 0.0]
+    """
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(shape, dtype)
 
 
 class Ones(Initializer):
-    """1 everywhere."""
+    """1 everywhere.
+
+    Example:
+        >>> Ones()((2,)).tolist()
+        [1.0, 1.0]
+    """
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.ones(shape, dtype)
@@ -60,6 +70,9 @@ class Ones(Initializer):
 
 class Identity(Initializer):
     """`gain` on the diagonal of a matrix, 0 elsewhere.
+
+    Args:
+        gain: a factor.
 
     Example:
         >>> Identity(gain=3.0)((2, 2)).tolist()
@@ -95,6 +108,10 @@ class STFT(Initializer):
         periodic: whether the named window is periodic instead of symmetric.
 
     Shape: (samples, channels, bins).
+
+    Example:
+        >>> STFT("real", "hann")((4, 1, 3)).shape
+        (4, 1, 3)
     """
 
     def __init__(

@@ -74,14 +74,34 @@ class RandomNormal(RandomInitializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal numbers, those beyond two standard deviations left out."""
+    """Normal numbers, those beyond two standard deviations left out.
+
+    Args:
+        mean: the mean.
+        stddev: the standard deviation, before numbers beyond two of it are drawn again.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+
+    Example:
+        >>> TruncatedNormal(seed=0)((3, 2)).shape
+        (3, 2)
+    """
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.truncated_normal(self.state(), shape, self.mean, self.stddev, dtype)
 
 
 class RandomUniform(RandomInitializer):
-    """Uniform numbers in [minval, maxval)."""
+    """Uniform numbers in [minval, maxval).
+
+    Args:
+        minval: the lower bound.
+        maxval: the upper bound.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+
+    Example:
+        >>> RandomUniform(seed=0)((3, 2)).shape
+        (3, 2)
+    """
 
     def __init__(
         self, minval: float = -0.05, maxval: float = 0.05, seed: SeedLike | None = None
@@ -100,6 +120,10 @@ class Orthogonal(RandomInitializer):
     """gain * Q with orthonormal columns (rows, where there are more columns than rows).
 
     More than two axes count as a matrix of shape (all but the last, last).
+
+    Args:
+        gain: a factor.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Source: Saxe, McClelland & Ganguli, Exact solutions to the nonlinear dynamics of learning in
         deep linear neural networks, ICLR 2014.

@@ -132,6 +132,11 @@ class _Fixed(VarianceScaling):
 class GlorotUniform(_Fixed):
     """Uniform numbers of variance 2 / (fan_in + fan_out).
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: Glorot & Bengio, Understanding the difficulty of training deep feedforward neural
         networks, AISTATS 2010.
 
@@ -146,7 +151,16 @@ class GlorotUniform(_Fixed):
 class GlorotNormal(_Fixed):
     """Truncated normal numbers of variance 2 / (fan_in + fan_out).
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: Glorot & Bengio, AISTATS 2010.
+
+    Example:
+        >>> GlorotNormal(seed=0)((3, 2)).shape
+        (3, 2)
     """
 
     MODE = "fan_avg"
@@ -155,14 +169,32 @@ class GlorotNormal(_Fixed):
 class LecunNormal(_Fixed):
     """Truncated normal numbers of variance 1 / fan_in.
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: Klambauer et al., Self-normalizing neural networks, NIPS 2017.
+
+    Example:
+        >>> LecunNormal(seed=0)((3, 2)).shape
+        (3, 2)
     """
 
 
 class LecunUniform(_Fixed):
     """Uniform numbers of variance 1 / fan_in.
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: Klambauer et al., Self-normalizing neural networks, NIPS 2017.
+
+    Example:
+        >>> LecunUniform(seed=0)((3, 2)).shape
+        (3, 2)
     """
 
     DISTRIBUTION = "uniform"
@@ -171,7 +203,16 @@ class LecunUniform(_Fixed):
 class HeNormal(_Fixed):
     """Truncated normal numbers of variance 2 / fan_in.
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: He, Zhang, Ren & Sun, Delving deep into rectifiers, ICCV 2015.
+
+    Example:
+        >>> HeNormal(seed=0)((3, 2)).shape
+        (3, 2)
     """
 
     SCALE = 2.0
@@ -180,7 +221,16 @@ class HeNormal(_Fixed):
 class HeUniform(_Fixed):
     """Uniform numbers of variance 2 / fan_in.
 
+    Args:
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        input_axes: axes of the shape that count as inputs; None: by the kind of kernel.
+        output_axes: axes of the shape that count as outputs; None: by the kind of kernel.
+
     Source: He, Zhang, Ren & Sun, Delving deep into rectifiers, ICCV 2015.
+
+    Example:
+        >>> HeUniform(seed=0)((3, 2)).shape
+        (3, 2)
     """
 
     SCALE, DISTRIBUTION = 2.0, "uniform"

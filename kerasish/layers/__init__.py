@@ -187,10 +187,29 @@ __getattr__ = explain(__name__)
 
 
 def serialize(layer: Layer) -> dict[str, Any] | str:
-    """Return a layer as what JSON can hold."""
+    """Return a layer as what JSON can hold.
+
+    Args:
+        layer: a layer.
+
+    Example:
+        >>> from kerasish import layers
+        >>> layers.serialize(layers.Dense(3))["class_name"]
+        'Dense'
+    """
     return registry.serialize_keras_object(layer)
 
 
 def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
-    """Return the layer that `serialize` was given."""
+    """Return the layer that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish import layers
+        >>> layers.deserialize(layers.serialize(layers.Dense(3))).units
+        3
+    """
     return registry.deserialize_keras_object(config, custom_objects)

@@ -28,6 +28,10 @@ class Activation(Layer):
 
     Args:
         activation: name or function.
+
+    Example:
+        >>> Activation(activation='tanh').compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "activation"
@@ -52,6 +56,10 @@ class ReLU(Layer):
         max_value: upper bound; None: none.
         negative_slope: slope below the threshold, >= 0.
         threshold: below it the slope applies, >= 0.
+
+    Example:
+        >>> ReLU(negative_slope=0.1).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     result_activation = "relu"
@@ -92,6 +100,10 @@ class LeakyReLU(Layer):
 
     Args:
         negative_slope: slope for x < 0, >= 0.
+
+    Example:
+        >>> LeakyReLU().compute_output_shape((None, 3))
+        (None, 3)
     """
 
     result_activation = "leaky_relu"
@@ -119,9 +131,16 @@ class PReLU(Layer):
     """x where x >= 0, alpha * x elsewhere, with a learnt alpha for each feature.
 
     Args:
+        alpha_initializer: first values of alpha: name, config, object or function.
+        alpha_regularizer: penalty of alpha; None: none.
+        alpha_constraint: function applied to alpha after each update; None: none.
         shared_axes: the axes (counted from 1) along which alpha is one number.
 
     Source: He et al., ICCV 2015.
+
+    Example:
+        >>> PReLU(shared_axes=[1]).compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     example = {"args": {"shared_axes": [1]}, "shape": (2, 3, 4)}
@@ -166,6 +185,10 @@ class ELU(Layer):
         alpha: minus the limit for large negative x.
 
     Source: Clevert et al., ICLR 2016.
+
+    Example:
+        >>> ELU(alpha=0.5).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     result_activation = "elu"
@@ -188,6 +211,10 @@ class Softmax(Layer):
 
     Args:
         axis: the axis or axes that sum to 1.
+
+    Example:
+        >>> Softmax().compute_output_shape((None, 3))
+        (None, 3)
     """
 
     result_activation = "softmax"

@@ -38,12 +38,30 @@ class MultiHeadAttention(KernelLayer):
         key_dim: size of query and key a head.
         value_dim: size of value per head; None: key_dim.
         dropout: share of weights dropped in training.
+        use_bias: whether to add a bias.
         output_shape: sizes of the result's last axes; None: the query's last one.
         attention_axes: the axes attended over; None: all but the first and the last.
+        sliding_window: how many places a source may be away, itself included; None: any.
+        flash_attention: accepted; the kernel is chosen by the engine.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        use_gate: whether the result is multiplied by sigmoid(a projection of the query).
+        seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Shape: query (n, targets, d), value and key (n, sources, d) -> (n, targets, d).
 
     Source: Vaswani et al., NeurIPS 2017.
+
+    Example:
+        >>> from kerasish import Input
+        >>> x = Input((5, 8))
+        >>> MultiHeadAttention(num_heads=2, key_dim=4)(x, x).shape
+        (None, 5, 8)
     """
 
     example: Any = {
@@ -273,12 +291,28 @@ class GroupQueryAttention(MultiHeadAttention):
         num_query_heads: number of query heads.
         num_key_value_heads: number of key and value heads, a divisor of num_query_heads.
         dropout: share of weights dropped in training.
+        use_bias: whether to add a bias.
         sliding_window: how many steps away, less one, a source may be; None: any.
+        flash_attention: accepted; the kernel is chosen by the engine.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
         use_gate: whether the result is multiplied by sigmoid(a projection of the query).
+        seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Shape: query (n, targets, d), value and key (n, sources, d) -> (n, targets, d).
 
     Source: Ainslie et al., EMNLP 2023.
+
+    Example:
+        >>> from kerasish import Input
+        >>> x = Input((5, 8))
+        >>> GroupQueryAttention(head_dim=4, num_query_heads=2, num_key_value_heads=1)(x, x).shape
+        (None, 5, 8)
     """
 
     example: Any = {

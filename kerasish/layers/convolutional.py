@@ -160,7 +160,17 @@ class Conv1D(BaseConv):
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid", "same", or "causal": the result at t sees nothing after t.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         groups: channels and filters are cut into this many groups that do not see each other.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, steps, channels) -> (n, windows, filters); with data_format="channels_first" the
     channels come second.
@@ -180,7 +190,19 @@ class Conv2D(BaseConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         groups: see `Conv1D`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters); with
     data_format="channels_first" the channels come second.
@@ -201,10 +223,26 @@ class Conv3D(BaseConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         groups: see `Conv1D`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, filters); with
     data_format="channels_first" the channels come second.
+
+    Example:
+        >>> Conv3D(filters=2, kernel_size=2).compute_output_shape((None, 3, 4, 3, 2))
+        (None, 2, 3, 2, 2)
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 3, 4, 3, 2)}

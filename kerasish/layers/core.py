@@ -38,6 +38,16 @@ class Dense(KernelLayer):
         units: size of the result's last axis, >= 1.
         activation: name or function; None: none.
         use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        lora_rank: must be None: kerasish has no LoRA.
+        lora_alpha: must be None: kerasish has no LoRA.
+        quantization_config: must be None: kerasish does not quantize.
 
     Shape: (n, ..., inputs) -> (n, ..., units).
 
@@ -105,7 +115,15 @@ class Embedding(Layer):
     Args:
         input_dim: rows of the table: one more than the largest number.
         output_dim: size of a row.
+        embeddings_initializer: first values of the table: name, config, object or function.
+        embeddings_regularizer: penalty of the table; None: none.
+        embeddings_constraint: function applied to the table after each update; None: none.
         mask_zero: whether 0 marks padding: the result carries the mask x != 0.
+        weights: the table's first values, as an array or a list with one; None: by
+            `embeddings_initializer`.
+        lora_rank: must be None: kerasish has no LoRA.
+        lora_alpha: must be None: kerasish has no LoRA.
+        quantization_config: must be None: kerasish does not quantize.
 
     Shape: (n, ...) -> (n, ..., output_dim).
 
@@ -269,6 +287,10 @@ class Masking(Layer):
         mask_value: the number that marks padding.
 
     Shape: (n, steps, features) -> the same, padding set to 0.
+
+    Example:
+        >>> Masking().compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     weightless = True
@@ -290,7 +312,12 @@ class Masking(Layer):
 
 
 class Identity(Layer):
-    """The input as it is."""
+    """The input as it is.
+
+    Example:
+        >>> Identity().compute_output_shape((None, 3))
+        (None, 3)
+    """
 
     layer_role = "pass"
 

@@ -66,9 +66,28 @@ class DepthwiseConv1D(BaseDepthwiseConv):
 
     Args:
         kernel_size, strides, dilation_rate: integers >= 1.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
         depth_multiplier: results of each channel.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        depthwise_initializer: first values of the depthwise kernel: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        depthwise_regularizer: penalty of the depthwise kernel; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        depthwise_constraint: function applied to the depthwise kernel after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, steps, channels) -> (n, windows, channels * depth_multiplier).
+
+    Example:
+        >>> layer = DepthwiseConv1D(kernel_size=2, depth_multiplier=2)
+        >>> layer.compute_output_shape((None, 5, 3))
+        (None, 4, 6)
     """
 
     example = {"args": {"kernel_size": 2, "depth_multiplier": 2}, "shape": (2, 5, 3)}
@@ -80,7 +99,21 @@ class DepthwiseConv2D(BaseDepthwiseConv):
 
     Args:
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
         depth_multiplier: results of each channel.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        depthwise_initializer: first values of the depthwise kernel: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        depthwise_regularizer: penalty of the depthwise kernel; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        depthwise_constraint: function applied to the depthwise kernel after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, channels * depth_multiplier).
 
@@ -150,9 +183,32 @@ class SeparableConv1D(BaseSeparableConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: integers >= 1.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         depth_multiplier: results of each channel in between.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        depthwise_initializer: first values of the depthwise kernel: name, config, object or
+            function.
+        pointwise_initializer: first values of the pointwise kernel: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        depthwise_regularizer: penalty of the depthwise kernel; None: none.
+        pointwise_regularizer: penalty of the pointwise kernel; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        depthwise_constraint: function applied to the depthwise kernel after each update; None:
+            none.
+        pointwise_constraint: function applied to the pointwise kernel after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, steps, channels) -> (n, windows, filters).
+
+    Example:
+        >>> SeparableConv1D(filters=4, kernel_size=2).compute_output_shape((None, 5, 3))
+        (None, 4, 4)
     """
 
     example = {"args": {"filters": 4, "kernel_size": 2}, "shape": (2, 5, 3)}
@@ -165,10 +221,33 @@ class SeparableConv2D(BaseSeparableConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         depth_multiplier: results of each channel in between.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        depthwise_initializer: first values of the depthwise kernel: name, config, object or
+            function.
+        pointwise_initializer: first values of the pointwise kernel: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        depthwise_regularizer: penalty of the depthwise kernel; None: none.
+        pointwise_regularizer: penalty of the pointwise kernel; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        depthwise_constraint: function applied to the depthwise kernel after each update; None:
+            none.
+        pointwise_constraint: function applied to the pointwise kernel after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters).
     Source: Chollet, Xception, CVPR 2017.
+
+    Example:
+        >>> SeparableConv2D(filters=4, kernel_size=2).compute_output_shape((None, 4, 5, 3))
+        (None, 3, 4, 4)
     """
 
     example = {"args": {"filters": 4, "kernel_size": 2}, "shape": (2, 4, 5, 3)}

@@ -30,6 +30,10 @@ class Attention(Layer):
     without a key the value is it.
 
     Source: Luong et al., EMNLP 2015.
+
+    Example:
+        >>> Attention(use_scale=True).compute_output_shape([(None, 4, 3), (None, 5, 3)])
+        (None, 4, 3)
     """
 
     example: Any = {"args": {"use_scale": True}, "shape": [(2, 4, 3), (2, 5, 3)]}
@@ -145,6 +149,10 @@ class AdditiveAttention(Attention):
     Shape: as Attention's.
 
     Source: Bahdanau et al., ICLR 2015.
+
+    Example:
+        >>> AdditiveAttention().compute_output_shape([(None, 4, 3), (None, 5, 3)])
+        (None, 4, 3)
     """
 
     example: Any = {"args": {}, "shape": [(2, 4, 3), (2, 5, 3)]}

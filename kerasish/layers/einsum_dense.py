@@ -26,6 +26,21 @@ class EinsumDense(KernelLayer):
         output_shape: the result's sizes without the batch axis; None where the input tells.
         activation: name or function; None: none.
         bias_axes: the result's letters along which a bias varies; None: no bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        lora_rank: must be None: kerasish has no LoRA.
+        lora_alpha: must be None: kerasish has no LoRA.
+        gptq_unpacked_column_size: must be None: kerasish does not quantize.
+        quantization_config: must be None: kerasish does not quantize.
+
+    Example:
+        >>> layer = EinsumDense(equation='abc,cd->abd', output_shape=(None, 4), bias_axes='d')
+        >>> layer.compute_output_shape((None, 3, 5))
+        (None, 3, 4)
     """
 
     layer_role = "dense"

@@ -51,7 +51,15 @@ class _GlobalMax(BaseGlobalPooling):
 class GlobalAveragePooling1D(BaseGlobalPooling):
     """The mean over all steps; steps that a mask leaves out do not count.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, steps, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalAveragePooling1D().compute_output_shape((None, 4, 3))
+        (None, 3)
     """
 
     example = {"args": {}, "shape": (2, 4, 3)}
@@ -81,6 +89,10 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
 class GlobalAveragePooling2D(_GlobalAverage):
     """The mean of each channel's picture.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, height, width, channels) -> (n, channels).
 
     Example:
@@ -95,7 +107,15 @@ class GlobalAveragePooling2D(_GlobalAverage):
 class GlobalAveragePooling3D(_GlobalAverage):
     """The mean of each channel's volume.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, depth, height, width, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalAveragePooling3D(keepdims=True).compute_output_shape((None, 2, 4, 3, 3))
+        (None, 1, 1, 1, 3)
     """
 
     example = {"args": {"keepdims": True}, "shape": (2, 2, 4, 3, 3)}
@@ -105,7 +125,15 @@ class GlobalAveragePooling3D(_GlobalAverage):
 class GlobalMaxPooling1D(_GlobalMax):
     """The largest element over all steps.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, steps, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalMaxPooling1D().compute_output_shape((None, 4, 3))
+        (None, 3)
     """
 
     example = {"args": {}, "shape": (2, 4, 3)}
@@ -115,7 +143,15 @@ class GlobalMaxPooling1D(_GlobalMax):
 class GlobalMaxPooling2D(_GlobalMax):
     """The largest element of each channel's picture.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, height, width, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalMaxPooling2D().compute_output_shape((None, 4, 3, 3))
+        (None, 3)
     """
 
     example = {"args": {}, "shape": (2, 4, 3, 3)}
@@ -125,7 +161,15 @@ class GlobalMaxPooling2D(_GlobalMax):
 class GlobalMaxPooling3D(_GlobalMax):
     """The largest element of each channel's volume.
 
+    Args:
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        keepdims: whether the spatial axes stay, with size 1.
+
     Shape: (n, depth, height, width, channels) -> (n, channels).
+
+    Example:
+        >>> GlobalMaxPooling3D().compute_output_shape((None, 2, 4, 3, 3))
+        (None, 3)
     """
 
     example = {"args": {}, "shape": (2, 2, 4, 3, 3)}
@@ -155,7 +199,15 @@ class BaseAdaptivePooling(SpatialLayer):
 class AdaptiveAveragePooling1D(BaseAdaptivePooling):
     """The means of `output_size` bins of steps.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, steps, channels) -> (n, output_size, channels).
+
+    Example:
+        >>> AdaptiveAveragePooling1D(output_size=2).compute_output_shape((None, 5, 3))
+        (None, 2, 3)
     """
 
     example = {"args": {"output_size": 2}, "shape": (2, 5, 3)}
@@ -166,7 +218,15 @@ class AdaptiveAveragePooling1D(BaseAdaptivePooling):
 class AdaptiveAveragePooling2D(BaseAdaptivePooling):
     """The means of `output_size` bins along two axes.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, height, width, channels) -> (n, *output_size, channels).
+
+    Example:
+        >>> AdaptiveAveragePooling2D(output_size=(2, 3)).compute_output_shape((None, 4, 5, 3))
+        (None, 2, 3, 3)
     """
 
     example = {"args": {"output_size": (2, 3)}, "shape": (2, 4, 5, 3)}
@@ -177,7 +237,15 @@ class AdaptiveAveragePooling2D(BaseAdaptivePooling):
 class AdaptiveAveragePooling3D(BaseAdaptivePooling):
     """The means of `output_size` bins along three axes.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, depth, height, width, channels) -> (n, *output_size, channels).
+
+    Example:
+        >>> AdaptiveAveragePooling3D(output_size=2).compute_output_shape((None, 4, 4, 4, 2))
+        (None, 2, 2, 2, 2)
     """
 
     example = {"args": {"output_size": 2}, "shape": (1, 4, 4, 4, 2)}
@@ -188,7 +256,15 @@ class AdaptiveAveragePooling3D(BaseAdaptivePooling):
 class AdaptiveMaxPooling1D(BaseAdaptivePooling):
     """The largest elements of `output_size` bins of steps.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, steps, channels) -> (n, output_size, channels).
+
+    Example:
+        >>> AdaptiveMaxPooling1D(output_size=2).compute_output_shape((None, 5, 3))
+        (None, 2, 3)
     """
 
     example = {"args": {"output_size": 2}, "shape": (2, 5, 3)}
@@ -199,7 +275,15 @@ class AdaptiveMaxPooling1D(BaseAdaptivePooling):
 class AdaptiveMaxPooling2D(BaseAdaptivePooling):
     """The largest elements of `output_size` bins along two axes.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, height, width, channels) -> (n, *output_size, channels).
+
+    Example:
+        >>> AdaptiveMaxPooling2D(output_size=(2, 3)).compute_output_shape((None, 4, 5, 3))
+        (None, 2, 3, 3)
     """
 
     example = {"args": {"output_size": (2, 3)}, "shape": (2, 4, 5, 3)}
@@ -210,7 +294,15 @@ class AdaptiveMaxPooling2D(BaseAdaptivePooling):
 class AdaptiveMaxPooling3D(BaseAdaptivePooling):
     """The largest elements of `output_size` bins along three axes.
 
+    Args:
+        output_size: number of bins: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, depth, height, width, channels) -> (n, *output_size, channels).
+
+    Example:
+        >>> AdaptiveMaxPooling3D(output_size=2).compute_output_shape((None, 4, 4, 4, 2))
+        (None, 2, 2, 2, 2)
     """
 
     example = {"args": {"output_size": 2}, "shape": (1, 4, 4, 4, 2)}

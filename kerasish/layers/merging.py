@@ -117,14 +117,24 @@ def _folded(meet: Op, inputs: list[Any]) -> Tensor:
 
 
 class Add(_Merge):
-    """The sum of the inputs."""
+    """The sum of the inputs.
+
+    Example:
+        >>> Add().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.add, inputs)
 
 
 class Subtract(_Merge):
-    """The first input less the second."""
+    """The first input less the second.
+
+    Example:
+        >>> Subtract().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def build(self, input_shape: Structure) -> None:
         """Check that there are two inputs."""
@@ -137,7 +147,12 @@ class Subtract(_Merge):
 
 
 class Multiply(_Merge):
-    """The product of the inputs."""
+    """The product of the inputs.
+
+    Example:
+        >>> Multiply().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.multiply, inputs)
@@ -153,14 +168,24 @@ class Multiply(_Merge):
 
 
 class Average(_Merge):
-    """The mean of the inputs."""
+    """The mean of the inputs.
+
+    Example:
+        >>> Average().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
         return ops.divide(_folded(ops.add, inputs), float(len(inputs)))
 
 
 class Maximum(_Merge):
-    """The largest of the inputs."""
+    """The largest of the inputs.
+
+    Example:
+        >>> Maximum().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.maximum, inputs)
@@ -172,7 +197,12 @@ class Maximum(_Merge):
 
 
 class Minimum(_Merge):
-    """The smallest of the inputs."""
+    """The smallest of the inputs.
+
+    Example:
+        >>> Minimum().compute_output_shape([(None, 3), (None, 3)])
+        (None, 3)
+    """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
         return _folded(ops.minimum, inputs)
@@ -188,6 +218,10 @@ class Concatenate(_Merge):
 
     Args:
         axis: along which they may differ in size.
+
+    Example:
+        >>> Concatenate().compute_output_shape([(None, 3), (None, 3)])
+        (None, 6)
     """
 
     _broadcasts = False
@@ -237,6 +271,10 @@ class Dot(_Merge):
     Args:
         axes: the axis of both, or one for each.
         normalize: whether each is divided by its length along the axis first (cosine).
+
+    Example:
+        >>> Dot(axes=1).compute_output_shape([(None, 3), (None, 3)])
+        (None, 1)
     """
 
     example = {"args": {"axes": 1}, "shape": [(2, 3), (2, 3)]}
@@ -285,40 +323,106 @@ class Dot(_Merge):
 
 
 def add(inputs: Tensor, **kwargs: Any) -> Any:
-    """Return the sum of the inputs."""
+    """Return the sum of the inputs.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> add([ops.ones((1, 2)), ops.ones((1, 2))]).tolist()
+        [[2.0, 2.0]]
+    """
     return Add(**kwargs)(inputs)
 
 
 def subtract(inputs: Tensor, **kwargs: Any) -> Any:
-    """Return the first input less the second."""
+    """Return the first input less the second.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> subtract([ops.ones((1, 2)), ops.ones((1, 2))]).tolist()
+        [[0.0, 0.0]]
+    """
     return Subtract(**kwargs)(inputs)
 
 
 def multiply(inputs: Tensor, **kwargs: Any) -> Any:
-    """Return the product of the inputs."""
+    """Return the product of the inputs.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> multiply([ops.ones((1, 2)), ops.zeros((1, 2))]).tolist()
+        [[0.0, 0.0]]
+    """
     return Multiply(**kwargs)(inputs)
 
 
 def average(inputs: Tensor, **kwargs: Any) -> Tensor:
-    """Return the mean of the inputs."""
+    """Return the mean of the inputs.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> average([ops.ones((1, 2)), ops.zeros((1, 2))]).tolist()
+        [[0.5, 0.5]]
+    """
     return Average(**kwargs)(inputs)
 
 
 def maximum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Any:
-    """Return the largest of the inputs."""
+    """Return the largest of the inputs.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> maximum([ops.ones((1, 2)), ops.zeros((1, 2))]).tolist()
+        [[1.0, 1.0]]
+    """
     return Maximum(**kwargs)(inputs)
 
 
 def minimum(inputs: Tensor, **kwargs: Any) -> Any:
-    """Return the smallest of the inputs."""
+    """Return the smallest of the inputs.
+
+    Args:
+        inputs: list of tensors.
+
+    Example:
+        >>> minimum([ops.ones((1, 2)), ops.zeros((1, 2))]).tolist()
+        [[0.0, 0.0]]
+    """
     return Minimum(**kwargs)(inputs)
 
 
 def concatenate(inputs: Sequence[Tensor], axis: int = -1, **kwargs: Any) -> Tensor:
-    """Return the inputs side by side along an axis."""
+    """Return the inputs side by side along an axis.
+
+    Args:
+        inputs: list of tensors.
+        axis: the axis along which inputs are joined.
+
+    Example:
+        >>> concatenate([ops.ones((1, 2)), ops.zeros((1, 1))]).tolist()
+        [[1.0, 1.0, 0.0]]
+    """
     return Concatenate(axis, **kwargs)(inputs)
 
 
 def dot(inputs: Tensor, axes: Axis = -1, **kwargs: Any) -> Tensor:
-    """Return sums of products over an axis of each of two inputs."""
+    """Return sums of products over an axis of each of two inputs.
+
+    Args:
+        inputs: list of tensors.
+        axes: the axis, or one of each input, that is summed over.
+
+    Example:
+        >>> dot([ops.ones((1, 2)), ops.ones((1, 2))], axes=1).tolist()
+        [[2.0]]
+    """
     return Dot(axes, **kwargs)(inputs)

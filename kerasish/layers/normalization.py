@@ -75,10 +75,25 @@ class BatchNormalization(NormalizationLayer):
         momentum: of the running means, 0 <= momentum < 1.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
+        beta_initializer: first values of beta: name, config, object or function.
+        gamma_initializer: first values of gamma: name, config, object or function.
+        moving_mean_initializer: first values of the running mean.
+        moving_variance_initializer: first values of the running variance.
+        beta_regularizer: penalty of beta; None: none.
+        gamma_regularizer: penalty of gamma; None: none.
+        beta_constraint: function applied to beta after each update; None: none.
+        gamma_constraint: function applied to gamma after each update; None: none.
+        renorm: whether training uses the running moments as well (`BatchRenormalization`).
+        renorm_clipping: bounds "rmin", "rmax" and "dmax" of the correction; None: none.
+        renorm_momentum: the share of themselves that the moments of `renorm` keep per step.
         synchronized: in data-parallel training, whether the moments are those of the whole batch,
             on all ranks; else of each shard. It needs one shard per rank.
 
     Source: Ioffe & Szegedy, ICML 2015.
+
+    Example:
+        >>> BatchNormalization().compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "batch normalization"
@@ -240,10 +255,20 @@ class LayerNormalization(NormalizationLayer):
         axis: the axis or axes over which the moments are taken.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
+        beta_initializer: first values of beta: name, config, object or function.
+        gamma_initializer: first values of gamma: name, config, object or function.
+        beta_regularizer: penalty of beta; None: none.
+        gamma_regularizer: penalty of gamma; None: none.
+        beta_constraint: function applied to beta after each update; None: none.
+        gamma_constraint: function applied to gamma after each update; None: none.
         rms_scaling: of older files: no mean is taken off x (though off x for its variance), and
             no beta is added.
 
     Source: Ba, Kiros & Hinton, arXiv 1607.06450.
+
+    Example:
+        >>> LayerNormalization().compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     layer_role = "normalization"
@@ -292,8 +317,18 @@ class GroupNormalization(NormalizationLayer):
         axis: the axis of the features.
         epsilon: added to the variance.
         center, scale: whether there are beta and gamma.
+        beta_initializer: first values of beta: name, config, object or function.
+        gamma_initializer: first values of gamma: name, config, object or function.
+        beta_regularizer: penalty of beta; None: none.
+        gamma_regularizer: penalty of gamma; None: none.
+        beta_constraint: function applied to beta after each update; None: none.
+        gamma_constraint: function applied to gamma after each update; None: none.
 
     Source: Wu & He, ECCV 2018.
+
+    Example:
+        >>> GroupNormalization(groups=2).compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     example = {"args": {"groups": 2}, "shape": (2, 3, 4)}
@@ -346,6 +381,10 @@ class UnitNormalization(Layer):
 
     Args:
         axis: the axis or axes along which the length becomes 1.
+
+    Example:
+        >>> UnitNormalization().compute_output_shape((None, 3))
+        (None, 3)
     """
 
     weightless = True
@@ -377,6 +416,10 @@ class RMSNormalization(Layer):
         epsilon: added to the mean square.
 
     Source: Zhang & Sennrich, NeurIPS 2019.
+
+    Example:
+        >>> RMSNormalization().compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     example = {"args": {}, "shape": (2, 3, 4)}

@@ -73,6 +73,14 @@ class BaseMaxPooling(BasePooling):
 class MaxPooling1D(BaseMaxPooling):
     """The largest element of each window of steps.
 
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
+
     Shape: (n, steps, channels) -> (n, windows, channels).
 
     Example:
@@ -86,6 +94,14 @@ class MaxPooling1D(BaseMaxPooling):
 
 class MaxPooling2D(BaseMaxPooling):
     """The largest element of each window of two axes.
+
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, channels).
 
@@ -101,7 +117,19 @@ class MaxPooling2D(BaseMaxPooling):
 class MaxPooling3D(BaseMaxPooling):
     """The largest element of each window of three axes.
 
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
+
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, channels).
+
+    Example:
+        >>> MaxPooling3D().compute_output_shape((None, 4, 4, 5, 2))
+        (None, 2, 2, 2, 2)
     """
 
     example = {"args": {}, "shape": (1, 4, 4, 5, 2)}
@@ -111,7 +139,19 @@ class MaxPooling3D(BaseMaxPooling):
 class AveragePooling1D(BasePooling):
     """The mean of each window of steps; padding does not count.
 
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
+
     Shape: (n, steps, channels) -> (n, windows, channels).
+
+    Example:
+        >>> AveragePooling1D(pool_size=2).compute_output_shape((None, 5, 3))
+        (None, 2, 3)
     """
 
     example = {"args": {"pool_size": 2}, "shape": (2, 5, 3)}
@@ -122,7 +162,20 @@ class AveragePooling1D(BasePooling):
 class AveragePooling2D(BasePooling):
     """The mean of each window of two axes; padding does not count.
 
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
+
     Shape: (n, height, width, channels) -> (n, windows, windows, channels).
+
+    Example:
+        >>> layer = AveragePooling2D(pool_size=2, strides=1, padding='same')
+        >>> layer.compute_output_shape((None, 5, 4, 3))
+        (None, 5, 4, 3)
     """
 
     example = {"args": {"pool_size": 2, "strides": 1, "padding": "same"}, "shape": (2, 5, 4, 3)}
@@ -133,7 +186,19 @@ class AveragePooling2D(BasePooling):
 class AveragePooling3D(BasePooling):
     """The mean of each window of three axes; padding does not count.
 
+    Args:
+        pool_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        name: name of the layer; None: made from the class.
+
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, channels).
+
+    Example:
+        >>> AveragePooling3D(pool_size=2).compute_output_shape((None, 4, 4, 5, 2))
+        (None, 2, 2, 2, 2)
     """
 
     example = {"args": {"pool_size": 2}, "shape": (1, 4, 4, 5, 2)}

@@ -37,6 +37,10 @@ class Dropout(Layer):
         seed: of the masks; None: drawn.
 
     Source: Srivastava et al., JMLR 15 (2014).
+
+    Example:
+        >>> Dropout(rate=0.5).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "pass"
@@ -115,7 +119,17 @@ class _SpatialDropout(Dropout):
 class SpatialDropout1D(_SpatialDropout):
     """Dropout of whole channels. Shape: (n, steps, channels) -> the same.
 
+    Args:
+        rate: share of the channels that is dropped in training, 0 <= rate < 1.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        name: name of the layer; None: made from the class.
+        dtype: dtype or dtype policy; None: `config.dtype_policy()`.
+
     Source: Tompson et al., CVPR 2015.
+
+    Example:
+        >>> SpatialDropout1D(rate=0.5).compute_output_shape((None, 3, 4))
+        (None, 3, 4)
     """
 
     example = {"args": {"rate": 0.5}, "shape": (2, 3, 4)}
@@ -123,7 +137,19 @@ class SpatialDropout1D(_SpatialDropout):
 
 
 class SpatialDropout2D(_SpatialDropout):
-    """Dropout of whole channels of pictures. Shape: (n, h, w, channels) -> the same."""
+    """Dropout of whole channels of pictures. Shape: (n, h, w, channels) -> the same.
+
+    Args:
+        rate: share of the channels that is dropped in training, 0 <= rate < 1.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        name: name of the layer; None: made from the class.
+        dtype: dtype or dtype policy; None: `config.dtype_policy()`.
+
+    Example:
+        >>> SpatialDropout2D(rate=0.5).compute_output_shape((None, 3, 2, 4))
+        (None, 3, 2, 4)
+    """
 
     example = {"args": {"rate": 0.5}, "shape": (2, 3, 2, 4)}
     rank = 2
@@ -137,7 +163,19 @@ class SpatialDropout2D(_SpatialDropout):
 
 
 class SpatialDropout3D(SpatialDropout2D):
-    """Dropout of whole channels of volumes. Shape: (n, d, h, w, channels) -> the same."""
+    """Dropout of whole channels of volumes. Shape: (n, d, h, w, channels) -> the same.
+
+    Args:
+        rate: share of the channels that is dropped in training, 0 <= rate < 1.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        name: name of the layer; None: made from the class.
+        dtype: dtype or dtype policy; None: `config.dtype_policy()`.
+
+    Example:
+        >>> SpatialDropout3D(rate=0.5).compute_output_shape((None, 3, 2, 2, 4))
+        (None, 3, 2, 2, 4)
+    """
 
     example = {"args": {"rate": 0.5}, "shape": (2, 3, 2, 2, 4)}
     rank = 3
@@ -149,6 +187,10 @@ class GaussianNoise(Layer):
     Args:
         stddev: their standard deviation, >= 0.
         seed: of the noise; None: drawn.
+
+    Example:
+        >>> GaussianNoise(stddev=0.1).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "pass"
@@ -181,6 +223,10 @@ class GaussianDropout(Layer):
     Args:
         rate: as for Dropout, 0 <= rate < 1.
         seed: of the noise; None: drawn.
+
+    Example:
+        >>> GaussianDropout(rate=0.3).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "pass"
@@ -216,6 +262,10 @@ class AlphaDropout(Layer):
         seed: of the masks; None: drawn.
 
     Source: Klambauer et al., NeurIPS 2017.
+
+    Example:
+        >>> AlphaDropout(rate=0.3).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     layer_role = "pass"
@@ -257,6 +307,10 @@ class ActivityRegularization(Layer):
     Args:
         l1: factor of the sum of magnitudes, >= 0.
         l2: factor of the sum of squares, >= 0.
+
+    Example:
+        >>> ActivityRegularization(l1=0.1, l2=0.2).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     weightless = True

@@ -58,7 +58,17 @@ class _Pad(SpatialLayer):
 
 
 class ZeroPadding1D(_Pad):
-    """Zeros before and after the time steps."""
+    """Zeros before and after the time steps.
+
+    Args:
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> ZeroPadding1D(padding=(1, 2)).compute_output_shape((None, 3, 4))
+        (None, 6, 4)
+    """
 
     example = {"args": {"padding": (1, 2)}, "shape": (2, 3, 4)}
     rank = 1
@@ -70,7 +80,17 @@ class ZeroPadding1D(_Pad):
 
 
 class ZeroPadding2D(_Pad):
-    """Zeros round pictures."""
+    """Zeros round pictures.
+
+    Args:
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> ZeroPadding2D(padding=((1, 0), (2, 1))).compute_output_shape((None, 3, 2, 4))
+        (None, 4, 5, 4)
+    """
 
     example = {"args": {"padding": ((1, 0), (2, 1))}, "shape": (2, 3, 2, 4)}
     rank = 2
@@ -82,7 +102,17 @@ class ZeroPadding2D(_Pad):
 
 
 class ZeroPadding3D(_Pad):
-    """Zeros round volumes."""
+    """Zeros round volumes.
+
+    Args:
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> ZeroPadding3D(padding=1).compute_output_shape((None, 2, 2, 2, 1))
+        (None, 4, 4, 4, 1)
+    """
 
     example = {"args": {"padding": 1}, "shape": (1, 2, 2, 2, 1)}
     rank = 3
@@ -122,7 +152,15 @@ class _Crop(SpatialLayer):
 
 
 class Cropping1D(_Crop):
-    """Time steps without their first and last."""
+    """Time steps without their first and last.
+
+    Args:
+        cropping: steps removed at the start and the end: (start, end), or one number for both.
+
+    Example:
+        >>> Cropping1D(cropping=(1, 1)).compute_output_shape((None, 4, 3))
+        (None, 2, 3)
+    """
 
     example = {"args": {"cropping": (1, 1)}, "shape": (2, 4, 3)}
     rank = 1
@@ -132,7 +170,16 @@ class Cropping1D(_Crop):
 
 
 class Cropping2D(_Crop):
-    """Pictures without their rims."""
+    """Pictures without their rims.
+
+    Args:
+        cropping: elements removed: a number, one for each axis, or (before, after) for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> Cropping2D(cropping=((1, 0), (1, 1))).compute_output_shape((None, 3, 4, 2))
+        (None, 2, 2, 2)
+    """
 
     example = {"args": {"cropping": ((1, 0), (1, 1))}, "shape": (2, 3, 4, 2)}
     rank = 2
@@ -147,7 +194,16 @@ class Cropping2D(_Crop):
 
 
 class Cropping3D(_Crop):
-    """Volumes without their rims."""
+    """Volumes without their rims.
+
+    Args:
+        cropping: elements removed: a number, one for each axis, or (before, after) for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> Cropping3D(cropping=1).compute_output_shape((None, 3, 3, 3, 1))
+        (None, 1, 1, 1, 1)
+    """
 
     example = {"args": {"cropping": 1}, "shape": (1, 3, 3, 3, 1)}
     rank = 3
@@ -161,7 +217,15 @@ class Cropping3D(_Crop):
 
 
 class UpSampling1D(Layer):
-    """Each time step `size` times."""
+    """Each time step `size` times.
+
+    Args:
+        size: how often an element is repeated: a number, or one for each axis.
+
+    Example:
+        >>> UpSampling1D(size=2).compute_output_shape((None, 3, 4))
+        (None, 6, 4)
+    """
 
     layer_role = "pass"
 
@@ -186,7 +250,12 @@ class UpSampling2D(SpatialLayer):
 
     Args:
         size: factor of the height and the width.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         interpolation: "nearest" repeats; "bilinear", "bicubic", "lanczos3", "lanczos5".
+
+    Example:
+        >>> UpSampling2D(size=(2, 3)).compute_output_shape((None, 2, 2, 3))
+        (None, 4, 6, 3)
     """
 
     layer_role = "pass"
@@ -220,7 +289,16 @@ class UpSampling2D(SpatialLayer):
 
 
 class UpSampling3D(SpatialLayer):
-    """Volumes with each element repeated along depth, height and width."""
+    """Volumes with each element repeated along depth, height and width.
+
+    Args:
+        size: how often an element is repeated: a number, or one for each axis.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> UpSampling3D(size=2).compute_output_shape((None, 2, 2, 2, 1))
+        (None, 4, 4, 4, 1)
+    """
 
     layer_role = "pass"
 

@@ -24,6 +24,10 @@ class Rescaling(Layer):
         scale: a number, or one for each feature (for each channel where the image data format is
             "channels_first").
         offset: likewise.
+
+    Example:
+        >>> Rescaling(scale=0.5, offset=1.0).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     example = {"args": {"scale": 0.5, "offset": 1.0}, "shape": (2, 3)}
@@ -57,6 +61,10 @@ class Normalization(Layer):
         axis: the axis or axes that have moments of their own; None: one mean for all.
         mean, variance: the moments; None: `adapt` finds them.
         invert: whether to go the other way: x * sqrt(variance) + mean.
+
+    Example:
+        >>> Normalization(mean=1.0, variance=4.0).compute_output_shape((None, 3))
+        (None, 3)
     """
 
     example = {"args": {"mean": 1.0, "variance": 4.0}, "shape": (2, 3)}

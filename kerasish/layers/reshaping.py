@@ -23,6 +23,10 @@ class Flatten(Layer):
         data_format: "channels_first" moves the channels to the end before.
 
     Shape: (n, ...) -> (n, product of the rest).
+
+    Example:
+        >>> Flatten().compute_output_shape((None, 3, 4))
+        (None, 12)
     """
 
     layer_role = "pass"
@@ -47,6 +51,10 @@ class Reshape(Layer):
 
     Args:
         target_shape: without the batch axis; one size may be -1.
+
+    Example:
+        >>> Reshape(target_shape=(4, -1)).compute_output_shape((None, 3, 4))
+        (None, 4, 3)
     """
 
     layer_role = "pass"
@@ -92,6 +100,10 @@ class Permute(Layer):
 
     Args:
         dims: the order; axes count from 1, the batch axis stays first.
+
+    Example:
+        >>> Permute(dims=(2, 1)).compute_output_shape((None, 3, 4))
+        (None, 4, 3)
     """
 
     layer_role = "pass"
@@ -119,6 +131,10 @@ class RepeatVector(Layer):
         n: how often, >= 1.
 
     Shape: (batch, features) -> (batch, n, features).
+
+    Example:
+        >>> RepeatVector(n=3).compute_output_shape((None, 4))
+        (None, 3, 4)
     """
 
     layer_role = "pass"

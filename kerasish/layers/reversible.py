@@ -19,6 +19,9 @@ class ReversibleEmbedding(Embedding):
         input_dim: rows of the table: one more than the largest number.
         output_dim: size of a row.
         tie_weights: whether the same table serves both ways.
+        embeddings_initializer: first values of the table: name, config, object or function.
+        embeddings_regularizer: penalty of the table; None: none.
+        embeddings_constraint: function applied to the table after each update; None: none.
         mask_zero: whether 0 marks padding: the result carries the mask x != 0.
         reverse_dtype: dtype in which the scores are computed; None: that of the layer.
         logit_soft_cap: c, the scores become c * tanh(score / c); None: they stay.

@@ -24,6 +24,11 @@ class SpectralNormalization(Wrapper):
         power_iterations: how often u and v are improved in a step, >= 1.
 
     Source: Miyato et al., ICLR 2018.
+
+    Example:
+        >>> from kerasish import layers
+        >>> SpectralNormalization(layers.Dense(2)).compute_output_shape((None, 4))
+        (None, 2)
     """
 
     def __init__(self, layer: Layer, power_iterations: int = 1, **kwargs: Any) -> None:

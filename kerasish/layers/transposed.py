@@ -84,6 +84,16 @@ class Conv1DTranspose(BaseConvTranspose):
         kernel_size, strides, dilation_rate: integers >= 1.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, steps, channels) -> (n, new steps, filters).
 
@@ -104,6 +114,16 @@ class Conv2DTranspose(BaseConvTranspose):
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
         padding: "valid" or "same".
         output_padding: see `BaseConvTranspose`.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, height, width, channels) -> (n, new height, new width, filters).
 
@@ -123,9 +143,23 @@ class Conv3DTranspose(BaseConvTranspose):
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
         padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         output_padding: see `BaseConvTranspose`.
+        activation: name or function applied to the result; None: none.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, depth, height, width, channels) -> the same with new sizes and `filters` channels.
+
+    Example:
+        >>> Conv3DTranspose(filters=2, kernel_size=2).compute_output_shape((None, 2, 3, 2, 2))
+        (None, 3, 4, 3, 2)
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 2, 3, 2, 2)}

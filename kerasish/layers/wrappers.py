@@ -19,6 +19,11 @@ class Wrapper(Layer):
 
     Args:
         layer: the layer held.
+
+    Example:
+        >>> from kerasish import layers
+        >>> Wrapper(layers.Dense(2)).layer.units
+        2
     """
 
     def __init__(self, layer: Layer, **kwargs: Any) -> None:
@@ -40,6 +45,11 @@ class TimeDistributed(Wrapper):
         layer: the layer.
 
     Shape: (n, steps, ...) -> (n, steps, result of the layer).
+
+    Example:
+        >>> from kerasish import layers
+        >>> TimeDistributed(layers.Dense(2)).compute_output_shape((None, 3, 4))
+        (None, 3, 2)
     """
 
     layer_role = "time distributed"

@@ -105,14 +105,33 @@ registry.add_builtins(
 
 
 def serialize(loss: LossLike) -> dict[str, Any]:
-    """Return a loss as what JSON can hold."""
+    """Return a loss as what JSON can hold.
+
+    Args:
+        loss: a loss.
+
+    Example:
+        >>> from kerasish import losses
+        >>> losses.serialize(losses.MeanSquaredError())["class_name"]
+        'MeanSquaredError'
+    """
     return registry.serialize_keras_object(loss)
 
 
 def deserialize(
     name: Config | str, custom_objects: Mapping[str, Any] | None = None
 ) -> Loss | Callable[..., Any]:
-    """Return the loss for a name or for what `serialize` returned."""
+    """Return the loss for a name or for what `serialize` returned.
+
+    Args:
+        name: name of the loss; None: made from the class.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish import losses
+        >>> losses.deserialize("mse").__name__
+        'mean_squared_error'
+    """
     return registry.deserialize_keras_object(
         name,
         custom_objects,
@@ -123,6 +142,9 @@ def deserialize(
 
 def get(identifier: LossLike | None) -> Any:
     """Return the loss for a name, config, class or function; None for None.
+
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
 
     Raises:
         UnknownNameError: the name is not known; the message lists the nearest ones.

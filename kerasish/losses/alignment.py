@@ -82,6 +82,12 @@ def _with_blanks(labels: Tensor) -> Tensor:
 class CTC(LossFunction):
     """-log of the probability of a sequence of labels, whatever their timing.
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Source: Graves et al., Connectionist temporal classification, 2006.
 
     Example:

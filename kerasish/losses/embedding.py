@@ -90,6 +90,10 @@ class Circle(LossFunction):
         gamma: scale, > 0.
         margin: how far the two kinds of similarity are to be apart, in [0, 1].
         remove_diagonal: leave out the comparison of an embedding with itself.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Sun et al., Circle loss, 2020.
 

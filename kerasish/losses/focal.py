@@ -109,6 +109,10 @@ class BinaryFocalCrossentropy(LossFunction):
     Args:
         apply_class_balancing, alpha, gamma, from_logits, label_smoothing, axis: see
             `binary_focal_crossentropy`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Lin et al., Focal loss for dense object detection, 2017.
 
@@ -142,6 +146,10 @@ class CategoricalFocalCrossentropy(LossFunction):
 
     Args:
         alpha, gamma, from_logits, label_smoothing, axis: see `categorical_focal_crossentropy`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Lin et al., Focal loss for dense object detection, 2017.
 

@@ -29,6 +29,7 @@ def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
     Args:
         y_true: -1 or 1; where all are 0 or 1, 0 counts as -1.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., d), (..., d) -> (...)
 
@@ -44,6 +45,7 @@ def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
     Args:
         y_true: -1 or 1; where all are 0 or 1, 0 counts as -1.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., d), (..., d) -> (...)
 
@@ -59,6 +61,7 @@ def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
     Args:
         y_true: one-hot.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., classes), (..., classes) -> (...)
 
@@ -74,6 +77,12 @@ def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 class Hinge(LossFunction):
     """The mean of max(1 - y_true * y_pred, 0).
+
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> Hinge()([[-1.0, 1.0]], [[0.5, 2.0]]).item()
@@ -92,6 +101,12 @@ class Hinge(LossFunction):
 class SquaredHinge(LossFunction):
     """The mean of max(1 - y_true * y_pred, 0)².
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Example:
         >>> SquaredHinge()([[-1.0, 1.0]], [[1.0, 2.0]]).item()
         2.0
@@ -108,6 +123,12 @@ class SquaredHinge(LossFunction):
 
 class CategoricalHinge(LossFunction):
     """max(1 + best wrong prediction - the right one, 0), targets being one-hot.
+
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> CategoricalHinge()([[0.0, 1.0]], [[0.5, 0.75]]).item()

@@ -78,7 +78,11 @@ class Dice(LossFunction):
     """1 - 2 * sum(t * p) / (sum(t) + sum(p)).
 
     Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
         axis: the axes of the sums; None: all.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Milletari et al., V-Net, 2016.
 
@@ -102,7 +106,11 @@ class Tversky(LossFunction):
 
     Args:
         alpha, beta: what false negatives and false positives cost, >= 0; see `tversky`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
         axis: the axes of the sums; None: all.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Salehi et al., Tversky loss function for image segmentation, 2017.
 

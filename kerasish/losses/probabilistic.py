@@ -127,6 +127,10 @@ sparse_categorical_crossentropy.takes_classes = True  # type: ignore[attr-define
 def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return sum(t * log(t / p)) over the last axis.
 
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+
     Shape: (..., d), (..., d) -> (...)
 
     Source: Kullback and Leibler, On information and sufficiency, 1951.
@@ -143,6 +147,10 @@ def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(p - t * log(p)) over the last axis: p is the rate, t the count.
+
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., d), (..., d) -> (...)
 
@@ -191,6 +199,10 @@ class BinaryCrossentropy(LossFunction):
 
     Args:
         from_logits, label_smoothing, axis: see `binary_crossentropy`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> BinaryCrossentropy(from_logits=True)([[1.0]], [[0.0]]).item()
@@ -218,6 +230,10 @@ class CategoricalCrossentropy(LossFunction):
 
     Args:
         from_logits, label_smoothing, axis: see `categorical_crossentropy`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]]).item()
@@ -245,6 +261,10 @@ class SparseCategoricalCrossentropy(LossFunction):
 
     Args:
         from_logits, ignore_class, axis: see `sparse_categorical_crossentropy`.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> SparseCategoricalCrossentropy()([1], [[0.5, 0.5]]).item()
@@ -269,6 +289,12 @@ class SparseCategoricalCrossentropy(LossFunction):
 class KLDivergence(LossFunction):
     """sum(t * log(t / p)).
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Example:
         >>> KLDivergence()([[0.5, 0.5]], [[0.5, 0.5]]).item()
         0.0
@@ -285,6 +311,12 @@ class KLDivergence(LossFunction):
 
 class Poisson(LossFunction):
     """The mean of p - t * log(p).
+
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> Poisson()([[0.0]], [[2.0]]).item()
@@ -305,6 +337,10 @@ class CategoricalGeneralizedCrossEntropy(LossFunction):
 
     Args:
         q: 0 < q < 1; near 0 it is cross-entropy, at 1 it would be absolute error.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Zhang and Sabuncu, Generalized cross entropy loss, 2018.
 

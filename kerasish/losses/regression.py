@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((y_true - y_pred)²) over the last axis.
 
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+
     Shape: (..., d), (..., d) -> (...)
 
     Example:
@@ -30,6 +34,10 @@ def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(|y_true - y_pred|) over the last axis.
 
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+
     Shape: (..., d), (..., d) -> (...)
 
     Example:
@@ -42,6 +50,10 @@ def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 100 * mean(|y_true - y_pred| / max(|y_true|, epsilon())) over the last axis.
+
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., d), (..., d) -> (...)
 
@@ -57,6 +69,10 @@ def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Te
 
 def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((log(1 + y_true) - log(1 + y_pred))²) over the last axis; no number below 0.
+
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
 
     Shape: (..., d), (..., d) -> (...)
 
@@ -75,6 +91,8 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     """Return the mean over the last axis of e²/2 where |e| <= delta, else delta (|e| - delta/2).
 
     Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
         delta: the error from which on it grows linearly, > 0.
 
     Shape: (..., d), (..., d) -> (...)
@@ -95,6 +113,10 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
 def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+
     Shape: (..., d), (..., d) -> (...)
 
     Example:
@@ -112,6 +134,8 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
     """Return -cos of the angle between targets and predictions: -1 where they point one way.
 
     Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
         axis: the axis along which they are vectors.
 
     Example:
@@ -125,6 +149,12 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
 
 class MeanSquaredError(LossFunction):
     """The mean of (y_true - y_pred)².
+
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> MeanSquaredError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
@@ -143,6 +173,12 @@ class MeanSquaredError(LossFunction):
 class MeanAbsoluteError(LossFunction):
     """The mean of |y_true - y_pred|.
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Example:
         >>> MeanAbsoluteError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
         1.5
@@ -160,6 +196,12 @@ class MeanAbsoluteError(LossFunction):
 class MeanAbsolutePercentageError(LossFunction):
     """The mean of 100 |y_true - y_pred| / |y_true|.
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Example:
         >>> MeanAbsolutePercentageError()([[2.0, 4.0]], [[1.0, 4.0]]).item()
         25.0
@@ -176,6 +218,12 @@ class MeanAbsolutePercentageError(LossFunction):
 
 class MeanSquaredLogarithmicError(LossFunction):
     """The mean of (log(1 + y_true) - log(1 + y_pred))².
+
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> MeanSquaredLogarithmicError()([[0.0]], [[0.0]]).item()
@@ -196,6 +244,10 @@ class Huber(LossFunction):
 
     Args:
         delta: where the one turns into the other, > 0.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Source: Huber, Robust estimation of a location parameter, 1964.
 
@@ -217,6 +269,12 @@ class Huber(LossFunction):
 class LogCosh(LossFunction):
     """The mean of log(cosh(y_pred - y_true)).
 
+    Args:
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
+
     Example:
         >>> LogCosh()([[0.0]], [[0.0]]).item()
         0.0
@@ -236,6 +294,10 @@ class CosineSimilarity(LossFunction):
 
     Args:
         axis: the axis along which they are vectors.
+        reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
+            None: one number per sample.
+        name: name of the loss; None: made from the class.
+        dtype: dtype of the computation; None: the default float.
 
     Example:
         >>> CosineSimilarity()([[1.0, 0.0]], [[2.0, 0.0]]).item()

@@ -132,12 +132,32 @@ registry.add_builtins(
 
 
 def serialize(metric: MetricLike) -> dict[str, Any]:
-    """Return a metric as what JSON can hold."""
+    """Return a metric as what JSON can hold.
+
+    Args:
+        metric: a metric.
+
+    Example:
+        >>> from kerasish import metrics
+        >>> metrics.serialize(metrics.MeanSquaredError())["class_name"]
+        'MeanSquaredError'
+    """
     return registry.serialize_keras_object(metric)
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Loss | Metric:
-    """Return the metric for a name or for what `serialize` returned."""
+    """Return the metric for a name or for what `serialize` returned.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish import metrics
+        >>> metric = metrics.MeanSquaredError(name="error")
+        >>> metrics.deserialize(metrics.serialize(metric)).name
+        'error'
+    """
     return registry.deserialize_keras_object(
         config,
         custom_objects,
@@ -148,6 +168,9 @@ def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None)
 
 def get(identifier: MetricLike | None) -> Loss | Metric | Callable[..., Any]:
     """Return the metric for a name, config, class or function; None for None.
+
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
 
     Raises:
         UnknownNameError: the name is not known; the message lists the nearest ones.

@@ -50,6 +50,10 @@ def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0
 def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 1 where the largest prediction stands where the largest target does, else 0.
 
+    Args:
+        y_true: one-hot or probability rows, shape (..., classes).
+        y_pred: scores of the classes, shape (..., classes).
+
     Shape: (..., classes), (..., classes) -> (...)
 
     Example:
@@ -86,6 +90,8 @@ def top_k_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike, k: int = 
     """Return 1 where the target class (the largest target) is among the k largest predictions.
 
     Args:
+        y_true: one-hot or probability rows, shape (..., classes).
+        y_pred: scores of the classes, shape (..., classes).
         k: how many predictions count, >= 1.
 
     Shape: (..., classes), (..., classes) -> (...)
@@ -158,6 +164,10 @@ def _check_classes(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> None:
 class Accuracy(MeanMetricWrapper):
     """The share of predictions that equal their targets.
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> Accuracy()([1, 2], [1, 3]).item()
         0.5
@@ -173,6 +183,8 @@ class BinaryAccuracy(MeanMetricWrapper):
     """The share of predictions on their target's side of a threshold.
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         threshold: predictions above it mean 1.
 
     Example:
@@ -194,6 +206,10 @@ class BinaryAccuracy(MeanMetricWrapper):
 class CategoricalAccuracy(MeanMetricWrapper):
     """The share of samples whose largest prediction is the target class; targets are one-hot.
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> CategoricalAccuracy()([[0, 1], [1, 0]], [[0.2, 0.8], [0.3, 0.7]]).item()
         0.5
@@ -209,6 +225,10 @@ class CategoricalAccuracy(MeanMetricWrapper):
 
 class SparseCategoricalAccuracy(MeanMetricWrapper):
     """The share of samples whose largest prediction is the target class.
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> SparseCategoricalAccuracy()([1, 0], [[0.2, 0.8], [0.3, 0.7]]).item()
@@ -228,6 +248,8 @@ class TopKCategoricalAccuracy(MeanMetricWrapper):
 
     Args:
         k: how many predictions count, >= 1.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> TopKCategoricalAccuracy(k=2)([[0, 0, 1]], [[0.1, 0.5, 0.4]]).item()
@@ -250,6 +272,8 @@ class SparseTopKCategoricalAccuracy(MeanMetricWrapper):
 
     Args:
         k: how many predictions count, >= 1.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         from_sorted_ids: whether predictions are numbers of classes, best first.
 
     Example:

@@ -215,6 +215,8 @@ class TruePositives(_Confusion):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> TruePositives()([1, 1, 0], [0.9, 0.2, 0.9]).item()
@@ -229,6 +231,8 @@ class TrueNegatives(_Confusion):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> TrueNegatives()([1, 1, 0], [0.9, 0.2, 0.1]).item()
@@ -243,6 +247,8 @@ class FalsePositives(_Confusion):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> FalsePositives()([1, 1, 0], [0.9, 0.2, 0.9]).item()
@@ -257,6 +263,8 @@ class FalseNegatives(_Confusion):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> FalseNegatives()([1, 1, 0], [0.9, 0.2, 0.9]).item()
@@ -315,6 +323,8 @@ class Precision(_Ratio):
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
         top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too).
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> Precision()([1, 1, 0], [0.9, 0.2, 0.9]).item()
@@ -331,6 +341,8 @@ class Recall(_Ratio):
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
         top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too).
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> Recall()([1, 1, 0], [0.9, 0.2, 0.9]).item()

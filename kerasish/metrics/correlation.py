@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 def pearson_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return cov(t, p) / (std(t) * std(p)) along `axis`, in [-1, 1]; nan for constants.
 
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+        axis: the axis along which it is taken.
+
     Example:
         >>> round(pearson_correlation([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]).tolist()[0], 4)
         1.0
@@ -27,6 +32,11 @@ def pearson_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) 
 
 def concordance_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²) along `axis`.
+
+    Args:
+        y_true: the targets.
+        y_pred: the predictions, in the shape of the targets.
+        axis: the axis along which it is taken.
 
     Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.
 
@@ -52,6 +62,8 @@ class PearsonCorrelation(MeanMetricWrapper):
     """The mean over samples of cov(t, p) / (std(t) * std(p)).
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         axis: the axis along which a sample's numbers stand; None: all.
 
     Example:
@@ -74,6 +86,8 @@ class ConcordanceCorrelation(MeanMetricWrapper):
     """The mean over samples of 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²).
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         axis: the axis along which a sample's numbers stand; None: all.
 
     Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.

@@ -55,6 +55,8 @@ class AUC(_Curve):
         curve: "ROC"; "PR"; or "PRGAIN": of the gains of precision and recall over always saying 1.
         summation_method: how a step of the curve is filled: "interpolation", "minoring" (from
             below), "majoring" (from above).
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         thresholds: thresholds in (0, 1), instead of `num_thresholds`.
         multi_label: the mean of the areas of the labels (the last axis).
         num_labels: how many labels there are, when known beforehand.
@@ -280,6 +282,8 @@ class SensitivityAtSpecificity(_BestPoint):
         specificity: tn / (tn + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> SensitivityAtSpecificity(0.5)([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9]).item()
@@ -302,6 +306,8 @@ class SpecificityAtSensitivity(_BestPoint):
         sensitivity: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> SpecificityAtSensitivity(0.5)([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9]).item()
@@ -324,6 +330,8 @@ class PrecisionAtRecall(_BestPoint):
         recall: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> PrecisionAtRecall(0.5)([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9]).item()
@@ -346,6 +354,8 @@ class RecallAtPrecision(_BestPoint):
         precision: tp / (tp + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
         class_id: look at this class alone.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> RecallAtPrecision(0.8)([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9]).item()

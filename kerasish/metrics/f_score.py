@@ -23,6 +23,8 @@ class FBetaScore(Metric):
             the scores; "weighted": their mean by how often the classes come.
         beta: how many times recall matters as much as precision, > 0.
         threshold: predictions above it mean 1, in (0, 1]; None: the largest of a row does.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Shape: (n, classes), (n, classes) -> (classes,), or () with an average
 
@@ -129,6 +131,8 @@ class F1Score(FBetaScore):
 
     Args:
         average, threshold: see `FBetaScore`.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Shape: (n, classes), (n, classes) -> (classes,), or () with an average
 

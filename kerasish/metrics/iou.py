@@ -123,6 +123,8 @@ class IoU(_Overlap):
     Args:
         num_classes: how many classes there are.
         target_class_ids: the classes of the mean.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         ignore_class: true classes of this number do not count.
         sparse_y_true, sparse_y_pred: whether they are class numbers (else one number per class).
         axis: the axis of the classes where they are not.
@@ -170,6 +172,8 @@ class BinaryIoU(IoU):
     Args:
         target_class_ids: (0, 1), or one of them.
         threshold: predictions of at least it mean 1.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> BinaryIoU(target_class_ids=[1])([0, 1, 1], [0.1, 0.9, 0.2]).item()
@@ -207,6 +211,8 @@ class MeanIoU(IoU):
 
     Args:
         num_classes, ignore_class, sparse_y_true, sparse_y_pred, axis: see `IoU`.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> round(MeanIoU(num_classes=2)([0, 0, 1, 1], [0, 1, 0, 1]).item(), 4)
@@ -238,6 +244,8 @@ class OneHotIoU(IoU):
 
     Args:
         num_classes, target_class_ids, ignore_class, sparse_y_pred, axis: see `IoU`.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> OneHotIoU(2, [1])([[1, 0], [0, 1]], [[0.8, 0.2], [0.3, 0.7]]).item()
@@ -268,6 +276,8 @@ class OneHotMeanIoU(MeanIoU):
 
     Args:
         num_classes, ignore_class, sparse_y_pred, axis: see `IoU`.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> OneHotMeanIoU(2)([[1, 0], [0, 1]], [[0.8, 0.2], [0.3, 0.7]]).item()

@@ -10,6 +10,10 @@ from kerasish.typing import DTypeLike
 class Hinge(MeanMetricWrapper):
     """The mean of max(1 - y_true * y_pred, 0).
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> Hinge()([[-1.0, 1.0]], [[0.5, 2.0]]).item()
         0.75
@@ -28,6 +32,10 @@ class Hinge(MeanMetricWrapper):
 class SquaredHinge(MeanMetricWrapper):
     """The mean of max(1 - y_true * y_pred, 0)².
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> SquaredHinge()([[-1.0, 1.0]], [[1.0, 2.0]]).item()
         2.0
@@ -45,6 +53,10 @@ class SquaredHinge(MeanMetricWrapper):
 
 class CategoricalHinge(MeanMetricWrapper):
     """The mean of max(1 + best wrong prediction - the right one, 0).
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> CategoricalHinge()([[0.0, 1.0]], [[0.5, 0.75]]).item()

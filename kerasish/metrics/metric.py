@@ -30,6 +30,13 @@ class Metric(Watched):
     Args:
         dtype: the dtype of its variables; None: `floatx()`.
         name: the name under which it is reported; None: made from the class.
+
+    Example:
+        >>> from kerasish import metrics
+        >>> metric = metrics.MeanSquaredError()
+        >>> metric.update_state([[1.0]], [[3.0]])
+        >>> float(metric.result())
+        4.0
     """
 
     _arguments: dict[str, Any]

@@ -16,6 +16,10 @@ from kerasish.typing import DTypeLike
 class KLDivergence(MeanMetricWrapper):
     """The mean of sum(t * log(t / p)).
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> KLDivergence()([[0.5, 0.5]], [[0.5, 0.5]]).item()
         0.0
@@ -33,6 +37,10 @@ class KLDivergence(MeanMetricWrapper):
 
 class Poisson(MeanMetricWrapper):
     """The mean of p - t * log(p).
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> Poisson()([[0.0]], [[2.0]]).item()
@@ -53,6 +61,8 @@ class BinaryCrossentropy(MeanMetricWrapper):
     """The mean of -(t * log(p) + (1 - t) * log(1 - p)).
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         from_logits, label_smoothing: see `losses.binary_crossentropy`.
 
     Example:
@@ -82,6 +92,8 @@ class CategoricalCrossentropy(MeanMetricWrapper):
     """The mean of -sum(t * log(p)), t being one-hot.
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         from_logits, label_smoothing, axis: see `losses.categorical_crossentropy`.
 
     Example:
@@ -113,6 +125,8 @@ class SparseCategoricalCrossentropy(MeanMetricWrapper):
     """The mean of -log(p[t]), t being the number of the class.
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         from_logits, ignore_class, axis: see `losses.sparse_categorical_crossentropy`; ignored
             targets count as samples without loss here.
 

@@ -28,6 +28,8 @@ class R2Score(Metric):
         class_aggregation: over several outputs: "uniform_average", "variance_weighted_average", or
             None for one number per output.
         num_regressors: how many inputs the model has, for the adjusted R²; 0: not adjusted.
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Shape: (n, outputs), (n, outputs) -> () or (outputs,)
 

@@ -50,6 +50,10 @@ def _flat(x: Tensor, reduce: Callable[..., Any]) -> Tensor:
 class Sum(Metric):
     """sum(weight * value) over all batches.
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> Sum()([1.0, 3.0]).item()
         4.0
@@ -71,6 +75,10 @@ class Sum(Metric):
 
 class Mean(Metric):
     """sum(weight * value) / sum(weight) over all batches.
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> mean = Mean()

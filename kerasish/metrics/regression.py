@@ -37,6 +37,10 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
 class MeanSquaredError(MeanMetricWrapper):
     """The mean of (y_true - y_pred)².
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> MeanSquaredError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
         2.5
@@ -54,6 +58,10 @@ class MeanSquaredError(MeanMetricWrapper):
 
 class MeanAbsoluteError(MeanMetricWrapper):
     """The mean of |y_true - y_pred|.
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> MeanAbsoluteError()([[0.0, 2.0]], [[1.0, 0.0]]).item()
@@ -73,6 +81,10 @@ class MeanAbsoluteError(MeanMetricWrapper):
 class MeanAbsolutePercentageError(MeanMetricWrapper):
     """The mean of 100 |y_true - y_pred| / |y_true|.
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> MeanAbsolutePercentageError()([[2.0, 4.0]], [[1.0, 4.0]]).item()
         25.0
@@ -91,6 +103,10 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
 class MeanSquaredLogarithmicError(MeanMetricWrapper):
     """The mean of (log(1 + y_true) - log(1 + y_pred))².
 
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
+
     Example:
         >>> MeanSquaredLogarithmicError()([[0.0]], [[0.0]]).item()
         0.0
@@ -108,6 +124,10 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
 
 class LogCoshError(MeanMetricWrapper):
     """The mean of log(cosh(y_pred - y_true)).
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> LogCoshError()([[0.0]], [[0.0]]).item()
@@ -128,6 +148,8 @@ class CosineSimilarity(MeanMetricWrapper):
     """The mean of the cosine of the angle between targets and predictions.
 
     Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
         axis: the axis along which they are vectors.
 
     Example:
@@ -148,6 +170,10 @@ class CosineSimilarity(MeanMetricWrapper):
 
 class RootMeanSquaredError(Mean):
     """The square root of the mean of (y_true - y_pred)² over all batches.
+
+    Args:
+        name: name in the logs; None: made from the class.
+        dtype: dtype of the result and the state; None: the default float.
 
     Example:
         >>> RootMeanSquaredError()([[0.0, 2.0]], [[2.0, 4.0]]).item()

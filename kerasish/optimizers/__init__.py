@@ -39,6 +39,9 @@ add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
 def get(identifier: Any) -> Any:
     """Return the optimizer for a name, a config, a class or an object; None for None.
 
+    Args:
+        identifier: a name, config, class, function or object; None gives None.
+
     Raises:
         ValueError: a name that is not known; the message lists the nearest known ones.
 
@@ -60,6 +63,9 @@ def get(identifier: Any) -> Any:
 def serialize(optimizer: Optimizer) -> dict[str, Any]:
     """Return an optimizer's config, as files hold it.
 
+    Args:
+        optimizer: an optimizer.
+
     Example:
         >>> serialize(SGD())["class_name"]
         'SGD'
@@ -68,5 +74,15 @@ def serialize(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Optimizer:
-    """Return the optimizer that `serialize` was given."""
+    """Return the optimizer that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish import optimizers
+        >>> deserialize(optimizers.serialize(optimizers.SGD(0.5))).name
+        'sgd'
+    """
     return get_by_name(config, "keras.optimizers", "optimizer", custom_objects)

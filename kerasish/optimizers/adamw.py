@@ -10,7 +10,12 @@ class AdamW(Adam):
     """Adam after taking rate * weight_decay * w off each variable.
 
     Args:
+        learning_rate: the step, >= 0.
         weight_decay: the share of w, times the learning rate, taken off every step, >= 0.
+        beta_1: the share of itself that the mean of gradients keeps per step, 0 <= beta_1 < 1.
+        beta_2: the same for the mean of their squares.
+        epsilon: keeps the quotient finite.
+        amsgrad: divide by the largest mean of squares so far.
         options: what every optimizer takes; see `Optimizer`.
 
     Source: Loshchilov & Hutter, Decoupled weight decay regularization, ICLR 2019.

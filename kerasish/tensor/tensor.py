@@ -61,7 +61,16 @@ recording = _Recording()
 
 @contextmanager
 def no_gradient() -> Iterator[None]:
-    """Keep no records inside the `with` block: nothing there can be differentiated."""
+    """Keep no records inside the `with` block: nothing there can be differentiated.
+
+    Example:
+        >>> import kerasish
+        >>> v = kerasish.Variable(2.0)
+        >>> with no_gradient():
+        ...     y = v * 3.0
+        >>> float(y)
+        6.0
+    """
     before, recording.on = recording.on, False
     try:
         yield

@@ -195,6 +195,14 @@ def plot_model(
         to_file: the file; .svg, .dot and .gv need nothing else, all other endings Graphviz's `dot`.
         show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi: as there.
         show_layer_activations, show_trainable, splines, kwargs: as there.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     drawn = plot_model(model, os.path.join(folder, "model.svg"), show_shapes=True)
+        ...     print(os.listdir(folder))
+        ['model.svg']
     """
     drawn = _dot(
         model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi, False,

@@ -39,6 +39,11 @@ def array_to_img(
 
     Raises:
         ValueError: x does not have 3 axes, or has another number of channels.
+
+    Example:
+        >>> import numpy as np
+        >>> array_to_img(np.zeros((4, 6, 3))).size
+        (6, 4)
     """
     data_format = config.standardize_data_format(data_format)
     numbers = np.array(x, dtype=dtypes.array_dtype(dtype or config.floatx()))
@@ -68,6 +73,10 @@ def img_to_array(img: Any, data_format: str | None = None, dtype: DTypeLike | No
         dtype: the dtype of the result; None: `floatx()`.
 
     Shape: (height, width, channels), or (channels, height, width).
+
+    Example:
+        >>> img_to_array(array_to_img(np.zeros((4, 6, 3)))).shape
+        (4, 6, 3)
     """
     data_format = config.standardize_data_format(data_format)
     numbers = np.asarray(img, dtype=dtypes.array_dtype(dtype or config.floatx()))
@@ -96,6 +105,14 @@ def load_img(
 
     Raises:
         ValueError: an argument is unknown.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "black.png")
+        ...     save_img(path, np.zeros((4, 6, 3)))
+        ...     print(load_img(path, target_size=(2, 2)).size)
+        (2, 2)
     """
     if color_mode not in MODES:
         raise ValueError(f"load_img: color_mode is one of {list(MODES)}, got {color_mode!r}.")
@@ -141,6 +158,13 @@ def save_img(
         file_format: "png", "jpeg" ...; None: by the path's suffix.
         scale: whether to scale the values to 0..255.
         kwargs: arguments of Pillow's `save`.
+
+    Example:
+        >>> import os, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_img(os.path.join(folder, "black.png"), np.zeros((4, 6, 3)))
+        ...     print(os.listdir(folder))
+        ['black.png']
     """
     image = array_to_img(x, data_format, scale)
     jpeg = str(file_format or os.path.splitext(str(path))[1]).lower().lstrip(".")
@@ -165,6 +189,11 @@ def smart_resize(
         data_format: where the channels stand.
 
     Shape: (..., height, width, channels) -> (..., *size, channels).
+
+    Example:
+        >>> import numpy as np
+        >>> smart_resize(np.zeros((4, 6, 3)), (2, 2)).shape
+        (2, 2, 3)
     """
     if len(size) != 2:
         raise ValueError(f"smart_resize: expected size (height, width), got {size!r}.")

@@ -21,6 +21,9 @@ _guard = threading.Lock()
 def standardize_dtype(dtype: DTypeLike | None) -> str:
     """Return the name of a dtype given as a name, a NumPy dtype, a Python type or None.
 
+    Args:
+        dtype: a dtype; None: the default float.
+
     Example:
         >>> standardize_dtype("int"), standardize_dtype(None)
         ('int32', 'float32')
@@ -48,6 +51,9 @@ def reset_uids() -> None:
 
 def get_source_inputs(tensor: Tensor) -> list[Any]:
     """Return the symbolic inputs that a symbolic tensor was computed from.
+
+    Args:
+        tensor: a symbolic tensor.
 
     Example:
         >>> from kerasish import Input, ops

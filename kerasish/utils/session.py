@@ -38,6 +38,12 @@ def clear_session(free_memory: bool = True) -> None:
     """Restart the numbering of layer names, and run the garbage collector.
 
     kerasish keeps no list of models: a model without references is freed without this call.
+
+    Args:
+        free_memory: whether to run the garbage collector.
+
+    Example:
+        >>> clear_session()
     """
     reset_names()
     reset_uids()

@@ -138,9 +138,16 @@ def plot_bounding_box_gallery(
         y_true, y_pred: dicts of "boxes", "labels" and perhaps "confidences".
         value_range: the least and largest number of the pictures.
         true_color, pred_color: red, green, blue, 0 to 255.
+        line_thickness: pixels of a box's lines.
+        font_scale: size of the letters; 1 is about 12 pixels.
+        text_thickness: pixels of the letters' outline; None: by the lines.
         class_mapping: class number -> name, for both; or one for each:
         ground_truth_mapping, prediction_mapping: class number -> name.
         legend: whether to say which color is which.
+        legend_handles: Matplotlib's entries of the legend; None: made here.
+        rows: rows of pictures; None: by their number.
+        cols: columns of pictures; None: by their number.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
     """
     if legend and legend_handles is not None:
@@ -192,6 +199,7 @@ def plot_segmentation_mask_gallery(
         value_range: the least and largest number of the pictures.
         y_true, y_pred: masks.
         color_mapping, blend, alpha, ignore_index: as there.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
     """
     what = "plot_segmentation_mask_gallery"

@@ -134,7 +134,12 @@ def _narrow(X: Array) -> Array:
 class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
     """Keras's scikit-learn classifier: the model gets classes as one-hot rows.
 
-    Args: see `SKLearnDialect`.
+    Args:
+        model: a compiled model, cloned with new weights for each fit, or a function that returns
+            one; it gets X, y and `model_kwargs`.
+        warm_start: whether the model itself is trained, starting from its current weights.
+        model_kwargs: arguments of the model function; None: none.
+        fit_kwargs: arguments of `Model.fit`; arguments of `fit` override them. None: none.
 
     Example:
         >>> from kerasish import Input, Sequential, layers
@@ -178,7 +183,22 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
 class SKLearnRegressor(RegressorMixin, SKLearnDialect):
     """Keras's scikit-learn regressor.
 
-    Args: see `SKLearnDialect`.
+    Args:
+        model: a compiled model, cloned with new weights for each fit, or a function that returns
+            one; it gets X, y and `model_kwargs`.
+        warm_start: whether the model itself is trained, starting from its current weights.
+        model_kwargs: arguments of the model function; None: none.
+        fit_kwargs: arguments of `Model.fit`; arguments of `fit` override them. None: none.
+
+    Example:
+        >>> from kerasish import Input, Sequential, layers
+        >>> def make(X, y):
+        ...     model = Sequential([Input((X.shape[1],)), layers.Dense(1)])
+        ...     model.compile("adam", "mse")
+        ...     return model
+        >>> X = np.arange(4.0)[:, None]
+        >>> SKLearnRegressor(make).fit(X, X[:, 0], epochs=2).predict(X).shape
+        (4,)
     """
 
     def _process_target(self, y: Array, reset: bool = False) -> Array:
@@ -199,7 +219,22 @@ class SKLearnRegressor(RegressorMixin, SKLearnDialect):
 class SKLearnTransformer(TransformerMixin, SKLearnDialect):
     """Keras's scikit-learn transformer: transforms rows by the model.
 
-    Args: see `SKLearnDialect`.
+    Args:
+        model: a compiled model, cloned with new weights for each fit, or a function that returns
+            one; it gets X, y and `model_kwargs`.
+        warm_start: whether the model itself is trained, starting from its current weights.
+        model_kwargs: arguments of the model function; None: none.
+        fit_kwargs: arguments of `Model.fit`; arguments of `fit` override them. None: none.
+
+    Example:
+        >>> from kerasish import Input, Sequential, layers
+        >>> def make(X, y):
+        ...     model = Sequential([Input((X.shape[1],)), layers.Dense(2)])
+        ...     model.compile("adam", "mse")
+        ...     return model
+        >>> X = np.zeros((4, 3))
+        >>> SKLearnTransformer(make).fit(X, np.zeros((4, 2))).transform(X).shape
+        (4, 2)
     """
 
     def _check_data(self, X: TensorLike, y: TensorLike | None) -> tuple[Any, ...]:

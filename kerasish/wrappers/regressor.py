@@ -21,8 +21,28 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
     """A model as a scikit-learn regressor.
 
     Without a `model`, an MLP is built for the data; it is trained on standardized targets, and
-    predicts in their original units. Parameters and attributes are those of `KerasClassifier`
-    without the classes; `loss` None means the mean squared error.
+    predicts in their original units. Attributes are those of `KerasClassifier` without the classes.
+
+    Args:
+        model: a function that returns a model, a Model class, a Model (copied, weights included),
+            or None. A function gets the routed parameters (`model__units`), parameters with its
+            own names, and `meta`, `compile_kwargs` or `params` if it has such parameters.
+        build_fn: the old name of `model`.
+        warm_start: whether `fit` continues from the weights of the last `fit`.
+        random_state: with an int, weights, order and dropout are a function of it, and the model
+            runs on one thread, so that a fit gives the same bits alone and in every search.
+            `config.set_threads` sets another number of threads.
+        optimizer, loss, metrics: for models that are not compiled. None: "rmsprop" ("adam" for
+            the built-in MLP), the mean squared error, no metrics.
+        batch_size: rows per step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
+        epochs: None: 1; for the built-in MLP as many as it needs, up to 200.
+        validation_split: the share of the rows, from the end, that is not used for training.
+        verbose, callbacks, shuffle, validation_batch_size, run_eagerly: as for `Model.fit` and
+            `Model.compile`; callbacks may be classes, and are copied for each fit.
+        hidden_layer_sizes, activation, alpha: of the built-in MLP, as for `MLPRegressor`.
+        memory: a directory, `SearchMemory` or `joblib.Memory` that stores fits: see `SearchMemory`.
+        **routed: `model__`, `optimizer__`, `loss__`, `callbacks__`, `compile__`, `fit__`,
+            `predict__` and a parameter's name; and parameters of the model function.
 
     Example:
         >>> import numpy as np

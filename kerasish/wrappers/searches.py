@@ -126,6 +126,9 @@ def fits_of(search: Any) -> int | None:
 def results_frame(search: Any) -> Any:
     """Return the results of a fitted search as a pandas DataFrame, the best candidate first.
 
+    Args:
+        search: a fitted search, such as `GridSearchCV`.
+
     Columns: the parameters, by their last names if these are distinct; then for each score its
     `mean_test_`, `std_test_` and `rank_test_` (train scores too, if available), and the mean times
     in seconds. `cv_results_` has the rest.
@@ -133,6 +136,14 @@ def results_frame(search: Any) -> Any:
     Raises:
         ValueError: the search was not fitted.
         ImportError: pandas is not installed.
+
+    Example:
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+        >>> search = GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, y)
+        >>> len(results_frame(search))
+        2
     """
     try:
         import pandas

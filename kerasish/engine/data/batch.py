@@ -40,6 +40,11 @@ def pack_x_y_sample_weight(
 ) -> Any:
     """Return the shortest form that `unpack_x_y_sample_weight` takes apart again.
 
+    Args:
+        x: inputs.
+        y: targets, or None.
+        sample_weight: weights of the rows, or None.
+
     Example:
         >>> pack_x_y_sample_weight(1, 2), pack_x_y_sample_weight([1, 2]), pack_x_y_sample_weight(1)
         ((1, 2), ([1, 2],), 1)

@@ -34,6 +34,10 @@ class InputLayer(Layer):
         input_tensor: an existing symbolic tensor, instead of a shape.
         optional: whether the model may be called with None here.
         name: the input's name.
+
+    Example:
+        >>> InputLayer((3,)).output.shape
+        (None, 3)
     """
 
     def __init__(
@@ -135,7 +139,12 @@ def Input(  # noqa: N802 (Keras's name)
         shape: the shape of one example, without the batch axis.
         batch_size: the batch's size; None: any.
         dtype: None: `floatx()`.
+        sparse: must be False: kerasish has no sparse tensors.
+        ragged: must be False: kerasish has no ragged tensors.
         batch_shape: the shape with the batch axis, instead of `shape`.
+        name: name of the input, by which dicts of data are matched; None: made up.
+        tensor: a symbolic tensor to take as the input; None: a new one.
+        optional: whether the model may be called with None here.
 
     Example:
         >>> Input((3,)).shape
@@ -332,6 +341,14 @@ class Function(Operation):
     Args:
         inputs, outputs: structures of symbolic tensors.
         name: the operation's name.
+
+    Example:
+        >>> import numpy as np
+        >>> from kerasish import Input
+        >>> x = Input((3,))
+        >>> double = Function(x, x * 2.0)
+        >>> double(np.ones((1, 3))).tolist()
+        [[2.0, 2.0, 2.0]]
     """
 
     def __init__(self, inputs: TensorLike, outputs: TensorLike, name: str | None = None) -> None:

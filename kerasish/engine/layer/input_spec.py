@@ -22,6 +22,11 @@ class InputSpec:
         allow_last_axis_squeeze: take (n, 1) for (n,) and the other way round.
         name: the key by which the input is found in a dict of inputs.
         optional: whether it may be None.
+
+    Example:
+        >>> spec = InputSpec(ndim=2, axes={-1: 3})
+        >>> spec.ndim, spec.axes
+        (2, {-1: 3})
     """
 
     def __init__(

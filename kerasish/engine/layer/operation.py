@@ -155,7 +155,16 @@ class Node:
 
 
 def is_keras_tensor(x: Structure) -> bool:
-    """Return whether x is a symbolic tensor."""
+    """Return whether x is a symbolic tensor.
+
+    Args:
+        x: any object.
+
+    Example:
+        >>> import kerasish
+        >>> is_keras_tensor(kerasish.Input((3,))), is_keras_tensor([1.0])
+        (True, False)
+    """
     return isinstance(x, KerasTensor)
 
 

@@ -27,10 +27,17 @@ def clone_model(
     """Return a model built alike, with weights of its own.
 
     Args:
+        model: a Sequential or functional model.
         input_tensors: symbolic tensors to start from instead of new inputs.
         clone_function: layer -> the layer that takes its place.
         call_function: (layer, *args, **kwargs) -> its result; for functional models.
         recursive: whether `clone_function` is asked for the layers of nested models, too.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> clone_model(model).output_shape
+        (None, 2)
     """
 
     def make(operation: Any) -> Any:

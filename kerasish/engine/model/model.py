@@ -392,6 +392,12 @@ class Functional(Model):
     Args:
         inputs, outputs: symbolic tensors: one, or a list, tuple or dict of them.
         name: the model's name.
+
+    Example:
+        >>> import kerasish
+        >>> x = kerasish.Input((3,))
+        >>> type(kerasish.Model(x, x * 2.0)).__name__
+        'Functional'
     """
 
     def __init__(

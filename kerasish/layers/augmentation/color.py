@@ -20,6 +20,11 @@ class RandomBrightness(PictureLayer):
         factor: the interval of delta, within [-1, 1]; one number f: [-f, f].
         value_range: the least and the largest value of a pixel.
         seed: of the deltas; None: drawn.
+
+    Example:
+        >>> layer = RandomBrightness(factor=(0.3, 0.3), value_range=(-2.0, 2.0))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -55,6 +60,11 @@ class RandomContrast(PictureLayer):
             for (0, f), as in Keras.
         value_range: the least and the largest value of a pixel.
         seed: of the factors; None: drawn.
+
+    Example:
+        >>> layer = RandomContrast(factor=(0.0, 0.0), value_range=(-2.0, 2.0))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -92,6 +102,11 @@ class RandomColorDegeneration(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of the factors; None: drawn.
+
+    Example:
+        >>> layer = RandomColorDegeneration(factor=(0.3, 0.3), value_range=(-2.0, 2.0))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -128,6 +143,10 @@ class RandomGrayscale(PictureLayer):
         factor: the probability, 0 <= factor <= 1.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of the choice; None: drawn.
+
+    Example:
+        >>> RandomGrayscale(factor=1.0).compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {"args": {"factor": 1.0}, "shape": (2, 3, 4, 3)}
@@ -162,6 +181,11 @@ class RandomInvert(PictureLayer):
         value_range: the least and the largest value of a pixel.
         seed: of the choice; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> layer = RandomInvert(factor=(1.0, 1.0), value_range=(0, 1))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {"args": {"factor": (1.0, 1.0), "value_range": (0, 1)}, "shape": (2, 3, 4, 3)}
@@ -197,6 +221,10 @@ class RandomPosterization(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of the numbers; None: drawn.
+
+    Example:
+        >>> RandomPosterization(4, value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(
@@ -235,6 +263,10 @@ class Solarization(PictureLayer):
         threshold_factor: likewise of the threshold.
         value_range: the least and the largest value of a pixel.
         seed: of both; None: drawn.
+
+    Example:
+        >>> Solarization(value_range=(0, 255))(ops.zeros((1, 4, 4, 3))).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(
@@ -274,6 +306,10 @@ class RandomSaturation(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of f; None: drawn.
+
+    Example:
+        >>> RandomSaturation(0.1, value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(
@@ -308,6 +344,10 @@ class RandomHue(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of the turns; None: drawn.
+
+    Example:
+        >>> RandomHue(0.1, value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(
@@ -356,8 +396,16 @@ class RandomColorJitter(PictureLayer):
         value_range: the least and the largest value of a pixel.
         brightness_factor: as for RandomBrightness; None: left alone. Likewise contrast_factor,
             saturation_factor and hue_factor.
+        contrast_factor: as `factor` of `RandomContrast`; None: no change.
+        saturation_factor: as `factor` of `RandomSaturation`; None: no change.
+        hue_factor: as `factor` of `RandomHue`; None: no change.
         seed: of all numbers; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> layer = RandomColorJitter(value_range=(0, 1), brightness_factor=0.1)
+        >>> layer(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(

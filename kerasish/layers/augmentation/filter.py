@@ -25,6 +25,11 @@ class RandomSharpness(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of f; None: drawn.
+
+    Example:
+        >>> layer = RandomSharpness(factor=(0.3, 0.3), value_range=(-2.0, 2.0))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -67,6 +72,10 @@ class RandomGaussianBlur(PictureLayer):
         value_range: the least and the largest value of a pixel.
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of all numbers; None: drawn.
+
+    Example:
+        >>> RandomGaussianBlur(value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     example: Any = {

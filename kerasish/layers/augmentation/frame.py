@@ -60,6 +60,10 @@ class CenterCrop(_Framed):
         height: of the result, in pixels.
         width: likewise.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> CenterCrop(height=2, width=3).compute_output_shape((None, 3, 4, 3))
+        (None, 2, 3, 3)
     """
 
     draws, always = False, True
@@ -107,6 +111,11 @@ class RandomCrop(_Framed):
         width: likewise.
         seed: of the place; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.
+        name: name of the layer; None: made from the class.
+
+    Example:
+        >>> RandomCrop(2, 3)(ops.ones((1, 4, 4, 3))).shape
+        (1, 2, 3, 3)
     """
 
     def __init__(
@@ -172,6 +181,10 @@ class Resizing(_Framed):
         fill_value: what is padded with.
         antialias: whether the kernel widens where the result is smaller.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> Resizing(height=2, width=5).compute_output_shape((None, 3, 4, 3))
+        (None, 2, 5, 3)
     """
 
     draws, always = False, True
@@ -233,6 +246,10 @@ class MaxNumBoundingBoxes(PictureLayer):
     Args:
         max_number: number of boxes a picture.
         fill_value: what missing boxes and their labels consist of.
+
+    Example:
+        >>> MaxNumBoundingBoxes(max_number=5).max_number
+        5
     """
 
     draws, always = False, True

@@ -28,6 +28,10 @@ class RandomFlip(PictureLayer):
         mode: "horizontal" (left and right), "vertical" or "horizontal_and_vertical".
         seed: of the choice; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> RandomFlip("horizontal")(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     mask_rule, moves = "pictures", True
@@ -129,6 +133,10 @@ class RandomRotation(_Affine):
         seed: of the angles; None: drawn.
         fill_value: what is outside with "constant".
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> RandomRotation(factor=(0.1, 0.1)).compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {"args": {"factor": (0.1, 0.1)}, "shape": (2, 3, 4, 3)}
@@ -183,6 +191,11 @@ class RandomTranslation(_Affine):
         seed: of the ways; None: drawn.
         fill_value: what is outside with "constant".
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> layer = RandomTranslation(height_factor=(0.2, 0.2), width_factor=(0.1, 0.1))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -237,6 +250,11 @@ class RandomZoom(_Affine):
         seed: of the changes; None: drawn.
         fill_value: what is outside with "constant".
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> layer = RandomZoom(height_factor=(0.2, 0.2), width_factor=(-0.1, -0.1))
+        >>> layer.compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     example: Any = {
@@ -306,6 +324,10 @@ class RandomShear(_Affine):
         fill_value: what is outside with "constant".
         data_format: "channels_last" or "channels_first"; None: the default.
         seed: of all numbers; None: drawn.
+
+    Example:
+        >>> RandomShear(0.1, 0.1)(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     @with_options(AffineOptions, _SHEAR)

@@ -18,6 +18,10 @@ class AutoContrast(PictureLayer):
 
     Args:
         value_range: the least and the largest value of a pixel.
+
+    Example:
+        >>> AutoContrast(value_range=(-1.0, 1.0)).compute_output_shape((None, 3, 4, 3))
+        (None, 3, 4, 3)
     """
 
     draws, always = False, True
@@ -47,6 +51,10 @@ class Equalization(PictureLayer):
         value_range: the least and the largest value of a pixel.
         bins: number of levels told apart.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> Equalization(value_range=(0, 255))(ops.zeros((1, 4, 4, 3))).shape
+        (1, 4, 4, 3)
     """
 
     draws = False
@@ -110,6 +118,11 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Zuiderveld, Graphics Gems IV, 1994.
+
+    Example:
+        >>> layer = ContrastLimitedAdaptiveHistogramEqualization(value_range=(0, 1))
+        >>> layer(ops.zeros((1, 8, 8, 3))).shape
+        (1, 8, 8, 3)
     """
 
     draws, always = False, True

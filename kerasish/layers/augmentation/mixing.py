@@ -29,6 +29,10 @@ class MixUp(PictureLayer):
         seed: of weights and order; None: drawn.
 
     Source: Zhang et al., ICLR 2018.
+
+    Example:
+        >>> MixUp(alpha=0.2)(ops.ones((2, 4, 4, 3))).shape
+        (2, 4, 4, 3)
     """
 
     mask_rule = "pictures"
@@ -113,6 +117,10 @@ class CutMix(_Patched):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Yun et al., ICCV 2019.
+
+    Example:
+        >>> CutMix(factor=0.5)(ops.ones((2, 4, 4, 3))).shape
+        (2, 4, 4, 3)
     """
 
     mask_rule = "pictures"
@@ -178,6 +186,10 @@ class RandomErasing(_Patched):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Zhong et al., AAAI 2020.
+
+    Example:
+        >>> RandomErasing(value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(

@@ -98,6 +98,10 @@ class RandAugment(_Choosing):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Cubuk et al., NeurIPS 2020.
+
+    Example:
+        >>> RandAugment(value_range=(0, 1))(ops.ones((1, 4, 4, 3)) * 0.5, training=True).shape
+        (1, 4, 4, 3)
     """
 
     mask_rule, moves = "nearest", True
@@ -174,6 +178,10 @@ class AugMix(_Choosing):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Hendrycks et al., ICLR 2020.
+
+    Example:
+        >>> AugMix(value_range=(0, 1))(ops.ones((1, 4, 4, 3)) * 0.5, training=True).shape
+        (1, 4, 4, 3)
     """
 
     mask_rule = "nearest"
@@ -245,6 +253,12 @@ class Pipeline(Layer):
     Args:
         layers: the layers.
         name: the pipeline's name.
+
+    Example:
+        >>> from kerasish import layers
+        >>> layer = Pipeline([layers.RandomFlip(), layers.RandomContrast(0.1)])
+        >>> layer(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     def __init__(self, layers: Sequence[Any], name: str | None = None) -> None:

@@ -30,6 +30,10 @@ class RandomPerspective(PictureLayer):
         fill_value: what is outside the picture.
         seed: of all numbers; None: drawn.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> RandomPerspective()(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     mask_rule, moves = "nearest", True
@@ -102,6 +106,10 @@ class RandomElasticTransform(PictureLayer):
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Simard, Steinkraus & Platt, ICDAR 2003.
+
+    Example:
+        >>> RandomElasticTransform(value_range=(0, 1))(ops.ones((1, 4, 4, 3)), training=True).shape
+        (1, 4, 4, 3)
     """
 
     mask_rule = "nearest"

@@ -72,6 +72,8 @@ class Discretization(Layer):
         epsilon: how coarse the quantiles may be, 0 < epsilon < 1.
         output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
         sparse: must be false; kept for Keras's sake.
+        dtype: dtype or dtype policy; None: `config.dtype_policy()`.
+        name: name of the layer; None: made from the class.
 
     Shape: int: same; else as for `CategoryEncoding`.
 

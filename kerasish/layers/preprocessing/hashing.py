@@ -137,6 +137,8 @@ class HashedCrossing(HostLayer):
         num_bins: number of bins, >= 1.
         output_mode: "int" or "one_hot".
         sparse: must be false; kept for Keras's sake.
+        name: name of the layer; None: made from the class.
+        dtype: dtype or dtype policy; None: `config.dtype_policy()`.
 
     Shape: a list of two or more of (), (batch,) or (batch, 1) -> int: same; one_hot:
         (batch, num_bins).

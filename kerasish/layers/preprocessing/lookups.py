@@ -30,6 +30,7 @@ class StringLookup(IndexLookup):
         pad_to_max_tokens: whether vectors have max_tokens entries, whatever the vocabulary's size.
         sparse: must be false; kept for Keras's sake.
         encoding: of bytes.
+        name: name of the layer; None: made from the class.
         salt: an integer or two: the key under which unknown strings are hashed (SipHash-2-4).
 
     Shape: int: same; else as for `CategoryEncoding`.
@@ -83,6 +84,7 @@ class IntegerLookup(IndexLookup):
         oov_method: which of several numbers an unknown integer gets: "floormod", integer mod
             num_oov_indices, or "farmhash", its hash.
         salt: with "farmhash", an integer or two: the key of SipHash-2-4 instead of FarmHash64.
+        name: name of the layer; None: made from the class.
 
     Shape: int: same; else as for `CategoryEncoding`.
 

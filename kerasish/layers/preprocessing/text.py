@@ -65,6 +65,7 @@ class TextVectorization(HostLayer):
         pad_to_max_tokens, vocabulary, idf_weights: as for `StringLookup`.
         sparse, ragged: must be false; kept for Keras's sake.
         encoding: of bytes.
+        name: name of the layer; None: made from the class.
 
     Shape: (batch,) or (batch, 1) -> int: (batch, tokens); else (batch, vocabulary).
 

@@ -37,6 +37,11 @@ class Bidirectional(Layer):
 
     Shape: (n, steps, inputs) -> (n[, steps], 2 units) for "concat".
     Source: Schuster and Paliwal, IEEE Transactions on Signal Processing 1997.
+
+    Example:
+        >>> from kerasish import layers
+        >>> Bidirectional(layers.GRU(2)).compute_output_shape((None, 3, 4))
+        (None, 4)
     """
 
     layer_role = "recurrent"

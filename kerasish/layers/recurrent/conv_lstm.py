@@ -179,7 +179,44 @@ class BaseConvLSTM(RNN):
 class ConvLSTM1D(BaseConvLSTM):
     """A convolutional LSTM over sequences of rows.
 
+    Args:
+        filters: number of channels of the result, >= 1.
+        kernel_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each axis.
+        activation: name or function of the state's new values; None: none.
+        recurrent_activation: name or function of the gates.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        recurrent_initializer: first values of the kernel of the state: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        unit_forget_bias: whether the bias of the forget gate starts at 1.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        recurrent_regularizer: penalty of the kernel of the state; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        recurrent_constraint: function applied to the kernel of the state after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        dropout: share of the inputs that is dropped in training, 0 <= dropout < 1.
+        recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
+            1.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        return_sequences: whether the result has all steps, or the last alone.
+        return_state: whether the last state is returned as well.
+        go_backwards: whether the steps are read from the last to the first.
+        stateful: whether the last state of a batch is the first of the next.
+
     Shape: (n, steps, places, channels) -> (n[, steps], windows, filters).
+
+    Example:
+        >>> ConvLSTM1D(filters=2, kernel_size=2).compute_output_shape((None, 3, 4, 2))
+        (None, 3, 2)
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (2, 3, 4, 2)}
@@ -189,7 +226,45 @@ class ConvLSTM1D(BaseConvLSTM):
 class ConvLSTM2D(BaseConvLSTM):
     """A convolutional LSTM over sequences of pictures.
 
+    Args:
+        filters: number of channels of the result, >= 1.
+        kernel_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each axis.
+        activation: name or function of the state's new values; None: none.
+        recurrent_activation: name or function of the gates.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        recurrent_initializer: first values of the kernel of the state: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        unit_forget_bias: whether the bias of the forget gate starts at 1.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        recurrent_regularizer: penalty of the kernel of the state; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        recurrent_constraint: function applied to the kernel of the state after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        dropout: share of the inputs that is dropped in training, 0 <= dropout < 1.
+        recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
+            1.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        return_sequences: whether the result has all steps, or the last alone.
+        return_state: whether the last state is returned as well.
+        go_backwards: whether the steps are read from the last to the first.
+        stateful: whether the last state of a batch is the first of the next.
+
     Shape: (n, steps, height, width, channels) -> (n[, steps], windows, windows, filters).
+
+    Example:
+        >>> layer = ConvLSTM2D(filters=2, kernel_size=2, return_sequences=True)
+        >>> layer.compute_output_shape((None, 3, 4, 3, 2))
+        (None, 3, 3, 2, 2)
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2, "return_sequences": True},
@@ -200,7 +275,44 @@ class ConvLSTM2D(BaseConvLSTM):
 class ConvLSTM3D(BaseConvLSTM):
     """A convolutional LSTM over sequences of volumes.
 
+    Args:
+        filters: number of channels of the result, >= 1.
+        kernel_size: size of the windows: a number, or one for each axis.
+        strides: steps from window to window: a number, or one for each axis.
+        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+            allow).
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each axis.
+        activation: name or function of the state's new values; None: none.
+        recurrent_activation: name or function of the gates.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        recurrent_initializer: first values of the kernel of the state: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        unit_forget_bias: whether the bias of the forget gate starts at 1.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        recurrent_regularizer: penalty of the kernel of the state; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        recurrent_constraint: function applied to the kernel of the state after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        dropout: share of the inputs that is dropped in training, 0 <= dropout < 1.
+        recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
+            1.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
+        return_sequences: whether the result has all steps, or the last alone.
+        return_state: whether the last state is returned as well.
+        go_backwards: whether the steps are read from the last to the first.
+        stateful: whether the last state of a batch is the first of the next.
+
     Shape: (n, steps, depth, height, width, channels) -> (n[, steps], *windows, filters).
+
+    Example:
+        >>> ConvLSTM3D(filters=2, kernel_size=2).compute_output_shape((None, 2, 3, 3, 2, 2))
+        (None, 2, 2, 1, 2)
     """
 
     example = {"args": {"filters": 2, "kernel_size": 2}, "shape": (1, 2, 3, 3, 2, 2)}

@@ -25,10 +25,33 @@ class GRUCell(RecurrentCell):
 
     Args:
         units: size of the output and of the state, >= 1.
+        activation: name or function of the state's new values; None: none.
+        recurrent_activation: name or function of the gates.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        recurrent_initializer: first values of the kernel of the state: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        recurrent_regularizer: penalty of the kernel of the state; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        recurrent_constraint: function applied to the kernel of the state after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
+        dropout: share of the inputs that is dropped in training, 0 <= dropout < 1.
+        recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
+            1.
         reset_after: whether the reset gate comes after the product.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Shape: (n, inputs), states [h], (n, units) -> (n, units), [h'].
     Source: Cho et al., EMNLP 2014.
+
+    Example:
+        >>> from kerasish import layers
+        >>> layers.RNN(GRUCell(2)).compute_output_shape((None, 3, 4))
+        (None, 2)
     """
 
     _gates = 3
@@ -97,7 +120,23 @@ class GRU(CellLayer):
 
     Args:
         units: size of the output and of the state, >= 1.
+        activation: name or function of the state's new values; None: none.
+        recurrent_activation: name or function of the gates.
+        use_bias: whether to add a bias.
+        kernel_initializer: first values of the kernel: name, config, object or function.
+        recurrent_initializer: first values of the kernel of the state: name, config, object or
+            function.
+        bias_initializer: first values of the bias: name, config, object or function.
+        kernel_regularizer: penalty of the kernel that is added to the loss; None: none.
+        recurrent_regularizer: penalty of the kernel of the state; None: none.
+        bias_regularizer: penalty of the bias that is added to the loss; None: none.
+        activity_regularizer: penalty of the result that is added to the loss; None: none.
+        kernel_constraint: function applied to the kernel after each update; None: none.
+        recurrent_constraint: function applied to the kernel of the state after each update; None:
+            none.
+        bias_constraint: function applied to the bias after each update; None: none.
         dropout, recurrent_dropout: share of the inputs, and of the state, dropped in training.
+        seed: an integer or a `SeedGenerator`; None: a new seed.
         return_sequences, return_state, go_backwards, stateful: see `RNN`.
         unroll, use_cudnn: kept for Keras's sake; the engine decides.
         reset_after: whether the reset gate comes after the product.

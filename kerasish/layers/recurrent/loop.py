@@ -23,6 +23,12 @@ class StackedRNNCells(Layer):
 
     Args:
         cells: the cells, the lowest first.
+
+    Example:
+        >>> from kerasish import layers
+        >>> cells = StackedRNNCells([layers.GRUCell(2), layers.GRUCell(3)])
+        >>> layers.RNN(cells).compute_output_shape((None, 5, 4))
+        (None, 3)
     """
 
     def __init__(self, cells: Sequence[Any], **kwargs: Any) -> None:
@@ -106,6 +112,11 @@ class RNN(Layer):
             of the step before.
 
     Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
+
+    Example:
+        >>> from kerasish import layers
+        >>> RNN(layers.SimpleRNNCell(2)).compute_output_shape((None, 3, 4))
+        (None, 2)
     """
 
     reads_mask = True

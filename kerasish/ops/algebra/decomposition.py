@@ -105,6 +105,7 @@ def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the triangular factor of a symmetric positive definite x = L @ transpose(L).
 
     Args:
+        x: tensor or array.
         upper: give transpose(L) instead.
 
     Example:
@@ -118,6 +119,10 @@ def cholesky(x: TensorLike, upper: bool = False) -> Tensor:
 @function
 def cholesky_inverse(x: TensorLike, upper: bool = False) -> Tensor:
     """Return the inverse of L @ transpose(L), x being L (or transpose(L), with `upper`).
+
+    Args:
+        x: tensor or array.
+        upper: whether x is the upper factor, transpose(L).
 
     Example:
         >>> cholesky_inverse([[2.0, 0.0], [0.0, 1.0]]).tolist()
@@ -168,7 +173,14 @@ def lu_factor(xp: ArrayModule, x: Array) -> Array:
     """The triangles of P @ x = L @ U in one matrix (L's unit diagonal left out), and the pivots:
     row i was swapped with row pivots[i], in turn.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., m, n) -> (..., m, n), (..., min(m, n)) int32.
+
+    Example:
+        >>> lu_factor([[2.0, 0.0], [0.0, 3.0]])[0].tolist()
+        [[2.0, 0.0], [0.0, 3.0]]
     """
     rows, columns = x.shape[-2:]
     y = xp.array(x).reshape(-1, rows, columns)
@@ -270,9 +282,14 @@ def qr(xp: ArrayModule, x: Array, *, mode: str = "reduced") -> Array:
     """The (q, r) with x = q @ r, q's columns orthonormal and r upper triangular.
 
     Args:
+        x: tensor or array.
         mode: "reduced" (k = min(m, n)) or "complete" (k = m).
 
     Shape: (..., m, n) -> (..., m, k), (..., k, n).
+
+    Example:
+        >>> [abs(part).tolist() for part in qr([[2.0, 0.0], [0.0, 3.0]])]
+        [[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]]]
     """
     return tuple(xp.linalg.qr(x, mode=mode))
 
@@ -307,7 +324,14 @@ def eigh(xp: ArrayModule, x: Array) -> Array:
 
     The gradient by way of the vectors asks for eigenvalues that differ.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., n, n) -> (..., n), (..., n, n).
+
+    Example:
+        >>> eigh([[2.0, 0.0], [0.0, 3.0]])[0].tolist()
+        [2.0, 3.0]
     """
     return tuple(xp.linalg.eigh(_halved(xp, x)))
 
@@ -329,7 +353,14 @@ def _eig_shape(x: Spec) -> tuple[Spec, Spec]:
 def eig(xp: ArrayModule, x: Array) -> Array:
     """The eigenvalues and eigenvectors (columns), complex; no gradient.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., n, n) -> (..., n), (..., n, n).
+
+    Example:
+        >>> eig([[2.0, 0.0], [0.0, 3.0]])[0].shape
+        (2,)
     """
     wide = x.astype(xp.float32) if x.dtype.itemsize == 2 else x
     dtype = xp.complex128 if wide.dtype in (xp.float64, xp.complex128) else xp.complex64
@@ -454,8 +485,10 @@ def svd(x: TensorLike, full_matrices: bool = True, compute_uv: bool = True) -> S
     """Return (u, s, vh) with x = u @ diag(s) @ vh; without `compute_uv` only s, largest first.
 
     Args:
+        x: tensor or array.
         full_matrices: complete u and vh to square matrices (no gradient flows from what that
             adds).
+        compute_uv: whether u and vh are computed.
 
     Example:
         >>> svd([[3.0, 0.0], [0.0, -4.0]], compute_uv=False).tolist()

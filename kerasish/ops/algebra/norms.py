@@ -32,10 +32,12 @@ def norm(
     """Return a vector norm along one axis, or a matrix norm over two.
 
     Args:
+        x: tensor or array.
         ord: of vectors: a number p, (sum |x|^p)^(1/p), with inf, -inf and 0 (how many are not
             zero) as limits; of matrices: "fro", "nuc", 1, -1, 2, -2, inf or -inf. None: the root
             of the sum of squares.
         axis: a number, two numbers, or None: all of x.
+        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> float(norm([3.0, 4.0])), float(norm([[1.0, -2.0], [3.0, 4.0]], ord=1))
@@ -94,6 +96,10 @@ def _matrix_norm(x: Tensor, ord: str | float) -> Tensor:
 def cdist(x: TensorLike, y: TensorLike) -> Tensor:
     """Return the Euclidean distances between the rows of x and those of y.
 
+    Args:
+        x: tensor or array.
+        y: tensor or array.
+
     Shape: (..., n, d), (..., m, d) -> (..., n, m).
 
     Example:
@@ -114,6 +120,7 @@ def matrix_rank(x: Any, tol: Any = None) -> Tensor:
     """Return how many singular values exceed `tol`, int32.
 
     Args:
+        x: tensor or array.
         tol: None: the largest singular value * max(m, n) * the dtype's precision.
 
     Example:

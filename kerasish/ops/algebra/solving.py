@@ -121,7 +121,14 @@ SQUARE = [((matrix(3, 3),), {}), ((matrix(2, 2, 2),), {}), ((matrix(1, 1),), {})
 def inv(xp: ArrayModule, x: Array) -> Array:
     """The y with x @ y = identity.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., n, n) -> (..., n, n).
+
+    Example:
+        >>> inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
     """
     return xp.linalg.inv(x)
 
@@ -144,7 +151,14 @@ def _det_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
 def det(xp: ArrayModule, x: Array) -> Array:
     """The determinant; the gradient asks for one that is not zero.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., n, n) -> (...).
+
+    Example:
+        >>> float(det([[2.0, 0.0], [0.0, 3.0]]))
+        6.0
     """
     return xp.linalg.det(x)
 
@@ -165,7 +179,14 @@ def _slogdet_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
 def slogdet(xp: ArrayModule, x: Array) -> Array:
     """The sign of the determinant, and log|determinant|.
 
+    Args:
+        x: tensor or array.
+
     Shape: (..., n, n) -> (...), (...).
+
+    Example:
+        >>> [float(part) for part in slogdet([[2.0, 0.0], [0.0, 0.5]])]
+        [1.0, 0.0]
     """
     sign, size = xp.linalg.slogdet(x)
     return xp.asarray(sign), xp.asarray(size)
@@ -205,10 +226,15 @@ def pinv(xp: ArrayModule, x: Array, *, rcond: Any = None) -> Array:
     """The pseudo-inverse of Moore and Penrose.
 
     Args:
+        x: tensor or array.
         rcond: singular values up to rcond * the largest count as zero; None: max(m, n) times the
             dtype's precision.
 
     Shape: (..., m, n) -> (..., n, m).
+
+    Example:
+        >>> pinv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
     """
     u, s, vh = xp.linalg.svd(x, full_matrices=False)
     if rcond is None:
@@ -232,6 +258,10 @@ def _columns(a: TensorLike, b: TensorLike, solver: Callable[[Any, Any], Any]) ->
 @function
 def solve(a: TensorLike, b: TensorLike) -> Tensor:
     """Return the x with a @ x = b.
+
+    Args:
+        a: matrices of shape (..., m, n).
+        b: right-hand sides of shape (..., m) or (..., m, k).
 
     Shape: (..., n, n), (..., n, k) or (..., n) -> as b.
 
@@ -261,6 +291,11 @@ def _corner(rows: int, columns: int, lower: bool, strict: bool) -> Array:
 def solve_triangular(a: TensorLike, b: TensorLike, lower: bool = False) -> Tensor:
     """Return the x with T @ x = b, T being the lower or upper triangle of a.
 
+    Args:
+        a: matrices of shape (..., n, n).
+        b: right-hand sides of shape (..., m) or (..., m, k).
+        lower: whether the lower triangle of a counts, or the upper one.
+
     Shape: (..., n, n), (..., n, k) or (..., n) -> as b.
 
     Example:
@@ -274,6 +309,9 @@ def solve_triangular(a: TensorLike, b: TensorLike, lower: bool = False) -> Tenso
 def logdet(x: TensorLike) -> Tensor:
     """Return log(det(x)); NaN where the determinant is negative.
 
+    Args:
+        x: tensor or array.
+
     Example:
         >>> round(float(logdet([[2.0, 0.0], [0.0, 3.0]])), 4)
         1.7918
@@ -285,6 +323,11 @@ def logdet(x: TensorLike) -> Tensor:
 @function
 def lstsq(a: TensorLike, b: TensorLike, rcond: float | None = None) -> Tensor:
     """Return the shortest x for which |a @ x - b| is least: pinv(a) @ b.
+
+    Args:
+        a: matrices of shape (..., m, n).
+        b: right-hand sides of shape (..., m) or (..., m, k).
+        rcond: singular values below this share of the largest count as 0; None: by the dtype.
 
     Shape: (..., m, n), (..., m, k) or (..., m) -> (..., n, k) or (..., n).
 

@@ -63,7 +63,11 @@ __all__ = [
     native=c_function("cbrt"),
 )
 def cbrt(xp: ArrayModule, x: Array) -> Array:
-    """The cube root of x."""
+    """The cube root of x.
+
+    Args:
+        x: tensor or array.
+    """
     return xp.cbrt(x).astype(x.dtype)
 
 
@@ -72,7 +76,11 @@ def cbrt(xp: ArrayModule, x: Array) -> Array:
     native=c_function("erfc"),
 )
 def erfc(xp: ArrayModule, x: Array) -> Array:
-    """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969."""
+    """1 - erf(x), exact where that is small. Source: Cody, Math. Comp. 1969.
+
+    Args:
+        x: tensor or array.
+    """
     wide = x.astype(xp.float64)
     far = _erfc_positive(xp, xp.minimum(xp.absolute(wide), 30.0))
     far = xp.where(wide < 0, 2 - far, far)
@@ -86,7 +94,12 @@ def _logaddexp_grad(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Any, ..
 
 @elementwise(_logaddexp_grad, shape=broadcast, examples=PAIRS)
 def logaddexp(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """log(exp(x1) + exp(x2)), without overflow."""
+    """log(exp(x1) + exp(x2)), without overflow.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+    """
     return xp.logaddexp(x1, x2)
 
 
@@ -100,7 +113,12 @@ def logaddexp(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     ],
 )
 def fmod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 - trunc(x1 / x2) * x2, with the sign of x1."""
+    """x1 - trunc(x1 / x2) * x2, with the sign of x1.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+    """
     return xp.fmod(x1, x2)
 
 
@@ -109,19 +127,46 @@ WHOLE = [((integers(-12, 13), integers(1, 9)), {}), ((integers(0, 9, 2, 1), inte
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def gcd(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The greatest number that divides both integers."""
+    """The greatest number that divides both integers.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> gcd([12, 9], [8, 6]).tolist()
+        [4, 3]
+    """
     return xp.gcd(x1, x2)
 
 
 @op("bits", broadcast, None, "number", examples=WHOLE)
 def lcm(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The least number that both integers divide."""
+    """The least number that both integers divide.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> lcm([4, 6], [6, 9]).tolist()
+        [12, 18]
+    """
     return xp.lcm(x1, x2)
 
 
 @elementwise(None, shape=broadcast, examples=PAIRS, exact_storage=True)
 def nextafter(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The number next to x1 in its dtype, on the way to x2."""
+    """The number next to x1 in its dtype, on the way to x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> nextafter([6.0, 7.0], [2.0, 3.0]).tolist()
+        [5.9999..., 6.9999...]
+    """
     return xp.nextafter(x1, x2).astype(x1.dtype)
 
 
@@ -130,7 +175,16 @@ def nextafter(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 
 @function
 def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return log2(2 ** x1 + 2 ** x2), without overflow."""
+    """Return log2(2 ** x1 + 2 ** x2), without overflow.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> logaddexp2([6.0, 7.0], [2.0, 3.0]).tolist()
+        [6.0874..., 7.0874...]
+    """
     ln2 = math.log(2)
     x1, x2 = meeting(x1, x2)
     return divide(logaddexp(multiply(x1, ln2), multiply(x2, ln2)), ln2)
@@ -138,26 +192,58 @@ def logaddexp2(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @function
 def exp2(x: TensorLike) -> Tensor:
-    """Return 2 ** x."""
+    """Return 2 ** x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> exp2([1.0, 3.0]).tolist()
+        [2.0, 8.0]
+    """
     x = as_float(x)
     return power(2.0, x)
 
 
 @function
 def deg2rad(x: TensorLike) -> Tensor:
-    """Return the angle x, in degrees, in radians."""
+    """Return the angle x, in degrees, in radians.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> deg2rad([180.0]).tolist()
+        [3.1415...]
+    """
     return multiply(as_float(x), math.pi / 180)
 
 
 @function
 def rad2deg(x: TensorLike) -> Tensor:
-    """Return the angle x, in radians, in degrees."""
+    """Return the angle x, in radians, in degrees.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> rad2deg([3.14159265]).tolist()
+        [180.0]
+    """
     return multiply(as_float(x), 180 / math.pi)
 
 
 @function
 def fabs(x: TensorLike) -> Tensor:
-    """Return |x| in floating point."""
+    """Return |x| in floating point.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> fabs([-1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
     return absolute(as_float(x))
 
 
@@ -170,19 +256,46 @@ def _around_nan(x1: TensorLike, x2: TensorLike, pick: Op) -> Tensor:
 
 @function
 def fmax(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the larger of x1 and x2; the other one where one is NaN."""
+    """Return the larger of x1 and x2; the other one where one is NaN.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> fmax([1.0, float("nan")], [3.0, 2.0]).tolist()
+        [3.0, 2.0]
+    """
     return _around_nan(x1, x2, maximum)
 
 
 @function
 def fmin(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the smaller of x1 and x2; the other one where one is NaN."""
+    """Return the smaller of x1 and x2; the other one where one is NaN.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> fmin([1.0, float("nan")], [3.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
     return _around_nan(x1, x2, minimum)
 
 
 @function
 def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return 0 where x1 < 0, x2 where x1 = 0, 1 where x1 > 0."""
+    """Return 0 where x1 < 0, x2 where x1 = 0, 1 where x1 > 0.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> heaviside([-1.0, 0.0, 2.0], 0.5).tolist()
+        [0.0, 0.5, 1.0]
+    """
     x1, x2 = meeting(x1, x2)
     step = select(isnan(x1), x1, cast(greater(x1, 0), x1.dtype))
     return select(equal(x1, 0), x2, step)
@@ -190,7 +303,16 @@ def heaviside(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @function
 def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return sqrt(x1² + x2²), without overflow."""
+    """Return sqrt(x1² + x2²), without overflow.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> hypot([3.0], [4.0]).tolist()
+        [5.0]
+    """
     x1, x2 = map(absolute, meeting(x1, x2))
     big, small = maximum(x1, x2), minimum(x1, x2)
     zero = equal(big, 0)
@@ -201,7 +323,16 @@ def hypot(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @function
 def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return x1 * 2 ** x2."""
+    """Return x1 * 2 ** x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> ldexp([1.0, 2.0], [3, 4]).tolist()
+        [8.0, 32.0]
+    """
     x1, x2 = as_float(x1), as_tensor(x2)
     if not dtypes.is_integer(x2.dtype):
         raise DTypeError(f"ldexp: x2 must be integers, got {x2.dtype}.")
@@ -210,7 +341,11 @@ def ldexp(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @function
 def sinc(x: TensorLike) -> Tensor:
-    """Return sin(pi * x) / (pi * x), 1 at 0."""
+    """Return sin(pi * x) / (pi * x), 1 at 0.
+
+    Args:
+        x: tensor or array.
+    """
     x = as_float(x)
     small = less(absolute(x), 1e-3)
     angle = multiply(x, math.pi)
@@ -222,20 +357,45 @@ def sinc(x: TensorLike) -> Tensor:
 
 @function
 def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return x1 / x2, and 0 where x2 is 0."""
+    """Return x1 / x2, and 0 where x2 is 0.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> divide_no_nan([6.0, 7.0], [2.0, 0.0]).tolist()
+        [3.0, 0.0]
+    """
     zero = equal(x2, 0)
     return select(zero, 0, divide(x1, select(zero, 1, x2)))
 
 
 @function
 def isposinf(x: TensorLike) -> Tensor:
-    """Return whether x is +infinity."""
+    """Return whether x is +infinity.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isposinf([float("-inf"), float("inf")]).tolist()
+        [False, True]
+    """
     return logical_and(isinf(x), greater(x, 0))
 
 
 @function
 def isneginf(x: TensorLike) -> Tensor:
-    """Return whether x is -infinity."""
+    """Return whether x is -infinity.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isneginf([float("-inf"), float("inf")]).tolist()
+        [True, False]
+    """
     return logical_and(isinf(x), less(x, 0))
 
 
@@ -243,7 +403,19 @@ def isneginf(x: TensorLike) -> Tensor:
 def isclose(
     x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves."""
+    """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+        rtol: relative tolerance, >= 0.
+        atol: absolute tolerance, >= 0.
+        equal_nan: whether NaN is close to NaN.
+
+    Example:
+        >>> isclose([1.0, 2.0], [1.0, 2.1]).tolist()
+        [True, False]
+    """
     x1, x2 = meeting(x1, x2)
     tolerance = add(multiply(absolute(x2), rtol), atol)
     near = logical_and(less_equal(absolute(subtract(x1, x2)), tolerance), isfinite(x2))
@@ -255,7 +427,19 @@ def isclose(
 def allclose(
     x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Return whether all elements are close; see `isclose`."""
+    """Return whether all elements are close; see `isclose`.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+        rtol: relative tolerance, >= 0.
+        atol: absolute tolerance, >= 0.
+        equal_nan: whether NaN is close to NaN.
+
+    Example:
+        >>> allclose([1.0, 2.0], [1.0, 2.0000001]).tolist()
+        True
+    """
     return reduce_all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
@@ -264,6 +448,12 @@ def nan_to_num(
     x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """Return x with numbers for NaN and infinities (None: the dtype's largest and least).
+
+    Args:
+        x: tensor or array.
+        nan: what replaces NaN.
+        posinf: what replaces Inf; None: the largest number of the dtype.
+        neginf: what replaces -Inf; None: the least number of the dtype.
 
     Example:
         >>> nan_to_num([float("nan"), 1.0], nan=7.0).tolist()
@@ -280,11 +470,28 @@ def nan_to_num(
 
 @function
 def copy(x: TensorLike) -> Tensor:
-    """Return the same values as a tensor of its own."""
+    """Return the same values as a tensor of its own.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> copy([1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
     return alias(x)
 
 
 def array(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return x as a tensor, of `dtype` if one is given."""
+    """Return x as a tensor, of `dtype` if one is given.
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> array([1, 2]).tolist()
+        [1, 2]
+    """
     x = as_tensor(x)
     return x if dtype is None else cast(x, dtype)

@@ -44,7 +44,15 @@ PARTS = [((_complex_example,), {}), (((2, 3),), {})]
     examples=PARTS,
 )
 def real(xp: ArrayModule, x: Array) -> Array:
-    """The real part of x."""
+    """The real part of x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> real([1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
     return xp.real(x)
 
 
@@ -56,13 +64,29 @@ def _imag_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
 
 @op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS)
 def imag(xp: ArrayModule, x: Array) -> Array:
-    """The imaginary part of x, zeros for real x."""
+    """The imaginary part of x, zeros for real x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> imag([1.0, 2.0]).tolist()
+        [0.0, 0.0]
+    """
     return xp.imag(x)
 
 
 @op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS)
 def conj(xp: ArrayModule, x: Array) -> Array:
-    """x with the sign of its imaginary part turned."""
+    """x with the sign of its imaginary part turned.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> conj([1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
     return xp.conj(x) if x.dtype.kind == "c" else x
 
 
@@ -84,25 +108,58 @@ conjugate = conj
 
 @function
 def angle(x: TensorLike) -> Tensor:
-    """Return the angle of x in the complex plane, in radians in [-pi, pi]."""
+    """Return the angle of x in the complex plane, in radians in [-pi, pi].
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> angle([1.0, -1.0]).tolist()
+        [0.0, 3.1415...]
+    """
     return arctan2(imag(x), real(x))
 
 
 @function
 def isreal(x: TensorLike) -> Tensor:
-    """Return whether the imaginary part of x is 0."""
+    """Return whether the imaginary part of x is 0.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isreal([1.0, 2.0]).tolist()
+        [True, True]
+    """
     return equal(imag(x), 0)
 
 
 @function
 def polar(abs_: TensorLike, angle: TensorLike) -> Tensor:
-    """Return the complex number of the given absolute value and angle (in radians)."""
+    """Return the complex number of the given absolute value and angle (in radians).
+
+    Args:
+        abs_: absolute values, >= 0.
+        angle: angles in radians.
+
+    Example:
+        >>> polar([2.0], [0.0]).tolist()
+        [(2+0j)]
+    """
     return join_parts(multiply(abs_, cos(angle)), multiply(abs_, sin(angle)))
 
 
 @function
 def view_as_complex(x: TensorLike) -> Tensor:
-    """Return x[..., 0] + i * x[..., 1]; the last axis of x has size 2."""
+    """Return x[..., 0] + i * x[..., 1]; the last axis of x has size 2.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> view_as_complex([0.5, 1.0]).tolist()
+        (0.5+1j)
+    """
     x = as_tensor(x)
     if not x.shape or not agree(x.shape[-1], 2):
         raise ShapeError(f"view_as_complex: the last axis must have size 2, got shape {x.shape}.")
@@ -111,7 +168,15 @@ def view_as_complex(x: TensorLike) -> Tensor:
 
 @function
 def view_as_real(x: TensorLike) -> Tensor:
-    """Return the real and imaginary parts of x along a new last axis."""
+    """Return the real and imaginary parts of x along a new last axis.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> view_as_real([0.5, 1.0]).tolist()
+        [[0.5, 0.0], [1.0, 0.0]]
+    """
     return stack([real(x), imag(x)], -1)
 
 
@@ -143,7 +208,16 @@ def reinterpret(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
 
 @function
 def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the bits of x read as another dtype (None: its own)."""
+    """Return the bits of x read as another dtype (None: its own).
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> view([1.0], "int32").tolist()
+        [1065353216]
+    """
     x = as_tensor(x)
     return x if dtype is None else reinterpret(x, dtype)
 

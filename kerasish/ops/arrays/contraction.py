@@ -60,6 +60,8 @@ def tensordot(x1: TensorLike, x2: TensorLike, axes: Any = 2) -> Tensor:
     """Return the sums of products over pairs of axes: a matrix product of reshaped tensors.
 
     Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
         axes: a number n: the last n of x1 with the first n of x2; or (axes of x1, axes of x2).
 
     Shape: (rest of x1's axes, rest of x2's axes).
@@ -104,6 +106,10 @@ def _in_own_dtype(x1: Tensor, x2: Tensor) -> Tensor:
 def dot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * x2 for a number, else the sums over x1's last and x2's last but one axis.
 
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
     Example:
         >>> dot([1, 2], [3, 4]).tolist(), dot(2, [3, 4]).tolist()
         (11, [6, 8])
@@ -120,6 +126,10 @@ def dot(x1: TensorLike, x2: TensorLike) -> Tensor:
 def inner(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return x1 * x2 for a number, else the sums over both last axes.
 
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
     Example:
         >>> inner([1, 2], [[3, 4], [5, 6]]).tolist()
         [11, 17]
@@ -133,6 +143,10 @@ def inner(x1: TensorLike, x2: TensorLike) -> Tensor:
 @function
 def vdot(x1: TensorLike, x2: TensorLike) -> Tensor:
     """Return the sum of products of all elements.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
 
     Example:
         >>> vdot([[1, 2], [3, 4]], [[1, 1], [1, 1]]).tolist()
@@ -153,6 +167,8 @@ def cross(
     """Return the vector product along axes of size 3, or 2 (its third element is then 0).
 
     Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
         axisa, axisb, axisc: the axis of the vectors in x1, in x2 and in the result.
         axis: overrides the three.
 

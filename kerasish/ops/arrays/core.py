@@ -31,6 +31,12 @@ def convert_to_tensor(
 ) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
 
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+        sparse: must be False: kerasish has no sparse tensors.
+        ragged: must be False: kerasish has no ragged tensors.
+
     Example:
         >>> convert_to_tensor([1, 2], "float32")
         Tensor([1., 2.], shape=(2,), dtype=float32)
@@ -44,13 +50,24 @@ def convert_to_tensor(
 
 
 def convert_to_numpy(x: TensorLike) -> Array:
-    """Return x as a NumPy array, which may be written to: that changes no tensor."""
+    """Return x as a NumPy array, which may be written to: that changes no tensor.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> convert_to_numpy([1.0]).shape
+        (1,)
+    """
     array = as_tensor(x).numpy()
     return array if array.flags.writeable else array.copy()
 
 
 def is_tensor(x: TensorLike) -> bool:
     """Return whether x is a tensor of kerasish (a variable is not one).
+
+    Args:
+        x: tensor or array.
 
     Example:
         >>> is_tensor(convert_to_tensor(1.0)), is_tensor(1.0)
@@ -60,12 +77,34 @@ def is_tensor(x: TensorLike) -> bool:
 
 
 def dtype(x: TensorLike) -> str:
-    """Return the name of x's dtype."""
+    """Return the name of x's dtype.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> dtype([1.0])
+        'float32'
+    """
     return dtypes.name_of(x.dtype) if hasattr(x, "dtype") else as_tensor(x).dtype
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `f`, which returns (result, gradient function), an op with that gradient."""
+    """Make `f`, which returns (result, gradient function), an op with that gradient.
+
+    Args:
+        f: function that returns (result, gradient function).
+
+    Example:
+        >>> from kerasish.tensor import Variable
+        >>> @custom_gradient
+        ... def twice_as_steep(x):
+        ...     return x * 1.0, lambda g: g * 2.0
+        >>> v = Variable(3.0)
+        >>> twice_as_steep(v).backward()
+        >>> float(v.grad)
+        2.0
+    """
     return derivatives["custom_gradient"](f)
 
 
@@ -75,13 +114,29 @@ def jvp(
     tangents: Sequence[float],
     has_aux: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Return (fun(*primals), its derivative along `tangents`)."""
+    """Return (fun(*primals), its derivative along `tangents`).
+
+    Args:
+        fun: function of tensors.
+        primals: sequence of its arguments.
+        tangents: the direction, in the shapes of `primals`.
+        has_aux: whether `fun` returns (result, more) and `more` is passed on.
+
+    Example:
+        >>> from kerasish import ops
+        >>> [float(part) for part in ops.jvp(lambda x: x * x, (3.0,), (1.0,))]
+        [9.0, 6.0]
+    """
     return derivatives["jvp"](fun, primals, tangents, has_aux)
 
 
 @function
 def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
     """Return x as `dtype`, held within what that can express.
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
 
     Example:
         >>> saturate_cast([-1.0, 300.0], "uint8").tolist()

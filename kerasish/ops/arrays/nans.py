@@ -46,6 +46,11 @@ def _none_left(x: Tensor, axis: Axis | None, keepdims: bool) -> Tensor:
 def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the sum over `axis`, NaN counting as 0.
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
     Example:
         >>> nansum([1.0, float("nan")]).tolist()
         1.0
@@ -55,19 +60,49 @@ def nansum(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 
 @function
 def nanprod(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the product over `axis`, NaN counting as 1."""
+    """Return the product over `axis`, NaN counting as 1.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanprod([1.0, float("nan")]).tolist()
+        1.0
+    """
     return reduce_prod(_filled(x, 1), axis, keepdims)
 
 
 @function
 def nancumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the sums up to each place along `axis`, NaN counting as 0."""
+    """Return the sums up to each place along `axis`, NaN counting as 0.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> nancumsum([1.0, float("nan"), 2.0]).tolist()
+        [1.0, 1.0, 3.0]
+    """
     return cumsum(_filled(x, 0), axis, dtype)
 
 
 @function
 def nancumprod(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the products up to each place along `axis`, NaN counting as 1."""
+    """Return the products up to each place along `axis`, NaN counting as 1.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> nancumprod([1.0, float("nan"), 2.0]).tolist()
+        [1.0, 1.0, 2.0]
+    """
     return cumprod(_filled(x, 1), axis, dtype)
 
 
@@ -83,13 +118,33 @@ def _extreme(
 
 @function
 def nanmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over `axis` that is a number, NaN if there is none."""
+    """Return the largest element over `axis` that is a number, NaN if there is none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanmax([1.0, float("nan")]).tolist()
+        1.0
+    """
     return _extreme(x, axis, keepdims, -math.inf, max)
 
 
 @function
 def nanmin(x: AnyTensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over `axis` that is a number, NaN if there is none."""
+    """Return the smallest element over `axis` that is a number, NaN if there is none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanmin([1.0, float("nan")]).tolist()
+        1.0
+    """
     return _extreme(x, axis, keepdims, math.inf, min)
 
 
@@ -103,13 +158,33 @@ def _position(x: Array, axis: Axis | None, keepdims: bool, filler: float, find: 
 
 @function
 def nanargmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return where the largest number over `axis` is, -1 if there is none."""
+    """Return where the largest number over `axis` is, -1 if there is none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanargmax([1.0, 3.0, float("nan")]).tolist()
+        1
+    """
     return _position(x, axis, keepdims, -math.inf, argmax)
 
 
 @function
 def nanargmin(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return where the smallest number over `axis` is, -1 if there is none."""
+    """Return where the smallest number over `axis` is, -1 if there is none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanargmin([1.0, 3.0, float("nan")]).tolist()
+        0
+    """
     return _position(x, axis, keepdims, math.inf, argmin)
 
 
@@ -119,14 +194,34 @@ def _count(x: Tensor, axis: Axis | None, keepdims: bool) -> Tensor:
 
 @function
 def nanmean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the mean of the numbers over `axis`, NaN if there are none."""
+    """Return the mean of the numbers over `axis`, NaN if there are none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanmean([1.0, float("nan")]).tolist()
+        1.0
+    """
     x = as_float(x)
     return divide(nansum(x, axis, keepdims), _count(x, axis, keepdims))
 
 
 @function
 def nanvar(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the variance of the numbers over `axis`, NaN if there are none."""
+    """Return the variance of the numbers over `axis`, NaN if there are none.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanvar([1.0, 3.0, float("nan")]).tolist()
+        1.0
+    """
     x = as_float(x)
     apart = select(isnan(x), 0, subtract(x, nanmean(x, axis, True)))
     return divide(reduce_sum(square(apart), axis, keepdims), _count(x, axis, keepdims))
@@ -134,7 +229,17 @@ def nanvar(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 
 @function
 def nanstd(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the square root of the variance of the numbers over `axis`."""
+    """Return the square root of the variance of the numbers over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanstd([1.0, 3.0, float("nan")]).tolist()
+        1.0
+    """
     return sqrt(nanvar(x, axis, keepdims))
 
 
@@ -154,6 +259,10 @@ def nanquantile(
         axis: a number, several, or None for all.
         method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
         keepdims: whether the reduced axes stay, with size 1.
+
+    Example:
+        >>> nanquantile([1.0, 3.0, float("nan")], 0.5).tolist()
+        2.0
     """
     check_method(method)
     x = as_float(x)
@@ -188,11 +297,33 @@ def nanpercentile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Tensor:
-    """Return the quantile of q / 100 of the numbers over `axis`; see `nanquantile`."""
+    """Return the quantile of q / 100 of the numbers over `axis`; see `nanquantile`.
+
+    Args:
+        x: tensor or array.
+        q: percentages from 0 to 100: a number or several.
+        axis: axis or axes over which it is taken; None: all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanpercentile([1.0, 3.0, float("nan")], 50).tolist()
+        2.0
+    """
     return nanquantile(x, divide(as_float(q), 100), axis, method, keepdims)
 
 
 @function
 def nanmedian(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the middle of the numbers over `axis`, or the mean of the two in the middle."""
+    """Return the middle of the numbers over `axis`, or the mean of the two in the middle.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> nanmedian([1.0, 3.0, float("nan")]).tolist()
+        2.0
+    """
     return nanquantile(x, 0.5, axis, "linear", keepdims)

@@ -140,6 +140,11 @@ def write_slice(xp: ArrayModule, x: Array, updates: Array, *, starts: Any) -> Ar
 def slice_update(inputs: TensorLike, start_indices: TensorLike, updates: TensorLike) -> Tensor:
     """Return `inputs` with `updates` in place of its part that begins at `start_indices`.
 
+    Args:
+        inputs: tensor or array.
+        start_indices: first index along each axis.
+        updates: tensor of the size that is replaced.
+
     Example:
         >>> slice_update([0, 0, 0, 0], [1], [7, 8]).tolist()
         [0, 7, 8, 0]
@@ -379,6 +384,16 @@ def segment_max(
     """Return the largest of data's rows that have the same id; see `segment_sum`.
 
     An id that no row has gets the least value of the dtype (-inf of floats).
+
+    Args:
+        data: tensor whose first axis is divided into segments.
+        segment_ids: the segment of each row, integers; negative ones count nowhere.
+        num_segments: number of segments; None: the largest id plus 1.
+        sorted: whether `segment_ids` never decrease; the result is the same.
+
+    Example:
+        >>> segment_max([1, 5, 2], [0, 0, 1]).tolist()
+        [5, 2]
     """
     return _segment_extreme(data, segment_ids, num_segments, "max")
 
@@ -387,7 +402,18 @@ def segment_max(
 def segment_min(
     data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Return the smallest of data's rows that have the same id; see `segment_sum`."""
+    """Return the smallest of data's rows that have the same id; see `segment_sum`.
+
+    Args:
+        data: tensor whose first axis is divided into segments.
+        segment_ids: the segment of each row, integers; negative ones count nowhere.
+        num_segments: number of segments; None: the largest id plus 1.
+        sorted: whether `segment_ids` never decrease; the result is the same.
+
+    Example:
+        >>> segment_min([1, 5, 2], [0, 0, 1]).tolist()
+        [1, 2]
+    """
     return _segment_extreme(data, segment_ids, num_segments, "min")
 
 
@@ -395,5 +421,16 @@ def segment_min(
 def segment_prod(
     data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """Return the product of data's rows that have the same id; see `segment_sum`."""
+    """Return the product of data's rows that have the same id; see `segment_sum`.
+
+    Args:
+        data: tensor whose first axis is divided into segments.
+        segment_ids: the segment of each row, integers; negative ones count nowhere.
+        num_segments: number of segments; None: the largest id plus 1.
+        sorted: whether `segment_ids` never decrease; the result is the same.
+
+    Example:
+        >>> segment_prod([1, 5, 2], [0, 0, 1]).tolist()
+        [5, 2]
+    """
     return _segment_extreme(data, segment_ids, num_segments, "mul")

@@ -48,13 +48,27 @@ def _ordered(rng: Any) -> Array:
 def searchsorted(
     xp: ArrayModule, sorted_sequence: Array, values: Array, *, side: str = "left"
 ) -> Array:
-    """The first places at which `values` keep the sorted sequence sorted, int32."""
+    """The first places at which `values` keep the sorted sequence sorted, int32.
+
+    Args:
+        sorted_sequence: increasing numbers, along the last axis.
+        values: the numbers to place.
+        side: "left": the first suitable place; "right": the last.
+
+    Example:
+        >>> searchsorted([1.0, 2.0, 3.0], [2.5]).tolist()
+        [2]
+    """
     return xp.searchsorted(sorted_sequence, values, side=side).astype(xp.int32)
 
 
 @function
 def digitize(x: TensorLike, bins: TensorLike) -> Tensor:
     """Return the number of the bin in which each element lies: how many edges are <= x.
+
+    Args:
+        x: tensor or array.
+        bins: the edges, increasing, of shape (m,).
 
     Example:
         >>> digitize([0.5, 2.5], [1.0, 2.0, 3.0]).tolist()
@@ -65,7 +79,17 @@ def digitize(x: TensorLike, bins: TensorLike) -> Tensor:
 
 @function
 def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
-    """Return positions along `axis` that put the kth smallest element in its place."""
+    """Return positions along `axis` that put the kth smallest element in its place.
+
+    Args:
+        x: tensor or array.
+        kth: the position in sorted order that becomes right.
+        axis: axis or axes; negative ones count from the last.
+
+    Example:
+        >>> argpartition([3.0, 1.0, 2.0], 1)[1].tolist()
+        2
+    """
     x = as_tensor(x)
     if axis is None:
         x, axis = ravel(x), 0
@@ -78,7 +102,18 @@ def argpartition(x: TensorLike, kth: int, axis: int | None = -1) -> Tensor:
 def isin(
     x1: TensorLike, x2: TensorLike, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
-    """Return whether each element of x1 is one of x2's (or is none of them)."""
+    """Return whether each element of x1 is one of x2's (or is none of them).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+        assume_unique: accepted, and changes nothing.
+        invert: whether to ask for elements that are not in x2.
+
+    Example:
+        >>> isin([1, 2, 3], [2, 4]).tolist()
+        [False, True, False]
+    """
     result = reduce_any(equal(expand_dims(as_tensor(x1), -1), ravel(x2)), -1)
     return logical_not(result) if invert else result
 
@@ -88,13 +123,30 @@ def nonzero(x: TensorLike) -> Any:
     """Return, for each axis, the positions of the elements that are not 0.
 
     How many there are depends on the numbers, so this function cannot be traced.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> [part.tolist() for part in nonzero([0, 3, 4])]
+        [[1, 2]]
     """
     return where(not_equal(x, 0))
 
 
 @function
 def select_first(condlist: Sequence[Any], choicelist: Any, default: Any = 0) -> Tensor:
-    """Return, place by place, the choice of the first condition that holds, else `default`."""
+    """Return, place by place, the choice of the first condition that holds, else `default`.
+
+    Args:
+        condlist: truth values, a list.
+        choicelist: results, as many as conditions.
+        default: the result where no condition holds.
+
+    Example:
+        >>> select([[True, False]], [[1, 2]], 0).tolist()
+        [1, 0]
+    """
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(
             f"select: expected as many choices as conditions, got {len(choicelist)} and "

@@ -101,7 +101,12 @@ def vsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
 
 @function
 def dsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
-    """Return x cut along its third axis."""
+    """Return x cut along its third axis.
+
+    Args:
+        x: tensor or array.
+        indices_or_sections: the number of equal parts, or the indices at which parts begin.
+    """
     return split_at(x, indices_or_sections, 2)
 
 
@@ -110,19 +115,32 @@ def dsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
 
 @function
 def fliplr(x: TensorLike) -> Tensor:
-    """Return x reversed along its second axis."""
+    """Return x reversed along its second axis.
+
+    Args:
+        x: tensor or array.
+    """
     return flip(x, 1)
 
 
 @function
 def flipud(x: TensorLike) -> Tensor:
-    """Return x reversed along its first axis."""
+    """Return x reversed along its first axis.
+
+    Args:
+        x: tensor or array.
+    """
     return flip(x, 0)
 
 
 @function
 def rot90(array: TensorLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Return the array turned k times by 90 degrees from the first axis of `axes` to the second.
+
+    Args:
+        array: tensor of two or more axes.
+        k: number of quarter turns.
+        axes: the two axes of the plane.
 
     Example:
         >>> rot90([[1, 2], [3, 4]]).tolist()
@@ -159,14 +177,24 @@ def _matrices(x: AnyTensor, what: str) -> Tensor:
 
 @function
 def tril(x: TensorLike, k: int = 0) -> Tensor:
-    """Return x with zeros above the k-th diagonal of its last two axes."""
+    """Return x with zeros above the k-th diagonal of its last two axes.
+
+    Args:
+        x: tensor or array.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
+    """
     x = _matrices(x, "tril")
     return select(tri(x.shape[-2], x.shape[-1], k, "bool"), x, _zero(x))
 
 
 @function
 def triu(x: TensorLike, k: int = 0) -> Tensor:
-    """Return x with zeros below the k-th diagonal of its last two axes."""
+    """Return x with zeros below the k-th diagonal of its last two axes.
+
+    Args:
+        x: tensor or array.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
+    """
     x = _matrices(x, "triu")
     return select(tri(x.shape[-2], x.shape[-1], k - 1, "bool"), _zero(x), x)
 
@@ -174,6 +202,12 @@ def triu(x: TensorLike, k: int = 0) -> Tensor:
 @function
 def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """Return the diagonal of two axes of x, `offset` places to the right, as the last axis.
+
+    Args:
+        x: tensor or array.
+        offset: places above the main diagonal; negative: below it.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
 
     Example:
         >>> diagonal([[1, 2], [3, 4]]).tolist()
@@ -193,13 +227,24 @@ def diagonal(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
 
 @function
 def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """Return the sum of the diagonal of two axes of x."""
+    """Return the sum of the diagonal of two axes of x.
+
+    Args:
+        x: tensor or array.
+        offset: places above the main diagonal; negative: below it.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
+    """
     return reduce_sum(diagonal(x, offset, axis1, axis2), -1)
 
 
 @function
 def diag(x: TensorLike, k: int = 0) -> Tensor:
     """Return the k-th diagonal of a matrix, or the matrix with x on its k-th diagonal.
+
+    Args:
+        x: tensor or array.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
 
     Example:
         >>> diag([1, 2]).tolist()
@@ -218,7 +263,12 @@ def diag(x: TensorLike, k: int = 0) -> Tensor:
 
 @function
 def diagflat(x: TensorLike, k: int = 0) -> Tensor:
-    """Return the matrix with the elements of x on its k-th diagonal."""
+    """Return the matrix with the elements of x on its k-th diagonal.
+
+    Args:
+        x: tensor or array.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
+    """
     return diag(ravel(x), k)
 
 
@@ -298,7 +348,17 @@ def logspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Tensor:
-    """Return `num` numbers from base ** start to base ** stop at equal ratios."""
+    """Return `num` numbers from base ** start to base ** stop at equal ratios.
+
+    Args:
+        start: first number.
+        stop: last number.
+        num: how many numbers.
+        endpoint: whether `stop` is the last number.
+        base: the base, > 0.
+        dtype: dtype of the result; None: chosen by the inputs.
+        axis: axis or axes; negative ones count from the last.
+    """
     exponents = linspace(start, stop, num, endpoint, False, None, axis)
     y = power(cast(as_tensor(base), exponents.dtype), exponents)
     return y if dtype is None else cast(y, dtype)
@@ -313,7 +373,16 @@ def geomspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Tensor:
-    """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios."""
+    """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios.
+
+    Args:
+        start: first number.
+        stop: last number.
+        num: how many numbers.
+        endpoint: whether `stop` is the last number.
+        dtype: dtype of the result; None: chosen by the inputs.
+        axis: axis or axes; negative ones count from the last.
+    """
     start, stop = meeting(start, stop)
     ratio = log(divide(stop, start))
     y = multiply(start, exp(linspace(multiply(ratio, 0), ratio, num, endpoint, False, None, axis)))
@@ -323,6 +392,11 @@ def geomspace(
 @function
 def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
     """Return the powers of x as columns, the highest first unless `increasing`.
+
+    Args:
+        x: tensor or array.
+        N: number of columns; None: the size of x.
+        increasing: whether the powers grow from left to right.
 
     Example:
         >>> vander([2, 3], 3).tolist()
@@ -338,7 +412,13 @@ def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Ten
 
 @function
 def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
-    """Return the differences of neighbors along `axis`, taken n times."""
+    """Return the differences of neighbors along `axis`, taken n times.
+
+    Args:
+        a: tensor or array.
+        n: how often differences are taken, >= 0.
+        axis: axis or axes; negative ones count from the last.
+    """
     a = as_tensor(a)
     axis = normalize_axis(axis, len(a.shape), "diff")
     lead = [slice(None)] * axis
@@ -372,7 +452,12 @@ def trapezoid(
 
 @function
 def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
-    """Return the index along each axis of `shape` of positions in the flattened array."""
+    """Return the index along each axis of `shape` of positions in the flattened array.
+
+    Args:
+        indices: integers.
+        shape: shape of the result: integers.
+    """
     rest = as_tensor(indices)
     total = math.prod(shape)
     rest = select(rest < 0, add(rest, total), rest)
@@ -388,13 +473,23 @@ def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
 
 @function
 def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the products of each element of x1 (rows) and each of x2 (columns)."""
+    """Return the products of each element of x1 (rows) and each of x2 (columns).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+    """
     return multiply(expand_dims(ravel(x1), -1), ravel(x2))
 
 
 @function
 def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
-    """Return the Kronecker product: x2 laid out in blocks, each times an element of x1."""
+    """Return the Kronecker product: x2 laid out in blocks, each times an element of x1.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+    """
     x1, x2 = as_tensor(x1), as_tensor(x2)
     ndim = max(len(x1.shape), len(x2.shape))
     a, b = _at_least(x1, ndim).shape, _at_least(x2, ndim).shape

@@ -40,19 +40,49 @@ __all__ = [
 def prod(
     x: AnyTensor, axis: Axis | None = None, keepdims: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """Return the product over `axis` (None: all)."""
+    """Return the product over `axis` (None: all).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> prod([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [5.0, 6.0]
+    """
     return reduce_prod(x if dtype is None else cast(as_tensor(x), dtype), axis, keepdims)
 
 
 @function
 def ptp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element less the smallest one over `axis`."""
+    """Return the largest element less the smallest one over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> float(ptp([1.0, 5.0]))
+        4.0
+    """
     return subtract(max(x, axis, keepdims), min(x, axis, keepdims))
 
 
 @function
 def count_nonzero(x: TensorLike, axis: Axis | None = None) -> Tensor:
-    """Return how many elements over `axis` are not 0, int32."""
+    """Return how many elements over `axis` are not 0, int32.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+
+    Example:
+        >>> int(count_nonzero([0, 1, 2]))
+        2
+    """
     return reduce_sum(cast(not_equal(x, 0), "int32"), axis)
 
 
@@ -177,13 +207,35 @@ def percentile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Tensor:
-    """Return the quantile of q / 100; see `quantile`."""
+    """Return the quantile of q / 100; see `quantile`.
+
+    Args:
+        x: tensor or array.
+        q: percentages from 0 to 100: a number or several.
+        axis: axis or axes over which it is taken; None: all.
+        method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> percentile([1.0, 2.0, 3.0], 50).tolist()
+        2.0
+    """
     return quantile(x, divide(as_float(q), 100), axis, method, keepdims)
 
 
 @function
 def median(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the middle element over `axis`, or the mean of the two in the middle."""
+    """Return the middle element over `axis`, or the mean of the two in the middle.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> median([[1.0, 5.0, 9.0], [3.0, 2.0, 7.0]], axis=1).tolist()
+        [5.0, 3.0]
+    """
     return quantile(x, 0.5, axis, "linear", keepdims)
 
 
@@ -198,6 +250,12 @@ def bincount(
 
     The width of the result is max(x) + 1, at least `minlength`: it depends on numbers, so this
     function cannot be traced.
+
+    Args:
+        x: tensor or array.
+        weights: what each element counts, in the shape of x; None: 1.
+        minlength: the least number of bins, >= 0.
+        sparse: must be False: kerasish has no sparse tensors.
 
     Example:
         >>> bincount([1, 1, 3]).tolist()
@@ -236,6 +294,10 @@ def histogram(
         x: the values.
         bins: how many bins of equal width.
         range: (least, largest); None: those of x.
+
+    Example:
+        >>> [part.tolist() for part in histogram([1.0, 2.0, 2.5], bins=2)]
+        [[1, 2], [1.0, 1.75, 2.5]]
     """
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"histogram: bins must be an integer >= 1, got {bins!r}.")
@@ -258,7 +320,15 @@ def histogram(
 
 @function
 def corrcoef(x: TensorLike) -> Tensor:
-    """Return the correlation coefficients of the rows of x, in [-1, 1]."""
+    """Return the correlation coefficients of the rows of x, in [-1, 1].
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> corrcoef([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]).tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
+    """
     x = as_float(x)
     x = expand_dims(x, 0) if len(x.shape) < 2 else x
     centered = subtract(x, mean(x, 1, True))
@@ -276,6 +346,10 @@ def correlate(x1: TensorLike, x2: TensorLike, mode: str = "valid") -> Tensor:
         x1: a vector.
         x2: a vector.
         mode: "valid" (where both overlap wholly), "same" (as long as the longer) or "full".
+
+    Example:
+        >>> correlate([1.0, 2.0, 3.0], [0.0, 1.0, 0.5]).tolist()
+        [3.5]
     """
     x1, x2 = meeting(x1, x2)
     if len(x1.shape) != 1 or len(x2.shape) != 1:

@@ -80,6 +80,9 @@ def meeting(*xs: Any, floating: bool = True) -> list[Any]:
 def relu6(x: TensorLike) -> Tensor:
     """Return min(max(x, 0), 6).
 
+    Args:
+        x: tensor or array.
+
     Example:
         >>> relu6([-1.0, 3.0, 8.0]).tolist()
         [0.0, 3.0, 6.0]
@@ -89,14 +92,33 @@ def relu6(x: TensorLike) -> Tensor:
 
 @function
 def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
-    """Return x where x >= 0, negative_slope * x elsewhere."""
+    """Return x where x >= 0, negative_slope * x elsewhere.
+
+    Args:
+        x: tensor or array.
+        negative_slope: the slope below 0.
+
+    Example:
+        >>> leaky_relu([-1.0, 2.0]).tolist()
+        [-0.2000..., 2.0]
+    """
     x = as_float(x)
     return select(greater_equal(x, 0), x, multiply(x, negative_slope))
 
 
 @function
 def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
-    """Return x where x > threshold, default_value elsewhere."""
+    """Return x where x > threshold, default_value elsewhere.
+
+    Args:
+        x: tensor or array.
+        threshold: the bound.
+        default_value: the value below the bound.
+
+    Example:
+        >>> threshold([0.5, 2.0], 1.0, 0.0).tolist()
+        [0.0, 2.0]
+    """
     return select(greater(x, threshold), x, default_value)
 
 
@@ -108,7 +130,16 @@ def _negative_part(x: Tensor) -> tuple[Any, Any]:
 
 @function
 def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """Return x where x > 0, alpha * (exp(x) - 1) elsewhere. Source: Clevert et al., ICLR 2016."""
+    """Return x where x > 0, alpha * (exp(x) - 1) elsewhere. Source: Clevert et al., ICLR 2016.
+
+    Args:
+        x: tensor or array.
+        alpha: a factor of the negative part.
+
+    Example:
+        >>> elu([-1.0, 2.0]).tolist()
+        [-0.6321..., 2.0]
+    """
     x = as_float(x)
     positive, below = _negative_part(x)
     return select(positive, x, multiply(expm1(below), alpha))
@@ -116,13 +147,30 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
 @function
 def selu(x: TensorLike) -> Tensor:
-    """Return 1.0507 * elu(x, 1.6733). Source: Klambauer et al., NeurIPS 2017."""
+    """Return 1.0507 * elu(x, 1.6733). Source: Klambauer et al., NeurIPS 2017.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> selu([-1.0, 2.0]).tolist()
+        [-1.1113..., 2.1014...]
+    """
     return multiply(elu(x, SELU_ALPHA), SELU_SCALE)
 
 
 @function
 def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """Return max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1). Source: Barron, 2017."""
+    """Return max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1). Source: Barron, 2017.
+
+    Args:
+        x: tensor or array.
+        alpha: the limit for large negative x is -alpha; not 0.
+
+    Example:
+        >>> celu([-1.0, 2.0]).tolist()
+        [-0.6321..., 2.0]
+    """
     x = as_float(x)
     positive, below = _negative_part(x)
     return select(positive, x, multiply(expm1(divide(below, alpha)), alpha))
@@ -133,13 +181,29 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
 
 @function
 def log_sigmoid(x: TensorLike) -> Tensor:
-    """Return log(1 / (1 + exp(-x))), without overflow."""
+    """Return log(1 / (1 + exp(-x))), without overflow.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> log_sigmoid([0.5, 1.0]).tolist()
+        [-0.4740..., -0.3132...]
+    """
     return negative(softplus(negative(x)))
 
 
 @function
 def softsign(x: TensorLike) -> Tensor:
-    """Return x / (1 + |x|)."""
+    """Return x / (1 + |x|).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> softsign([0.5, 1.0]).tolist()
+        [0.3333..., 0.5]
+    """
     x = as_float(x)
     return divide(x, add(absolute(x), 1))
 
@@ -147,6 +211,9 @@ def softsign(x: TensorLike) -> Tensor:
 @function
 def silu(x: TensorLike) -> Tensor:
     """Return x * sigmoid(x). Source: Hendrycks & Gimpel, 2016.
+
+    Args:
+        x: tensor or array.
 
     Example:
         >>> silu([0.0]).tolist()
@@ -160,7 +227,15 @@ swish = silu
 
 @function
 def mish(x: TensorLike) -> Tensor:
-    """Return x * tanh(softplus(x)). Source: Misra, 2019."""
+    """Return x * tanh(softplus(x)). Source: Misra, 2019.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> mish([0.5, 1.0]).tolist()
+        [0.3752..., 0.8650...]
+    """
     return multiply(x, tanh(softplus(x)))
 
 
@@ -168,7 +243,15 @@ def mish(x: TensorLike) -> Tensor:
 def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
     """Return x * P(X <= x) for a standard normal X, by tanh if approximate, else by erf.
 
+    Args:
+        x: tensor or array.
+        approximate: whether tanh is used instead of erf.
+
     Source: Hendrycks & Gimpel, 2016.
+
+    Example:
+        >>> gelu([-1.0, 2.0]).tolist()
+        [-0.1588..., 1.9545...]
     """
     x = as_float(x)
     half = multiply(x, 0.5)
@@ -182,14 +265,31 @@ def gelu(x: TensorLike, approximate: bool = True) -> Tensor:
 
 @function
 def squareplus(x: TensorLike, b: float = 4) -> Tensor:
-    """Return (x + sqrt(x * x + b)) / 2. Source: Barron, 2021."""
+    """Return (x + sqrt(x * x + b)) / 2. Source: Barron, 2021.
+
+    Args:
+        x: tensor or array.
+        b: how wide the bend around 0 is, >= 0.
+
+    Example:
+        >>> squareplus([0.5, 1.0]).tolist()
+        [1.2807..., 1.6180...]
+    """
     x = as_float(x)
     return multiply(add(x, sqrt(add(square(x), b))), 0.5)
 
 
 @function
 def tanh_shrink(x: TensorLike) -> Tensor:
-    """Return x - tanh(x)."""
+    """Return x - tanh(x).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> tanh_shrink([0.5, 1.0]).tolist()
+        [0.0378..., 0.2384...]
+    """
     x = as_float(x)
     return subtract(x, tanh(x))
 
@@ -198,7 +298,15 @@ def tanh_shrink(x: TensorLike) -> Tensor:
 def glu(x: TensorLike, axis: int = -1) -> Tensor:
     """Return a * sigmoid(b), a and b being the halves of x along `axis`.
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+
     Source: Dauphin et al., ICML 2017.
+
+    Example:
+        >>> glu([1.0, 0.0]).tolist()
+        [0.5]
     """
     x = as_float(x)
     if x.shape[axis] is not None and x.shape[axis] % 2:
@@ -214,6 +322,9 @@ def glu(x: TensorLike, axis: int = -1) -> Tensor:
 def hard_sigmoid(x: TensorLike) -> Tensor:
     """Return min(max(x + 3, 0), 6) / 6.
 
+    Args:
+        x: tensor or array.
+
     Example:
         >>> hard_sigmoid([-3.0, 0.0, 3.0]).tolist()
         [0.0, 0.5, 1.0]
@@ -223,7 +334,15 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
 
 @function
 def hard_silu(x: TensorLike) -> Tensor:
-    """Return x * hard_sigmoid(x). Source: Howard et al., MobileNetV3, 2019."""
+    """Return x * hard_sigmoid(x). Source: Howard et al., MobileNetV3, 2019.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> hard_silu([0.5, 1.0]).tolist()
+        [0.2916..., 0.6666...]
+    """
     return multiply(x, hard_sigmoid(x))
 
 
@@ -232,19 +351,45 @@ hard_swish = hard_silu
 
 @function
 def hard_tanh(x: TensorLike) -> Tensor:
-    """Return x held between -1 and 1."""
+    """Return x held between -1 and 1.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> hard_tanh([-2.0, 0.5]).tolist()
+        [-1.0, 0.5]
+    """
     return clip(x, -1, 1)
 
 
 @function
 def hard_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Return x where |x| > threshold, 0 elsewhere."""
+    """Return x where |x| > threshold, 0 elsewhere.
+
+    Args:
+        x: tensor or array.
+        threshold: the bound, >= 0.
+
+    Example:
+        >>> hard_shrink([0.2, 2.0]).tolist()
+        [0.0, 2.0]
+    """
     return select(greater(absolute(x), threshold), x, 0)
 
 
 @function
 def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Return x moved by `threshold` towards 0, and 0 where it would get past it."""
+    """Return x moved by `threshold` towards 0, and 0 where it would get past it.
+
+    Args:
+        x: tensor or array.
+        threshold: the bound, >= 0.
+
+    Example:
+        >>> soft_shrink([0.2, 2.0]).tolist()
+        [0.0, 1.5]
+    """
     x = as_float(x)
     moved = subtract(x, multiply(sign(x), threshold))
     return select(greater(absolute(x), threshold), moved, 0)
@@ -252,7 +397,15 @@ def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
 
 @function
 def sparse_plus(x: TensorLike) -> Tensor:
-    """Return 0 for x <= -1, (x + 1)² / 4 up to 1, and x from there on."""
+    """Return 0 for x <= -1, (x + 1)² / 4 up to 1, and x from there on.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sparse_plus([-2.0, 0.0, 2.0]).tolist()
+        [0.0, 0.25, 2.0]
+    """
     x = as_float(x)
     curved = multiply(square(add(x, 1)), 0.25)
     return select(less_equal(x, -1), 0, select(less(x, 1), curved, x))
@@ -260,7 +413,15 @@ def sparse_plus(x: TensorLike) -> Tensor:
 
 @function
 def sparse_sigmoid(x: TensorLike) -> Tensor:
-    """Return (x + 1) / 2 held between 0 and 1."""
+    """Return (x + 1) / 2 held between 0 and 1.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sparse_sigmoid([-2.0, 0.0, 2.0]).tolist()
+        [0.0, 0.5, 1.0]
+    """
     return multiply(add(clip(as_float(x), -1, 1), 1), 0.5)
 
 
@@ -280,6 +441,10 @@ def _shifted(x: TensorLike, axis: Axis | None) -> tuple[Any, tuple[int, ...]]:
 def softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
     """Return exp(x) / sum(exp(x)) over `axis`: a number, several, or None for all.
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+
     Example:
         >>> softmax([0.0, 0.0]).tolist()
         [0.5, 0.5]
@@ -291,7 +456,16 @@ def softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
 
 @function
 def log_softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
-    """Return x - log(sum(exp(x))) over `axis`: a number, several, or None for all."""
+    """Return x - log(sum(exp(x))) over `axis`: a number, several, or None for all.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+
+    Example:
+        >>> log_softmax([0.0, 0.0]).tolist()
+        [-0.6931..., -0.6931...]
+    """
     shifted, axes = _shifted(x, axis)
     return subtract(shifted, log(reduce_sum(exp(shifted), axes, True)))
 
@@ -299,6 +473,10 @@ def log_softmax(x: TensorLike, axis: Axis | None = -1) -> Tensor:
 @function
 def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
     """Return the point of the probability simplex along `axis` that is nearest to x.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
 
     Source: Martins & Astudillo, ICML 2016, algorithm 1.
 

@@ -24,7 +24,16 @@ __all__ = [
 
 @elementwise(lambda g, y, a, b: (g, g), "same", shape=broadcast, examples=PAIRS, commutative=True)
 def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 + x2."""
+    """x1 + x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> add([1.0, 2.0], [3.0, 4.0]).tolist()
+        [4.0, 6.0]
+    """
     return xp.add(x1, x2)
 
 
@@ -51,7 +60,16 @@ def _negative_shape(x: Spec) -> Spec:
     examples=PAIRS,
 )
 def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 - x2."""
+    """x1 - x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> subtract([5.0, 4.0], [2.0, 3.0]).tolist()
+        [3.0, 1.0]
+    """
     return xp.subtract(x1, x2)
 
 
@@ -63,7 +81,16 @@ def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     commutative=True,
 )
 def multiply(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 * x2."""
+    """x1 * x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> multiply([2.0, 3.0], [4.0, 5.0]).tolist()
+        [8.0, 15.0]
+    """
     return xp.multiply(x1, x2)
 
 
@@ -79,13 +106,31 @@ _divide_grad = (
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
 )
 def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 / x2, in floating point."""
+    """x1 / x2, in floating point.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> divide([6.0, 7.0], [2.0, 2.0]).tolist()
+        [3.0, 3.5]
+    """
     return xp.true_divide(x1, x2)
 
 
 @elementwise(None, "number", shape=broadcast, examples=[((integers(-9, 9), integers(1, 5)), {})])
 def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """floor(x1 / x2)."""
+    """floor(x1 / x2).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> floor_divide([7, -7], [2, 2]).tolist()
+        [3, -4]
+    """
     return xp.floor_divide(x1, x2)
 
 
@@ -99,7 +144,16 @@ def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     ],
 )
 def mod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 - floor(x1 / x2) * x2, with the sign of x2."""
+    """x1 - floor(x1 / x2) * x2, with the sign of x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> mod([7, -7], [3, 3]).tolist()
+        [1, 2]
+    """
     return xp.remainder(x1, x2)
 
 
@@ -119,13 +173,31 @@ _CHOSEN = (_chosen_grad(True), _chosen_grad(False))
 
 @elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
 def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The larger of x1 and x2; NaN if either is."""
+    """The larger of x1 and x2; NaN if either is.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> maximum([1, 5], [3, 2]).tolist()
+        [3, 5]
+    """
     return xp.maximum(x1, x2)
 
 
 @elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
 def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The smaller of x1 and x2; NaN if either is."""
+    """The smaller of x1 and x2; NaN if either is.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> minimum([1, 5], [3, 2]).tolist()
+        [1, 2]
+    """
     return xp.minimum(x1, x2)
 
 
@@ -134,43 +206,99 @@ def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 
 @elementwise(lambda g, y, x: (negative(g),), None, shape=_negative_shape, keeps_zero=True)
 def negative(xp: ArrayModule, x: Array) -> Array:
-    """-x."""
+    """-x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> negative([-1.0, 2.0]).tolist()
+        [1.0, -2.0]
+    """
     return xp.negative(x)
 
 
 @elementwise(lambda g, y, x: (multiply(g, sign(x)),), None, keeps_zero=True)
 def absolute(xp: ArrayModule, x: Array) -> Array:
-    """|x|."""
+    """|x|.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> absolute([-2.0, 3.0]).tolist()
+        [2.0, 3.0]
+    """
     return xp.absolute(x)
 
 
 @elementwise(None, None, keeps_zero=True)
 def sign(xp: ArrayModule, x: Array) -> Array:
-    """-1, 0 or 1 with the sign of x; NaN stays."""
+    """-1, 0 or 1 with the sign of x; NaN stays.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sign([-3.0, 0.0, 2.0]).tolist()
+        [-1.0, 0.0, 1.0]
+    """
     return xp.sign(x)
 
 
 @elementwise(lambda g, y, x: (multiply(g, multiply(x, 2)),), "number", keeps_zero=True)
 def square(xp: ArrayModule, x: Array) -> Array:
-    """x * x."""
+    """x * x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> square([-1.0, 2.0]).tolist()
+        [1.0, 4.0]
+    """
     return xp.square(x)
 
 
 @elementwise(lambda g, y, x: (negative(multiply(g, square(y))),), examples=between(0.5, 2))
 def reciprocal(xp: ArrayModule, x: Array) -> Array:
-    """1 / x."""
+    """1 / x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> reciprocal([2.0, 4.0]).tolist()
+        [0.5, 0.25]
+    """
     return xp.reciprocal(x)
 
 
 @elementwise(None)
 def floor(xp: ArrayModule, x: Array) -> Array:
-    """The largest integer <= x."""
+    """The largest integer <= x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> floor([1.2, -1.2]).tolist()
+        [1.0, -2.0]
+    """
     return xp.floor(x)
 
 
 @elementwise(None)
 def ceil(xp: ArrayModule, x: Array) -> Array:
-    """The smallest integer >= x."""
+    """The smallest integer >= x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> ceil([1.2, -1.2]).tolist()
+        [2.0, -1.0]
+    """
     return xp.ceil(x)
 
 
@@ -182,7 +310,15 @@ def rint(xp: ArrayModule, x: Array) -> Array:
 
 @elementwise(None, None)
 def trunc(xp: ArrayModule, x: Array) -> Array:
-    """x without its fraction."""
+    """x without its fraction.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> trunc([1.7, -1.7]).tolist()
+        [1.0, -1.0]
+    """
     if x.dtype.kind in "biu":  # NumPy before 2.1 would make floats of them
         return x.copy()
     return xp.trunc(x)

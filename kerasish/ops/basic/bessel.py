@@ -60,7 +60,15 @@ def _bessel(xp: ArrayModule, x: Array, order: int) -> Array:
 
 @elementwise(lambda g, y, x: (multiply(g, i1(x)),))
 def i0(xp: ArrayModule, x: Array) -> Array:
-    """The modified Bessel function of the first kind and order 0."""
+    """The modified Bessel function of the first kind and order 0.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> i0([0.5, 1.0]).tolist()
+        [1.0634..., 1.2660...]
+    """
     return _bessel(xp, x, 0)
 
 

@@ -17,37 +17,91 @@ __all__ = [
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
 def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 == x2."""
+    """x1 == x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> equal([1, 2], [1, 3]).tolist()
+        [True, False]
+    """
     return xp.equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
 def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 != x2."""
+    """x1 != x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> not_equal([1, 2], [1, 3]).tolist()
+        [False, True]
+    """
     return xp.not_equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
 def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 < x2."""
+    """x1 < x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> less([1, 3], [2, 2]).tolist()
+        [True, False]
+    """
     return xp.less(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
 def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 <= x2."""
+    """x1 <= x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> less_equal([1, 2], [2, 2]).tolist()
+        [True, True]
+    """
     return xp.less_equal(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
 def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 > x2."""
+    """x1 > x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> greater([1, 3], [2, 2]).tolist()
+        [False, True]
+    """
     return xp.greater(x1, x2)
 
 
 @op("comparison", broadcast_bool, None, "same", examples=PAIRS)
 def greater_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 >= x2."""
+    """x1 >= x2.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> greater_equal([1, 2], [2, 2]).tolist()
+        [False, True]
+    """
     return xp.greater_equal(x1, x2)
 
 
@@ -57,25 +111,57 @@ def _as_bool(x: Spec, **attrs: Any) -> Spec:
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
 def isnan(xp: ArrayModule, x: Array) -> Array:
-    """Whether x is not a number."""
+    """Whether x is not a number.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isnan([1.0, float("nan")]).tolist()
+        [False, True]
+    """
     return xp.isnan(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
 def isinf(xp: ArrayModule, x: Array) -> Array:
-    """Whether x is infinite."""
+    """Whether x is infinite.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isinf([1.0, float("inf")]).tolist()
+        [False, True]
+    """
     return xp.isinf(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
 def isfinite(xp: ArrayModule, x: Array) -> Array:
-    """Whether x is neither infinite nor NaN."""
+    """Whether x is neither infinite nor NaN.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> isfinite([1.0, float("inf")]).tolist()
+        [True, False]
+    """
     return xp.isfinite(x)
 
 
 @op("comparison", _as_bool, None, "float", examples=SINGLE)
 def signbit(xp: ArrayModule, x: Array) -> Array:
-    """Whether the sign bit of x is set (it is for -0.0)."""
+    """Whether the sign bit of x is set (it is for -0.0).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> signbit([-1.0, 2.0]).tolist()
+        [True, False]
+    """
     return xp.signbit(x)
 
 
@@ -84,25 +170,60 @@ BOOLS = [((bools(), bools()), {}), ((bools(2, 1), bools(3)), {})]
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_and(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """Whether both are true (non-zero)."""
+    """Whether both are true (non-zero).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> logical_and([True, False], [True, True]).tolist()
+        [True, False]
+    """
     return xp.logical_and(x1, x2)
 
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_or(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """Whether either is true (non-zero)."""
+    """Whether either is true (non-zero).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> logical_or([True, False], [False, False]).tolist()
+        [True, False]
+    """
     return xp.logical_or(x1, x2)
 
 
 @op("logic", broadcast_bool, None, None, examples=BOOLS, commutative=True)
 def logical_xor(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """Whether just one is true (non-zero)."""
+    """Whether just one is true (non-zero).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> logical_xor([True, False], [True, True]).tolist()
+        [False, True]
+    """
     return xp.logical_xor(x1, x2)
 
 
 @op("logic", _as_bool, None, None, examples=[((bools(),), {})])
 def logical_not(xp: ArrayModule, x: Array) -> Array:
-    """Whether x is false (zero)."""
+    """Whether x is false (zero).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> logical_not([True, False]).tolist()
+        [False, True]
+    """
     return xp.logical_not(x)
 
 

@@ -105,6 +105,11 @@ def _choose(condition: Tensor, yes: TensorLike, no: TensorLike) -> Structure:
 def cond(pred: TensorLike, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Structure:
     """Return true_fn() if `pred` holds, else false_fn().
 
+    Args:
+        pred: a truth value, as a tensor or Python's.
+        true_fn: a function without arguments.
+        false_fn: a function without arguments, with results of the same structure.
+
     Example:
         >>> float(cond(as_tensor(2.0) > 1.0, lambda: as_tensor(1.0), lambda: as_tensor(0.0)))
         1.0
@@ -122,6 +127,11 @@ def cond(pred: TensorLike, true_fn: Callable[[], Any], false_fn: Callable[[], An
 @function
 def switch(index: TensorLike, branches: Sequence[Callable[..., Any]], *operands: Any) -> Structure:
     """Return branches[index](*operands); an index outside goes to the nearest branch.
+
+    Args:
+        index: number of the branch, an integer or a tensor.
+        branches: functions of the operands, with results of one structure.
+        *operands: what the function gets.
 
     Example:
         >>> switch(5, [lambda x: x, lambda x: -x], 3)
@@ -155,6 +165,8 @@ def while_loop(
     """Return the loop variables after body(*loop_vars) ran for as long as cond(*loop_vars) held.
 
     Args:
+        cond: function of the loop variables that returns a truth value.
+        body: function of the loop variables that returns their next values.
         loop_vars: a tuple or list is passed by position, anything else as one argument; its
             structure, shapes and dtypes must stay.
         maximum_iterations: the most often that the body runs, or None.
@@ -223,6 +235,12 @@ def fori_loop(
 ) -> str | Tensor:
     """Return the state after state = body_fun(i, state) for i = lower, ..., upper - 1.
 
+    Args:
+        lower: the first i.
+        upper: the bound of i, which is not reached.
+        body_fun: a function (i, state) -> state of the same shapes and dtypes.
+        init_val: the first state: a tensor or a structure of tensors.
+
     Example:
         >>> int(fori_loop(0, 5, lambda i, total: total + i, 0))
         10
@@ -260,8 +278,10 @@ def scan(
     """Return (last carry, stacked ys) of carry, y = f(carry, x) along the leading axis of xs.
 
     Args:
+        f: function (carry, x) -> (carry, y).
         init: the first carry; its structure, shapes and dtypes must stay.
         xs: a structure of tensors of one leading size, or None with `length`.
+        length: number of steps; needed where xs is None.
         reverse: go from the last x to the first; ys keep the order of xs.
         unroll: kept for Keras's sake; the engine decides.
 
@@ -330,6 +350,10 @@ def _no_results(step: Callable[..., Any], carry: Tensor, xs: Tensor) -> Tensor:
 def map(f: Callable[[Any], Any], xs: TensorLike) -> Structure:
     """Return the stacked f(x) for each x along the leading axis of xs.
 
+    Args:
+        f: function of one slice.
+        xs: tensor, or structure of tensors, of which each step gets one slice along axis 0.
+
     Example:
         >>> map(lambda x: x * x, as_tensor([1, 2, 3])).tolist()
         [1, 4, 9]
@@ -345,6 +369,7 @@ def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Stru
     function that assigns variables, draws random numbers or asks for the number of an element.
 
     Args:
+        function: a function of one slice.
         elements: a tensor, or a structure of tensors of one leading size; `function` gets the
             same structure of slices.
 
@@ -381,6 +406,9 @@ def associative_scan(
 
     Args:
         f: an associative function of two structures, elementwise over `axis`.
+        elems: tensor, or structure of tensors, that is scanned.
+        reverse: whether it runs from the end.
+        axis: axis or axes; negative ones count from the last.
 
     Source: Blelloch, Prefix sums and their applications, 1990.
 

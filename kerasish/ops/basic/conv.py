@@ -44,8 +44,13 @@ def conv(
     """Return the convolution of `inputs` with `kernel` over 1, 2 or 3 spatial axes.
 
     Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
         kernel: (*window, channels / groups, results); the groups follow from the channels.
+        strides: steps from window to window: a number, or one for each spatial axis.
         padding: "valid", "same" or "causal".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each spatial
+            axis.
 
     Example:
         >>> conv([[[1.0], [2.0], [3.0]]], [[[1.0]], [[10.0]]]).tolist()
@@ -99,8 +104,14 @@ def depthwise_conv(
     """Return the convolution of every channel with its own filters.
 
     Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
         kernel: (*window, channels, multiplier): the results of channel c are at
             c * multiplier, c * multiplier + 1, ...
+        strides: steps from window to window: a number, or one for each spatial axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each spatial
+            axis.
 
     Example:
         >>> depthwise_conv([[[1.0, 2.0]]], [[[1.0, 3.0], [1.0, 3.0]]]).tolist()
@@ -129,7 +140,22 @@ def separable_conv(
     data_format: str | None = None,
     dilation_rate: IntOrTuple = 1,
 ) -> Tensor:
-    """Return conv(depthwise_conv(inputs, depthwise_kernel), pointwise_kernel)."""
+    """Return conv(depthwise_conv(inputs, depthwise_kernel), pointwise_kernel).
+
+    Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
+        depthwise_kernel: shape (*sizes, channels, multiplier).
+        pointwise_kernel: shape (1, ..., channels * multiplier, filters).
+        strides: steps from window to window: a number, or one for each spatial axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each spatial
+            axis.
+
+    Example:
+        >>> separable_conv([[[1.0], [2.0], [3.0]]], [[[1.0]], [[1.0]]], [[[2.0]]]).tolist()
+        [[[6.0], [10.0]]]
+    """
     y = depthwise_conv(inputs, depthwise_kernel, strides, padding, data_format, dilation_rate)
     return conv(y, pointwise_kernel, 1, "valid", data_format)
 
@@ -171,9 +197,14 @@ def conv_transpose(
     """Return the transposed convolution: what a `conv` with this kernel turns into `inputs`.
 
     Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
         kernel: (*window, results, channels).
+        strides: steps from window to window: a number, or one for each spatial axis.
         padding: "valid" or "same".
         output_padding: how many places the result gets beyond the smallest size, or None.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+        dilation_rate: distance between the elements of a window: a number, or one for each spatial
+            axis.
 
     Example:
         >>> conv_transpose([[[1.0], [2.0]]], [[[1.0]], [[10.0]]]).tolist()

@@ -36,13 +36,30 @@ def _cast_grad(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> tuple[Any, ...]:
     flops=lambda inputs, results: 0,
 )
 def cast(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
-    """x as `dtype`; floats lose their fraction on the way to integers."""
+    """x as `dtype`; floats lose their fraction on the way to integers.
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> cast([1.7, -1.7], "int32").tolist()
+        [1, -1]
+    """
     return x.astype(dtypes.array_dtype(dtype))
 
 
 @elementwise(None, None, native=None, aliases=True)
 def stop_gradient(xp: ArrayModule, variable: Array) -> Array:
-    """The same value, through which no gradient flows."""
+    """The same value, through which no gradient flows.
+
+    Args:
+        variable: tensor or variable.
+
+    Example:
+        >>> stop_gradient([1.0]).tolist()
+        [1.0]
+    """
     return variable
 
 

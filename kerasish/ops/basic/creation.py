@@ -86,6 +86,11 @@ def _number(x: Any) -> Any:
 def full(shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return a tensor of `shape` filled with `fill_value` (a number, or what broadcasts to it).
 
+    Args:
+        shape: shape of the result: integers.
+        fill_value: a number, or a tensor that broadcasts to the shape.
+        dtype: dtype of the result; None: chosen by the inputs.
+
     Example:
         >>> full((2, 2), 7).tolist()
         [[7.0, 7.0], [7.0, 7.0]]
@@ -98,6 +103,10 @@ def full(shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = Non
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return zeros of `shape`.
 
+    Args:
+        shape: shape of the result: integers.
+        dtype: dtype of the result; None: chosen by the inputs.
+
     Example:
         >>> zeros((2,)).tolist()
         [0.0, 0.0]
@@ -108,6 +117,10 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
     """Return ones of `shape`.
 
+    Args:
+        shape: shape of the result: integers.
+        dtype: dtype of the result; None: chosen by the inputs.
+
     Example:
         >>> ones((2,), "int32").tolist()
         [1, 1]
@@ -116,31 +129,77 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor of `shape` whose numbers do not matter (they are zeros)."""
+    """Return a tensor of `shape` whose numbers do not matter (they are zeros).
+
+    Args:
+        shape: shape of the result: integers.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> empty((2, 3)).shape
+        (2, 3)
+    """
     return zeros(shape, dtype)
 
 
 @function
 def zeros_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return zeros of x's shape, and of its dtype unless another is given."""
+    """Return zeros of x's shape, and of its dtype unless another is given.
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> zeros_like([1.0, 2.0]).tolist()
+        [0.0, 0.0]
+    """
     return full_like(x, 0, dtype)
 
 
 @function
 def ones_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return ones of x's shape, and of its dtype unless another is given."""
+    """Return ones of x's shape, and of its dtype unless another is given.
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> ones_like([1.0, 2.0]).tolist()
+        [1.0, 1.0]
+    """
     return full_like(x, 1, dtype)
 
 
 @function
 def empty_like(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return a tensor of x's shape whose numbers do not matter (they are zeros)."""
+    """Return a tensor of x's shape whose numbers do not matter (they are zeros).
+
+    Args:
+        x: tensor or array.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> empty_like([[1.0, 2.0]]).shape
+        (1, 2)
+    """
     return full_like(x, 0, dtype)
 
 
 @function
 def full_like(x: TensorLike, fill_value: float, dtype: DTypeLike | None = None) -> Tensor:
-    """Return `fill_value` in x's shape, and in its dtype unless another is given."""
+    """Return `fill_value` in x's shape, and in its dtype unless another is given.
+
+    Args:
+        x: tensor or array.
+        fill_value: a number, or a tensor that broadcasts to the shape.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> full_like([1.0, 2.0], 7.0).tolist()
+        [7.0, 7.0]
+    """
     x = x if hasattr(x, "shape") and hasattr(x, "dtype") else stop_gradient(x)  # a tensor of it
     return full(tuple(x.shape), fill_value, dtypes.name_of(dtype or x.dtype))
 
@@ -149,6 +208,12 @@ def arange(
     start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the numbers from `start` up to but without `stop`, `step` apart.
+
+    Args:
+        start: first number; alone it is `stop`, and the numbers start from 0.
+        stop: the bound, which is not reached.
+        step: difference of neighbors, not 0.
+        dtype: dtype of the result; None: chosen by the inputs.
 
     Example:
         >>> arange(3).tolist(), arange(1, 2, 0.5).tolist()
@@ -170,6 +235,12 @@ def unsized(shape: Shape, dtype: str) -> Tensor:
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:  # noqa: N803
     """Return ones on and below the k-th diagonal of an (N, M) matrix, zeros above.
 
+    Args:
+        N: number of rows, >= 0.
+        M: number of columns; None: N.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
+        dtype: dtype of the result; None: chosen by the inputs.
+
     Example:
         >>> tri(2).tolist()
         [[1.0, 0.0], [1.0, 1.0]]
@@ -180,6 +251,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Tensor:  # noqa: N803
     """Return ones on the k-th diagonal of an (N, M) matrix, zeros elsewhere.
+
+    Args:
+        N: number of rows, >= 0.
+        M: number of columns; None: N.
+        k: the diagonal: 0 the main one, above it > 0, below it < 0.
+        dtype: dtype of the result; None: chosen by the inputs.
 
     Example:
         >>> eye(2).tolist()
@@ -192,5 +269,14 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the (n, n) identity matrix."""
+    """Return the (n, n) identity matrix.
+
+    Args:
+        n: number of rows and columns.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> identity(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
     return eye(n, dtype=dtype)

@@ -55,7 +55,15 @@ def _erfc_positive(xp: ArrayModule, a: Array) -> Array:
     lambda g, y, x: (multiply(multiply(g, 2 / math.sqrt(math.pi)), exp(negative(square(x)))),)
 )
 def erf(xp: ArrayModule, x: Array) -> Array:
-    """2/sqrt(pi) * the integral of exp(-t*t) from 0 to x. Source: Cody, Math. Comp. 1969."""
+    """2/sqrt(pi) * the integral of exp(-t*t) from 0 to x. Source: Cody, Math. Comp. 1969.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> erf([0.5, 1.0]).tolist()
+        [0.5204..., 0.8427...]
+    """
     wide = x if x.dtype.itemsize >= 8 else x.astype(xp.float64)
     a = xp.minimum(xp.absolute(wide), 30.0)
     s = xp.square(xp.minimum(a, 0.5))
@@ -69,7 +77,15 @@ def erf(xp: ArrayModule, x: Array) -> Array:
     examples=between(-0.8, 0.8),
 )
 def erfinv(xp: ArrayModule, x: Array) -> Array:
-    """The number whose erf is x; |x| < 1. Source: Giles, GPU Computing Gems 2011, and Newton."""
+    """The number whose erf is x; |x| < 1. Source: Giles, GPU Computing Gems 2011, and Newton.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> erfinv([0.0, 0.5]).tolist()
+        [0.0, 0.4769...]
+    """
     wide = x.astype(xp.float64)
     w = -xp.log((1 - wide) * (1 + wide))
     near, far = w - 2.5, xp.sqrt(xp.maximum(w, 5.0)) - 3

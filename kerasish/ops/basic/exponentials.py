@@ -39,7 +39,16 @@ def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
 )
 def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """x1 ** x2; integers with a negative exponent lose their fraction."""
+    """x1 ** x2; integers with a negative exponent lose their fraction.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> power([2.0, 3.0], [3.0, 2.0]).tolist()
+        [8.0, 9.0]
+    """
     if x2.dtype.kind != "i":
         if xp.__name__ == "numpy" and x2.ndim == 0 and x2.dtype.kind == "f" and x2 == 0.5:
             # Some versions of NumPy take the square root here, which is NaN at -Inf.
@@ -55,47 +64,111 @@ def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     lambda g, y, x: (divide(multiply(g, 0.5), y),), examples=between(0.5, 2), keeps_zero=True
 )
 def sqrt(xp: ArrayModule, x: Array) -> Array:
-    """The square root of x."""
+    """The square root of x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sqrt([4.0, 9.0]).tolist()
+        [2.0, 3.0]
+    """
     return xp.sqrt(x)
 
 
 @elementwise(lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),), examples=between(0.5, 2))
 def rsqrt(xp: ArrayModule, x: Array) -> Array:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> rsqrt([4.0, 16.0]).tolist()
+        [0.5, 0.25]
+    """
     return xp.reciprocal(xp.sqrt(x))
 
 
 @elementwise(lambda g, y, x: (multiply(g, y),))
 def exp(xp: ArrayModule, x: Array) -> Array:
-    """e ** x."""
+    """e ** x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> exp([0.0, 1.0]).tolist()
+        [1.0, 2.7182...]
+    """
     return xp.exp(x)
 
 
 @elementwise(lambda g, y, x: (multiply(g, add(y, 1)),))
 def expm1(xp: ArrayModule, x: Array) -> Array:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, exact near 0.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> expm1([0.5, 1.0]).tolist()
+        [0.6487..., 1.7182...]
+    """
     return xp.expm1(x)
 
 
 @elementwise(lambda g, y, x: (divide(g, x),), examples=between(0.5, 2))
 def log(xp: ArrayModule, x: Array) -> Array:
-    """The natural logarithm of x."""
+    """The natural logarithm of x.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> log([1.0, 2.0]).tolist()
+        [0.0, 0.6931...]
+    """
     return xp.log(x)
 
 
 @elementwise(lambda g, y, x: (divide(g, add(x, 1)),), examples=between(-0.5, 2))
 def log1p(xp: ArrayModule, x: Array) -> Array:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), exact near 0.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> log1p([0.0, 1.0]).tolist()
+        [0.0, 0.6931...]
+    """
     return xp.log1p(x)
 
 
 @elementwise(lambda g, y, x: (divide(multiply(g, 1 / math.log(2)), x),), examples=between(0.5, 2))
 def log2(xp: ArrayModule, x: Array) -> Array:
-    """The logarithm of x to base 2."""
+    """The logarithm of x to base 2.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> log2([1.0, 8.0]).tolist()
+        [0.0, 3.0]
+    """
     return xp.log2(x)
 
 
 @elementwise(lambda g, y, x: (divide(multiply(g, 1 / math.log(10)), x),), examples=between(0.5, 2))
 def log10(xp: ArrayModule, x: Array) -> Array:
-    """The logarithm of x to base 10."""
+    """The logarithm of x to base 10.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> log10([1.0, 100.0]).tolist()
+        [0.0, 2.0000...]
+    """
     return xp.log10(x)

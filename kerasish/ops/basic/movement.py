@@ -103,7 +103,16 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
     aliases=True,
 )
 def reshape(xp: ArrayModule, x: Array, *, newshape: Any) -> Array:
-    """The elements of x, in C order, in another shape; one size may be -1."""
+    """The elements of x, in C order, in another shape; one size may be -1.
+
+    Args:
+        x: tensor or array.
+        newshape: the new shape; one size may be -1.
+
+    Example:
+        >>> reshape([1, 2, 3, 4], (2, 2)).tolist()
+        [[1, 2], [3, 4]]
+    """
     return xp.reshape(x, newshape)
 
 
@@ -134,7 +143,16 @@ def _transpose_grad(g: Tensor, y: Tensor, x: Tensor, axes: Any) -> tuple[Any, ..
     aliases=True,
 )
 def transpose(xp: ArrayModule, x: Array, *, axes: Axis | None = None) -> Array:
-    """x with its axes in another order (None: reversed)."""
+    """x with its axes in another order (None: reversed).
+
+    Args:
+        x: tensor or array.
+        axes: the order of the axes; None: reversed.
+
+    Example:
+        >>> transpose([[1, 2], [3, 4]]).tolist()
+        [[1, 3], [2, 4]]
+    """
     return xp.transpose(x, axes)
 
 
@@ -163,7 +181,16 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     repeats=True,
 )
 def broadcast_to(xp: ArrayModule, x: Array, *, shape: Any) -> Array:
-    """x repeated along axes of size 1 and new leading axes."""
+    """x repeated along axes of size 1 and new leading axes.
+
+    Args:
+        x: tensor or array.
+        shape: shape of the result: integers.
+
+    Example:
+        >>> broadcast_to([1, 2], (2, 2)).tolist()
+        [[1, 2], [1, 2]]
+    """
     if None in shape:
         raise no_size("broadcast_to", shape)
     return xp.broadcast_to(x, shape)
@@ -337,7 +364,16 @@ def _concatenate_grad(g: Any, y: Tensor, *xs: Any, axis: Any) -> Any:
     variadic=True,
 )
 def concatenate(xp: ArrayModule, *xs: Any, axis: Axis = 0) -> Array:
-    """The tensors xs joined along `axis`."""
+    """The tensors xs joined along `axis`.
+
+    Args:
+        xs: a list of tensors.
+        axis: axis or axes; negative ones count from the last.
+
+    Example:
+        >>> concatenate([[1, 2], [3]]).tolist()
+        [1, 2, 3]
+    """
     return xp.concatenate(xs, axis)
 
 

@@ -19,7 +19,15 @@ __all__ = ["relu", "sigmoid", "softplus"]
 
 @elementwise(lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),))
 def sigmoid(xp: ArrayModule, x: Array) -> Array:
-    """1 / (1 + exp(-x)), in [0, 1]."""
+    """1 / (1 + exp(-x)), in [0, 1].
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> sigmoid([0.5, 1.0]).tolist()
+        [0.6224..., 0.7310...]
+    """
     # exp(-|x|) neither overflows nor loses the digits of a small result.
     if x.dtype.kind == "c":
         return 1 / (1 + xp.exp(-x))
@@ -29,7 +37,15 @@ def sigmoid(xp: ArrayModule, x: Array) -> Array:
 
 @elementwise(lambda g, y, x: (multiply(g, sigmoid(x)),))
 def softplus(xp: ArrayModule, x: Array) -> Array:
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> softplus([0.5, 1.0]).tolist()
+        [0.9740..., 1.3132...]
+    """
     return xp.logaddexp(x, xp.zeros((), dtype=x.dtype))
 
 
@@ -42,5 +58,13 @@ def relu_gradient(g: TensorLike, y: TensorLike) -> Tensor:
 
 @elementwise(lambda g, y, x: (relu_gradient(g, y),), None)
 def relu(xp: ArrayModule, x: Array) -> Array:
-    """max(x, 0). Source: Nair & Hinton, ICML 2010."""
+    """max(x, 0). Source: Nair & Hinton, ICML 2010.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> relu([-1.0, 2.0]).tolist()
+        [0.0, 2.0]
+    """
     return xp.maximum(x, xp.zeros((), dtype=x.dtype))

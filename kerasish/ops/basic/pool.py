@@ -341,6 +341,14 @@ def max_pool(
 ) -> Tensor:
     """Return the largest element of each window of 1 to 3 spatial axes.
 
+    Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
+        pool_size: size of the windows: a number, or one for each spatial axis.
+        strides: steps from window to window: a number, or one for each spatial axis; None:
+            pool_size.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Example:
         >>> max_pool([[[1.0], [3.0], [2.0]]], 2, strides=1).tolist()
         [[[3.0], [3.0]]]
@@ -357,6 +365,14 @@ def average_pool(
     data_format: str | None = None,
 ) -> Tensor:
     """Return the mean of each window of 1 to 3 spatial axes; padding does not count.
+
+    Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
+        pool_size: size of the windows: a number, or one for each spatial axis.
+        strides: steps from window to window: a number, or one for each spatial axis; None:
+            pool_size.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
     Example:
         >>> average_pool([[[1.0], [3.0], [2.0]]], 2, padding="same").tolist()
@@ -411,6 +427,11 @@ def adaptive_average_pool(
     """Return the means of `output_size` bins: bin i of n places is floor(i n / m) to
     ceil((i + 1) n / m).
 
+    Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
+        output_size: size of the result along the spatial axes: a number, or one for each.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Example:
         >>> adaptive_average_pool([[[1.0], [2.0], [3.0]]], 2).tolist()
         [[[1.5], [2.5]]]
@@ -423,6 +444,11 @@ def adaptive_max_pool(
     inputs: AnyTensor, output_size: int | Sequence[Any], data_format: str | None = None
 ) -> Tensor:
     """Return the largest elements of `output_size` bins; see `adaptive_average_pool`.
+
+    Args:
+        inputs: tensor of shape (n, *spatial, channels), or channels first.
+        output_size: size of the result along the spatial axes: a number, or one for each.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
     Example:
         >>> adaptive_max_pool([[[1.0], [2.0], [3.0]]], 2).tolist()

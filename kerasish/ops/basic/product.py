@@ -85,7 +85,16 @@ def _matmul_right(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     epilogues=True,
 )
 def matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
-    """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32."""
+    """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> matmul([[1.0, 2.0]], [[3.0], [4.0]]).tolist()
+        [[11.0]]
+    """
     y = xp.matmul(x1, x2)
     # NumPy multiplies bfloat16 matrices in float32 and leaves the product there.
     return y if y.dtype == x1.dtype else y.astype(x1.dtype)

@@ -91,7 +91,17 @@ def _sum_grad(g: Any, y: Tensor, x: AnyTensor, axis: Any, keepdims: Any) -> tupl
 def reduce_sum(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
-    """The sum over `axis` (None: all)."""
+    """The sum over `axis` (None: all).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> sum([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [6.0, 5.0]
+    """
     name = sum_dtype(dtypes.name_of(x.dtype))
     total = xp.sum(x, axis=axis, dtype=dtypes.adding_dtype(name), keepdims=keepdims)
     return total.astype(dtypes.array_dtype(name), copy=False)
@@ -181,7 +191,17 @@ LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
 def reduce_all(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
-    """Whether every element over `axis` is true."""
+    """Whether every element over `axis` is true.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> all([[True, False], [True, True]], axis=1).tolist()
+        [False, True]
+    """
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
@@ -189,7 +209,17 @@ def reduce_all(
 def reduce_any(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
-    """Whether some element over `axis` is true."""
+    """Whether some element over `axis` is true.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> any([[True, False], [False, False]], axis=1).tolist()
+        [True, False]
+    """
     return xp.any(x, axis=axis, keepdims=keepdims)
 
 
@@ -214,13 +244,33 @@ ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "
 
 @op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax")
 def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
-    """The first position of the largest element (axis None: in the flattened x), int32."""
+    """The first position of the largest element (axis None: in the flattened x), int32.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> argmax([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [1, 0]
+    """
     return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
 @op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin")
 def argmin(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
-    """The first position of the smallest element (axis None: in the flattened x), int32."""
+    """The first position of the smallest element (axis None: in the flattened x), int32.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> argmin([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [0, 1]
+    """
     return xp.argmin(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
@@ -252,6 +302,14 @@ def argsort(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
     """The positions that sort x along `axis`, equal elements in their order, int32.
 
     None: the positions in the flattened x.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; None: of the flattened x.
+
+    Example:
+        >>> argsort([3.0, 1.0, 2.0]).tolist()
+        [1, 2, 0]
     """
     if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not know where its NaN belongs
         x = x.astype(xp.float32)

@@ -41,6 +41,10 @@ __all__ = [
 def expand_dims(x: TensorLike, axis: Axis) -> Tensor:
     """Return x with an axis of size 1 at `axis` (a number or several).
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+
     Example:
         >>> expand_dims([0, 1, 2], 0).shape
         (1, 3)
@@ -57,6 +61,10 @@ def expand_dims(x: TensorLike, axis: Axis) -> Tensor:
 @function
 def squeeze(x: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return x without its axes of size 1 (or those named).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
 
     Example:
         >>> squeeze([[1.0], [2.0]]).shape
@@ -75,13 +83,31 @@ def squeeze(x: TensorLike, axis: Axis | None = None) -> Tensor:
 
 @function
 def ravel(x: TensorLike) -> Tensor:
-    """Return x's elements in one axis."""
+    """Return x's elements in one axis.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> ravel([[1, 2], [3, 4]]).tolist()
+        [1, 2, 3, 4]
+    """
     return reshape(x, (-1,))
 
 
 @function
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
-    """Return x with two axes swapped."""
+    """Return x with two axes swapped.
+
+    Args:
+        x: tensor or array.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
+
+    Example:
+        >>> swapaxes([[1, 2], [3, 4]], 0, 1).tolist()
+        [[1, 3], [2, 4]]
+    """
     x = as_tensor(x)
     order = list(range(len(x.shape)))
     a, b = (normalize_axis(a, len(order), "swapaxes") for a in (axis1, axis2))
@@ -93,7 +119,18 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 def moveaxis(
     x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> Tensor:
-    """Return x with the axes `source` moved to the places `destination`."""
+    """Return x with the axes `source` moved to the places `destination`.
+
+    Args:
+        x: tensor or array.
+        source: axis or axes.
+        destination: their new places.
+
+    Example:
+        >>> from kerasish import ops
+        >>> moveaxis(ops.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
     x = as_tensor(x)
     n = len(x.shape)
     pairs = [p if isinstance(p, (tuple, list)) else (p,) for p in (source, destination)]
@@ -110,6 +147,10 @@ def moveaxis(
 def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
     """Return the tensors of the list x stacked along a new axis.
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+
     Example:
         >>> stack([[1, 2], [3, 4]], axis=1).tolist()
         [[1, 3], [2, 4]]
@@ -125,6 +166,11 @@ def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
 @function
 def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Return x cut along `axis` into equal sections (a number) or at places (a sequence).
+
+    Args:
+        x: tensor or array.
+        indices_or_sections: the number of equal parts, or the indices at which parts begin.
+        axis: axis or axes; negative ones count from the last.
 
     Example:
         >>> [p.tolist() for p in split([0, 1, 2, 3, 4], [2, 4])]
@@ -150,14 +196,33 @@ def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = 0
 
 @function
 def flip(x: TensorLike, axis: Axis | None = None) -> Tensor:
-    """Return x reversed along `axis` (None: along all)."""
+    """Return x reversed along `axis` (None: along all).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; None: of the flattened x.
+
+    Example:
+        >>> flip([1, 2, 3]).tolist()
+        [3, 2, 1]
+    """
     x = as_tensor(x)
     return flip_axes(x, normalize_axes(axis, len(x.shape), "flip"))
 
 
 @function
 def roll(x: TensorLike, shift: int | Sequence[int], axis: Axis | None = None) -> Tensor:
-    """Return x with its elements moved `shift` places on along `axis`, round the end."""
+    """Return x with its elements moved `shift` places on along `axis`, round the end.
+
+    Args:
+        x: tensor or array.
+        shift: a number of places, or one for each axis.
+        axis: axis or axes; None: of the flattened x.
+
+    Example:
+        >>> roll([1, 2, 3], 1).tolist()
+        [3, 1, 2]
+    """
     x = as_tensor(x)
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, 0), x.shape)
@@ -178,7 +243,16 @@ def roll(x: TensorLike, shift: int | Sequence[int], axis: Axis | None = None) ->
 
 @function
 def tile(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
-    """Return x laid `repeats` times along each axis."""
+    """Return x laid `repeats` times along each axis.
+
+    Args:
+        x: tensor or array.
+        repeats: how often along each axis.
+
+    Example:
+        >>> tile([1, 2], 2).tolist()
+        [1, 2, 1, 2]
+    """
     x = as_tensor(x)
     counts = [int(r) for r in (repeats if isinstance(repeats, (tuple, list)) else (repeats,))]
     ndim = builtins.max(len(counts), len(x.shape))
@@ -192,7 +266,17 @@ def tile(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
 
 @function
 def repeat(x: TensorLike, repeats: Any, axis: Axis | None = None) -> Tensor:
-    """Return x with each element along `axis` repeated (by a number, or by one number each)."""
+    """Return x with each element along `axis` repeated (by a number, or by one number each).
+
+    Args:
+        x: tensor or array.
+        repeats: a number >= 0, or one for each element of the axis.
+        axis: the axis; None: of the flattened x.
+
+    Example:
+        >>> repeat([1, 2], 2).tolist()
+        [1, 1, 2, 2]
+    """
     x = as_tensor(x)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
@@ -224,8 +308,11 @@ def pad(
     """Return x padded (before, after) along each axis.
 
     Args:
+        x: tensor or array.
+        pad_width: (before, after) for each axis, or one pair for all, or one number.
         mode: "constant" (with `constant_values`, 0 by default), "reflect", "symmetric", "edge"
             or "wrap".
+        constant_values: the number that fills, with mode "constant"; None: 0.
 
     Example:
         >>> pad([0, 1, 2], ((1, 2),), mode="reflect").tolist()
@@ -247,17 +334,41 @@ def pad(
 
 
 def shape(x: TensorLike) -> tuple[Any, ...]:
-    """Return x's shape as a tuple."""
+    """Return x's shape as a tuple.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> shape([[1, 2, 3]])
+        (1, 3)
+    """
     return tuple(as_tensor(x).shape) if not hasattr(x, "shape") else tuple(x.shape)
 
 
 def ndim(x: TensorLike) -> int:
-    """Return the number of x's axes."""
+    """Return the number of x's axes.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> ndim([[1, 2, 3]])
+        2
+    """
     return len(shape(x))
 
 
 def size(x: TensorLike) -> Tensor:
-    """Return the number of x's elements; of a symbolic tensor of unknown sizes, a symbolic one."""
+    """Return the number of x's elements; of a symbolic tensor of unknown sizes, a symbolic one.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> int(size([[1, 2, 3]]))
+        3
+    """
     if None in shape(x):
         return reduce_sum(ones_like(x, "int32"))
     return math.prod(shape(x))

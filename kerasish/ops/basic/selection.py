@@ -42,6 +42,10 @@ def _is_plain(part: Any) -> bool:
 def get_item(x: AnyTensor, key: Any) -> Any:
     """Return x[key]: numbers, slices, None, Ellipsis, integer arrays, truth arrays.
 
+    Args:
+        x: tensor or array.
+        key: an index as Python's x[key] takes it.
+
     Example:
         >>> get_item(arange(6), slice(None, None, 2)).tolist()
         [0, 2, 4]
@@ -171,6 +175,11 @@ def _nonzero(mask: Any) -> list[Any]:
 def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor:
     """Return x's slices along `axis` at `indices` (None: of the flattened x).
 
+    Args:
+        x: tensor or array.
+        indices: integers.
+        axis: axis or axes; negative ones count from the last.
+
     Example:
         >>> take(arange(5) * 10, [1, -1]).tolist()
         [10, 40]
@@ -182,7 +191,17 @@ def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor
 
 @function
 def take_along_axis(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor:
-    """Return, for each place of `indices`, x's element at that index along `axis`."""
+    """Return, for each place of `indices`, x's element at that index along `axis`.
+
+    Args:
+        x: tensor or array.
+        indices: integers.
+        axis: axis or axes; negative ones count from the last.
+
+    Example:
+        >>> take_along_axis([[3, 1]], [[1, 0]], axis=1).tolist()
+        [[1, 3]]
+    """
     if axis is None:
         return pick_along_axis(reshape(x, (-1,)), reshape(indices, (-1,)), 0)
     return pick_along_axis(x, indices, axis)
@@ -190,7 +209,17 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: Axis | None = None
 
 @function
 def unstack(x: Tensor, num: Any = None, axis: int = 0) -> list[Tensor]:
-    """Return the list of x's slices along `axis`."""
+    """Return the list of x's slices along `axis`.
+
+    Args:
+        x: tensor or array.
+        num: size of the axis; None: read from the shape.
+        axis: axis or axes; negative ones count from the last.
+
+    Example:
+        >>> [part.tolist() for part in unstack([[1, 2], [3, 4]])]
+        [[1, 2], [3, 4]]
+    """
     x = as_tensor(x)
     axis = normalize_axis(axis, len(x.shape), "unstack")
     lead = (slice(None),) * axis
@@ -199,7 +228,16 @@ def unstack(x: Tensor, num: Any = None, axis: int = 0) -> list[Tensor]:
 
 @function
 def sort(x: TensorLike, axis: int | None = -1) -> Tensor:
-    """Return x sorted along `axis`, smallest first; None: all elements, in one row."""
+    """Return x sorted along `axis`, smallest first; None: all elements, in one row.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; None: of the flattened x.
+
+    Example:
+        >>> sort([3, 1, 2]).tolist()
+        [1, 2, 3]
+    """
     x = as_tensor(x)
     if axis is None:
         x, axis = ravel(x), 0
@@ -211,6 +249,15 @@ def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, ...]:
     """Return (values, indices) of the k largest elements along the last axis, largest first.
 
     NaN counts as infinity, as `sort` puts it behind all numbers.
+
+    Args:
+        x: tensor or array.
+        k: number of elements, >= 1.
+        sorted: whether the result is sorted.
+
+    Example:
+        >>> [part.tolist() for part in top_k([1.0, 5.0, 3.0], 2)]
+        [[5.0, 3.0], [1, 2]]
     """
     x = as_tensor(x)
     if k > x.shape[-1]:
@@ -231,7 +278,17 @@ def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, ...]:
 def where(
     condition: TensorLike, x1: TensorLike | None = None, x2: TensorLike | None = None
 ) -> Structure:
-    """Return x1 where the condition holds, x2 elsewhere; alone: the places where it holds."""
+    """Return x1 where the condition holds, x2 elsewhere; alone: the places where it holds.
+
+    Args:
+        condition: truth values.
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> where([True, False], [1, 2], [3, 4]).tolist()
+        [1, 4]
+    """
     if x1 is None and x2 is None:
         return tuple(_nonzero(as_tensor(condition)))
     if x1 is None or x2 is None:
@@ -248,6 +305,13 @@ def one_hot(
     sparse: bool = False,
 ) -> Tensor:
     """Return 1 at the class x along a new `axis` of `num_classes`, 0 elsewhere.
+
+    Args:
+        x: tensor or array.
+        num_classes: number of classes, >= 1.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+        sparse: must be False: kerasish has no sparse tensors.
 
     Example:
         >>> one_hot([0, 2], 3).tolist()

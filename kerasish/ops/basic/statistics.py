@@ -54,6 +54,11 @@ def _inexact(x: TensorLike) -> Tensor:
 def mean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the mean over `axis` (None: all).
 
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
     Example:
         >>> float(mean([1, 2]))
         1.5
@@ -65,14 +70,34 @@ def mean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Ten
 
 @function
 def var(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the mean squared distance from the mean over `axis`."""
+    """Return the mean squared distance from the mean over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> var([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [4.0, 0.25]
+    """
     x = _inexact(x)
     return mean(square(subtract(x, mean(x, axis, True))), axis, keepdims)
 
 
 @function
 def std(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the square root of the variance over `axis`."""
+    """Return the square root of the variance over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> std([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [2.0, 0.5]
+    """
     return sqrt(var(x, axis, keepdims))
 
 
@@ -84,7 +109,18 @@ def _with_initial(reduced: Tensor, initial: float | None, meet: Op) -> Tensor:
 def max(
     x: TensorLike, axis: Axis | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Tensor:
-    """Return the largest element over `axis`, at least `initial`."""
+    """Return the largest element over `axis`, at least `initial`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+        initial: a lower bound of the result; None: none.
+
+    Example:
+        >>> max([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [5.0, 3.0]
+    """
     return _extreme(x, axis, keepdims, initial, reduce_max, maximum)
 
 
@@ -92,19 +128,50 @@ def max(
 def min(
     x: TensorLike, axis: Axis | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Tensor:
-    """Return the smallest element over `axis`, at most `initial`."""
+    """Return the smallest element over `axis`, at most `initial`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+        initial: an upper bound of the result; None: none.
+
+    Example:
+        >>> min([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [1.0, 2.0]
+    """
     return _extreme(x, axis, keepdims, initial, reduce_min, minimum)
 
 
 @function
 def amax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over `axis`."""
+    """Return the largest element over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> amax([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [5.0, 3.0]
+    """
     return max(x, axis, keepdims)
 
 
 @function
 def amin(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over `axis`."""
+    """Return the smallest element over `axis`.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> amin([[1.0, 5.0], [3.0, 2.0]], axis=1).tolist()
+        [1.0, 2.0]
+    """
     return min(x, axis, keepdims)
 
 
@@ -121,7 +188,17 @@ def _extreme(
 
 @function
 def logsumexp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) over `axis`, without overflow."""
+    """Return log(sum(exp(x))) over `axis`, without overflow.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes over which it is taken; None: all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> float(logsumexp([0.0, 0.0]))
+        0.6931...
+    """
     x = _inexact(x)
     axes = normalize_axes(axis, len(x.shape), "logsumexp")
     top = stop_gradient(reduce_max(x, axes, True))
@@ -132,14 +209,34 @@ def logsumexp(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -
 
 @function
 def cumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the sums up to each place along `axis` (None: of the flattened x)."""
+    """Return the sums up to each place along `axis` (None: of the flattened x).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> cumsum([1, 2, 3]).tolist()
+        [1, 3, 6]
+    """
     x = as_tensor(x) if dtype is None else cast(x, dtype)
     return running_sum(reshape(x, (-1,)), 0) if axis is None else running_sum(x, axis)
 
 
 @function
 def cumprod(x: AnyTensor, axis: Any = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the products up to each place along `axis` (None: of the flattened x)."""
+    """Return the products up to each place along `axis` (None: of the flattened x).
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+
+    Example:
+        >>> cumprod([1, 2, 3]).tolist()
+        [1, 2, 6]
+    """
     x = as_tensor(x) if dtype is None else cast(x, dtype)
     x = cast(x, "int32") if x.dtype == "bool" else x
     if axis is None:
@@ -152,6 +249,7 @@ def clip(x: TensorLike, x_min: float | None, x_max: float | None) -> Tensor:
     """Return x held between x_min and x_max; the gradient flows where x lies between them.
 
     Args:
+        x: tensor or array.
         x_min, x_max: numbers or tensors; None: x is not held on that side.
 
     Example:
@@ -164,7 +262,16 @@ def clip(x: TensorLike, x_min: float | None, x_max: float | None) -> Tensor:
 
 @function
 def round(x: TensorLike, decimals: int = 0) -> Tensor:
-    """Return x rounded to `decimals` places, halves to even."""
+    """Return x rounded to `decimals` places, halves to even.
+
+    Args:
+        x: tensor or array.
+        decimals: places after the point; negative ones count before it.
+
+    Example:
+        >>> round([2.5, 3.5]).tolist()
+        [2.0, 4.0]
+    """
     x = as_tensor(x)
     whole = not dtypes.is_inexact(x.dtype)
     if decimals == 0 or (whole and decimals > 0):

@@ -118,9 +118,18 @@ _SOBEL = np.array([[-1.0, -2.0, -1.0], [0.0, 0.0, 0.0], [1.0, 2.0, 1.0]])
 def sobel_edges(images: TensorLike, data_format: str | None = None) -> Tensor:
     """Return the derivatives of pictures down and across, along a new last axis.
 
+    Args:
+        images: tensor of shape (n, h, w, channels) or (h, w, channels), or channels first.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Source: Sobel & Feldman, 1968.
 
     Shape: (n, h, w, c) -> (n, h, w, c, 2)
+
+    Example:
+        >>> from kerasish import ops
+        >>> sobel_edges(ops.ones((1, 4, 4, 3))).shape
+        (1, 4, 4, 3, 2)
     """
     x, back = _channels_last(images, data_format, "sobel_edges")
     x = pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
@@ -193,7 +202,17 @@ def _channel(x: TensorLike, axis: int, i: int) -> Tensor:
 
 @function
 def rgb_to_grayscale(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Return 0.2989 red + 0.587 green + 0.114 blue, as one channel. Source: ITU-R BT.601."""
+    """Return 0.2989 red + 0.587 green + 0.114 blue, as one channel. Source: ITU-R BT.601.
+
+    Args:
+        images: tensor of shape (n, h, w, channels) or (h, w, channels), or channels first.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> from kerasish import ops
+        >>> rgb_to_grayscale(ops.ones((4, 4, 3))).shape
+        (4, 4, 1)
+    """
     x, axis = _three(images, data_format, "rgb_to_grayscale")
     wide = as_float(x)
     weights = cast(as_tensor([0.2989, 0.587, 0.114]), wide.dtype)
@@ -209,7 +228,16 @@ def _floating(x: Tensor, what: str) -> None:
 
 @function
 def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Return hue, saturation and value, each in [0, 1], of red, green and blue in [0, 1]."""
+    """Return hue, saturation and value, each in [0, 1], of red, green and blue in [0, 1].
+
+    Args:
+        images: tensor of shape (n, h, w, channels) or (h, w, channels), or channels first.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> rgb_to_hsv([[[0.5, 0.5, 0.5]]]).tolist()
+        [[[0.0, 0.0, 0.5]]]
+    """
     x, axis = _three(images, data_format, "rgb_to_hsv")
     _floating(x, "rgb_to_hsv")
     red, green, blue = (_channel(x, axis, i) for i in range(3))
@@ -234,7 +262,16 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
 
 @function
 def hsv_to_rgb(images: TensorLike, data_format: str | None = None) -> Tensor:
-    """Return red, green and blue in [0, 1] of hue, saturation and value in [0, 1]."""
+    """Return red, green and blue in [0, 1] of hue, saturation and value in [0, 1].
+
+    Args:
+        images: tensor of shape (n, h, w, channels) or (h, w, channels), or channels first.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
+    Example:
+        >>> hsv_to_rgb([[[0.0, 0.0, 0.5]]]).tolist()
+        [[[0.5, 0.5, 0.5]]]
+    """
     x, axis = _three(images, data_format, "hsv_to_rgb")
     _floating(x, "hsv_to_rgb")
     hue, saturation, value = (_channel(x, axis, i) for i in range(3))
@@ -288,6 +325,11 @@ def crop_images(
         target_height: height of the result.
         target_width: width of the result.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> crop_images(ops.ones((4, 4, 3)), 1, 1, target_height=2, target_width=3).shape
+        (2, 3, 3)
     """
     x = as_tensor(images)
     down, across = spatial_axes(x, data_format, "crop_images")
@@ -323,6 +365,11 @@ def pad_images(
         target_height: height of the result.
         target_width: width of the result.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> pad_images(ops.ones((4, 4, 3)), 1, 1, target_height=6, target_width=6).shape
+        (6, 6, 3)
     """
     x = as_tensor(images)
     down, across = spatial_axes(x, data_format, "pad_images")
@@ -413,6 +460,11 @@ def extract_patches(
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Shape: (n, h, w, c) -> (n, patches down, patches across, height * width * c)
+
+    Example:
+        >>> from kerasish import ops
+        >>> extract_patches(ops.ones((1, 4, 4, 3)), 2).shape
+        (1, 2, 2, 12)
     """
     axes = 3 if not isinstance(size, int) and len(size) == 3 else 2
     return _patches(images, axes, size, strides, dilation_rate, padding, data_format)
@@ -436,5 +488,10 @@ def extract_patches_3d(
         dilation_rate: distance of the elements of a patch.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> extract_patches_3d(ops.ones((1, 4, 4, 4, 3)), 2).shape
+        (1, 2, 2, 2, 24)
     """
     return _patches(volumes, 3, size, strides, dilation_rate, padding, data_format)

@@ -58,6 +58,11 @@ def unfold(
         stride: distance of the windows.
 
     Shape: (n, c, h, w) -> (n, c * kernel height * kernel width, windows)
+
+    Example:
+        >>> from kerasish import ops
+        >>> unfold(ops.ones((1, 1, 4, 4)), 2).shape
+        (1, 4, 9)
     """
     x = as_tensor(x)
     if len(x.shape) != 4:
@@ -136,7 +141,16 @@ def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_
     The place in the block is the slower part of the channel's number with "channels_last", the
     faster one with "channels_first".
 
+    Args:
+        x: tensor or array.
+        block_size: height and width of a block, >= 1.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, h, w, c) -> (n, h * block_size, w * block_size, c / block_size²)
+
+    Example:
+        >>> depth_to_space([[[[1.0, 2.0, 3.0, 4.0]]]], 2)[0, :, :, 0].tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
     """
     x, first, (n, height, width, depth) = _picture_sizes(x, data_format)
     b = _block(block_size, "depth_to_space")
@@ -156,7 +170,16 @@ def space_to_depth(x: TensorLike, block_size: int, data_format: str = "channels_
 
     The inverse of `depth_to_space`.
 
+    Args:
+        x: tensor or array.
+        block_size: height and width of a block, >= 1.
+        data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
+
     Shape: (n, h, w, c) -> (n, h / block_size, w / block_size, c * block_size²)
+
+    Example:
+        >>> space_to_depth([[[[1.0], [2.0]], [[3.0], [4.0]]]], 2).tolist()
+        [[[[1.0, 2.0, 3.0, 4.0]]]]
     """
     x, first, (n, height, width, depth) = _picture_sizes(x, data_format)
     b = _block(block_size, "space_to_depth")

@@ -105,6 +105,12 @@ def scale_and_translate(
         spatial_dims: the axes concerned.
         method: "linear", "cubic", "lanczos3" or "lanczos5".
         antialias: whether the kernel widens where the result is smaller.
+
+    Example:
+        >>> from kerasish import ops
+        >>> image, factors, shifts = ops.ones((4, 4)), [2.0, 2.0], [0.0, 0.0]
+        >>> scale_and_translate(image, (8, 8), factors, shifts, (0, 1), "linear").shape
+        (8, 8)
     """
     x = as_tensor(images)
     y = as_float(x)
@@ -164,6 +170,11 @@ def resize(
         fill_mode: "constant", the one way to pad.
         fill_value: what is padded with.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> resize(ops.ones((4, 4, 3)), (2, 8)).shape
+        (2, 8, 3)
     """
     if interpolation not in METHODS:
         raise ValueError(f"resize: interpolation must be one of {METHODS}, got {interpolation!r}.")

@@ -213,6 +213,12 @@ def affine_transform(
         fill_mode: outside: "constant", "nearest", "wrap", "mirror" or "reflect".
         fill_value: what is outside with "constant".
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+        >>> affine_transform(ops.ones((4, 4, 3)), ops.convert_to_tensor(same)).shape
+        (4, 4, 3)
     """
     _check(interpolation, fill_mode, "affine_transform")
     x, back = _standing(images, data_format, "affine_transform")
@@ -294,6 +300,12 @@ def perspective_transform(
         interpolation: "nearest" or "bilinear".
         fill_value: what is outside the picture.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> from kerasish import ops
+        >>> corners = ops.convert_to_tensor([[[0.0, 0.0], [0.0, 3.0], [3.0, 0.0], [3.0, 3.0]]])
+        >>> perspective_transform(ops.ones((1, 4, 4, 3)), corners, corners).shape
+        (1, 4, 4, 3)
     """
     _check(interpolation, "constant", "perspective_transform")
     x, back = _standing(images, data_format, "perspective_transform")
@@ -344,6 +356,11 @@ def elastic_transform(
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Simard, Steinkraus & Platt, ICDAR 2003.
+
+    Example:
+        >>> from kerasish import ops
+        >>> elastic_transform(ops.ones((1, 4, 4, 3)), seed=0).shape
+        (1, 4, 4, 3)
     """
     _check(interpolation, fill_mode, "elastic_transform")
     x, back = _standing(images, data_format, "elastic_transform")

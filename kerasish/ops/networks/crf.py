@@ -75,6 +75,7 @@ def crf_log_norm(
         transitions: scores of tag i followed by tag j.
         mask: True where a step counts; None: all do.
         start: scores of the first tag; None: zeros. Likewise `end` of the last one.
+        end: scores of the last tag, shape (tags,); None: zeros.
 
     Shape: (n, steps, tags), (tags, tags) -> (n,). Rows without a step that counts give 0.
 
@@ -109,7 +110,19 @@ def crf_score(
 ) -> Tensor:
     """Return the score of one sequence of tags a row; see `crf_log_norm`.
 
+    Args:
+        potentials: scores of each tag at each step, shape (n, steps, tags).
+        tags: the sequences, integers of shape (n, steps).
+        transitions: scores of one tag after another, shape (tags, tags).
+        mask: which steps count, shape (n, steps); None: all.
+        start: scores of the first tag, shape (tags,); None: zeros.
+        end: scores of the last tag, shape (tags,); None: zeros.
+
     Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
+
+    Example:
+        >>> crf_score([[[1.0, 0.0], [0.0, 2.0]]], [[0, 1]], [[0.0, 0.5], [0.0, 0.0]]).tolist()
+        [3.5]
     """
     x, between, count, first, last = _ready(potentials, transitions, mask, start, end)
     path = cast(as_tensor(tags), "int32")
@@ -145,9 +158,22 @@ def crf_log_likelihood(
 ) -> Tensor:
     """Return log p(tags) = score(tags) - log Σ exp(score), one number per row.
 
+    Args:
+        potentials: scores of each tag at each step, shape (n, steps, tags).
+        tags: the sequences, integers of shape (n, steps).
+        transitions: scores of one tag after another, shape (tags, tags).
+        mask: which steps count, shape (n, steps); None: all.
+        start: scores of the first tag, shape (tags,); None: zeros.
+        end: scores of the last tag, shape (tags,); None: zeros.
+
     Shape: (n, steps, tags), (n, steps), (tags, tags) -> (n,)
 
     Source: Lafferty, McCallum & Pereira, ICML 2001.
+
+    Example:
+        >>> scores, transitions = [[[9.0, 0.0], [0.0, 9.0]]], [[0.0, 0.0], [0.0, 0.0]]
+        >>> crf_log_likelihood(scores, [[0, 1]], transitions).item() > -0.01
+        True
     """
     rest = (transitions, mask, start, end)
     return subtract(crf_score(potentials, tags, *rest), crf_log_norm(potentials, *rest))
@@ -162,6 +188,13 @@ def crf_decode(
     end: TensorLike | None = None,
 ) -> tuple[Any, Any]:
     """Return (the best sequences of tags, int32, 0 where no step counts; their scores).
+
+    Args:
+        potentials: scores of each tag at each step, shape (n, steps, tags).
+        transitions: scores of one tag after another, shape (tags, tags).
+        mask: which steps count, shape (n, steps); None: all.
+        start: scores of the first tag, shape (tags,); None: zeros.
+        end: scores of the last tag, shape (tags,); None: zeros.
 
     Shape: (n, steps, tags), (tags, tags) -> (n, steps), (n,)
 

@@ -149,6 +149,13 @@ def multi_hot(
 ) -> Tensor:
     """Return 1 for each class that is among the numbers of a row of `inputs`, 0 elsewhere.
 
+    Args:
+        inputs: tensor or array.
+        num_classes: number of classes, >= 1.
+        axis: axis or axes; negative ones count from the last.
+        dtype: dtype of the result; None: chosen by the inputs.
+        sparse: must be False: kerasish has no sparse tensors.
+
     Example:
         >>> multi_hot([0, 2], 4).tolist()
         [1.0, 0.0, 1.0, 0.0]
@@ -183,7 +190,17 @@ def in_top_k(targets: TensorLike, predictions: TensorLike, k: int) -> Tensor:
 
 @function
 def psnr(x1: TensorLike, x2: TensorLike, max_val: float) -> Tensor:
-    """Return 20 * log10(max_val) - 10 * log10(mean((x1 - x2)²)), in decibels."""
+    """Return 20 * log10(max_val) - 10 * log10(mean((x1 - x2)²)), in decibels.
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array; broadcasts with `x1`.
+        max_val: the largest possible value.
+
+    Example:
+        >>> float(psnr([0.0], [1.0], max_val=1.0))
+        0.0
+    """
     x1, x2 = _like(x1, x2, "psnr")
     mse = mean(square(subtract(x1, x2)))
     peak = square(cast(as_tensor(max_val), mse.dtype))

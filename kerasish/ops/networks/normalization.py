@@ -65,6 +65,12 @@ def moments(
 
     Half-precision inputs are summed in float32.
 
+    Args:
+        x: tensor or array.
+        axes: the axes.
+        keepdims: whether the axes stay, with size 1.
+        synchronized: accepted; the moments are those of this process.
+
     Example:
         >>> mean, variance = moments([1.0, 3.0], axes=[0])
         >>> float(mean), float(variance)
@@ -100,7 +106,20 @@ def batch_normalization(
 ) -> Tensor:
     """Return (x - mean) / sqrt(variance + epsilon) * scale + offset along `axis`.
 
+    Args:
+        x: tensor or array.
+        mean: the means, one for each element of the axis.
+        variance: the variances, one for each element of the axis.
+        axis: axis or axes; negative ones count from the last.
+        offset: what is added, one number for each element of the axis; None: 0.
+        scale: the factors, one for each element of the axis; None: 1.
+        epsilon: a small number > 0 that keeps the quotient finite.
+
     Source: Ioffe & Szegedy, ICML 2015.
+
+    Example:
+        >>> batch_normalization([[1.0], [3.0]], [2.0], [4.0], -1, epsilon=0.0).tolist()
+        [[-0.5], [0.5]]
     """
     x = as_float(x)
     axes = (normalize_axis(axis, len(x.shape), "batch_normalization"),)
@@ -239,7 +258,18 @@ def layer_normalization(
     An epsilon of None is `config.epsilon()`. With `rms_scaling=True`, of older code, the mean
     stays on, and beta off: x / sqrt(variance + epsilon) * gamma.
 
+    Args:
+        x: tensor or array.
+        gamma: the factors; None: 1.
+        beta: what is added; None: 0.
+        axis: axis or axes; negative ones count from the last.
+        epsilon: a small number > 0 that keeps the quotient finite.
+
     Source: Ba, Kiros & Hinton, 2016.
+
+    Example:
+        >>> layer_normalization([[1.0, 3.0]], epsilon=0.0).tolist()
+        [[-1.0, 1.0]]
     """
     rms_scaling = kwargs.pop("rms_scaling", False)
     if kwargs:
@@ -267,7 +297,17 @@ def rms_normalization(
 ) -> Tensor:
     """Return x / sqrt(mean(x²) + epsilon) * scale, the mean taken over `axis`.
 
+    Args:
+        x: tensor or array.
+        scale: the factors, one for each element of the axis; None: 1.
+        axis: axis or axes; negative ones count from the last.
+        epsilon: a small number > 0 that keeps the quotient finite.
+
     Source: Zhang & Sennrich, NeurIPS 2019.
+
+    Example:
+        >>> rms_normalization([[3.0, 3.0]], epsilon=0.0).tolist()
+        [[1.0, 1.0]]
     """
     x = as_float(x)
     wide = _wide(x)
@@ -283,6 +323,12 @@ def normalize(
     x: TensorLike, axis: Axis = -1, order: int = 2, epsilon: float | None = None
 ) -> Tensor:
     """Return x divided by its norm of the given order along `axis`, which counts as >= epsilon.
+
+    Args:
+        x: tensor or array.
+        axis: axis or axes; negative ones count from the last.
+        order: the order of the norm, > 0, or Inf.
+        epsilon: a small number > 0 that keeps the quotient finite.
 
     Example:
         >>> [round(v, 4) for v in normalize([3.0, 4.0]).tolist()]
@@ -346,6 +392,11 @@ def dot_product_attention(
         attn_logits_soft_cap: c: logits become c * tanh(logits / c).
 
     Source: Vaswani et al., NeurIPS 2017.
+
+    Example:
+        >>> from kerasish import ops
+        >>> dot_product_attention(*[ops.ones((1, 3, 2, 4))] * 3).shape
+        (1, 3, 2, 4)
     """
     query, key, value = as_float(query), as_float(key), as_float(value)
     for name, x in (("query", query), ("key", key), ("value", value)):

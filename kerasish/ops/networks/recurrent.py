@@ -203,6 +203,8 @@ def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Arra
     """h[t] = tanh(x[t] + h[t-1] @ recurrent), for all steps t.
 
     Args:
+        x: tensor or array.
+        recurrent: matrix from the state to the gates.
         h: the state before the first step.
         mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1].
 
@@ -321,6 +323,8 @@ def lstm(
     z lies as (i, f, g, o); i, f, o are sigmoids of their parts, g is a tanh.
 
     Args:
+        x: tensor or array.
+        recurrent: matrix from the state to the gates.
         h, c: the states before the first step.
         mask: (steps, n), not 0 where a step counts; elsewhere both states stay.
 
@@ -444,6 +448,9 @@ def gru(
     after the product (Keras's reset_after=True).
 
     Args:
+        x: tensor or array.
+        recurrent: matrix from the state to the gates.
+        bias: what is added, or None.
         h: the state before the first step.
         mask: (steps, n), not 0 where a step counts; elsewhere the state stays.
 

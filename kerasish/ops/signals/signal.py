@@ -74,6 +74,9 @@ def _pair(x: TensorLike, what: str) -> tuple[Any, Any]:
 def fft(x: TensorLike) -> tuple[Tensor, ...]:
     """Return the discrete Fourier transform of the pair x along the last axis, as a pair.
 
+    Args:
+        x: tensor or array.
+
     Example:
         >>> a, b = fft(([1.0, 0.0], [0.0, 0.0]))
         >>> a.tolist(), b.tolist()
@@ -84,13 +87,29 @@ def fft(x: TensorLike) -> tuple[Tensor, ...]:
 
 @function
 def fft2(x: Sequence[Array]) -> tuple[Tensor, ...]:
-    """Return the discrete Fourier transform of the pair x along the last two axes, as a pair."""
+    """Return the discrete Fourier transform of the pair x along the last two axes, as a pair.
+
+    Args:
+        x: tensor or array; complex numbers are a pair (real, imaginary).
+
+    Example:
+        >>> [part.tolist() for part in fft2(([[1.0]], [[0.0]]))]
+        [[[1.0]], [[0.0]]]
+    """
     return fourier(*_pair(x, "fft2"), axes=(-2, -1))
 
 
 @function
 def ifft2(x: Sequence[Array]) -> tuple[Tensor, ...]:
-    """Return the pair whose `fft2` is x."""
+    """Return the pair whose `fft2` is x.
+
+    Args:
+        x: tensor or array; complex numbers are a pair (real, imaginary).
+
+    Example:
+        >>> [part.tolist() for part in ifft2(([[1.0]], [[0.0]]))]
+        [[[1.0]], [[0.0]]]
+    """
     a, b = fourier(*_pair(x, "ifft2"), axes=(-2, -1), inverse=True)
     count = float(math.prod(a.shape[-2:]))
     return divide(a, count), divide(b, count)
@@ -115,6 +134,10 @@ def rfft(x: TensorLike, fft_length: int | None = None) -> tuple[Tensor, ...]:
         fft_length: n is cut or filled with zeros to it; None: n.
 
     Shape: (..., n) -> two of (..., n // 2 + 1)
+
+    Example:
+        >>> [part.tolist() for part in rfft([1.0, 1.0])]
+        [[2.0, 0.0], [0.0, 0.0]]
     """
     x = as_float(x)
     if not x.shape:
@@ -132,6 +155,10 @@ def irfft(x: Sequence[Any], fft_length: int | None = None) -> Tensor:
     Args:
         x: (real, imaginary), each of shape (..., k).
         fft_length: how many numbers; None: 2 * (k - 1).
+
+    Example:
+        >>> irfft(([2.0, 0.0], [0.0, 0.0])).tolist()
+        [1.0, 1.0]
     """
     a, b = _pair(x, "irfft")
     size = 2 * (a.shape[-1] - 1) if fft_length is None else int(fft_length)
@@ -153,6 +180,11 @@ def irfft(x: Sequence[Any], fft_length: int | None = None) -> Tensor:
 @function
 def extract_sequences(x: TensorLike, sequence_length: int, sequence_stride: int) -> Tensor:
     """Return the stretches of `sequence_length` along the last axis, `sequence_stride` apart.
+
+    Args:
+        x: tensor or array.
+        sequence_length: elements of a stretch, >= 1.
+        sequence_stride: distance between the starts of stretches, >= 1.
 
     Shape: (..., n) -> (..., 1 + (n - sequence_length) // sequence_stride, sequence_length)
 
@@ -230,6 +262,11 @@ def stft(
         center: whether x is reflected at its ends, so that stretch t is centered at t * stride.
 
     Shape: (..., n) -> two of (..., stretches, fft_length // 2 + 1)
+
+    Example:
+        >>> from kerasish import ops
+        >>> [part.shape for part in stft(ops.ones((16,)), 8, 4, 8)]
+        [(5, 5), (5, 5)]
     """
     x = as_float(x)
     _check_stride(sequence_stride, "stft")
@@ -262,6 +299,11 @@ def istft(
         center: as given to `stft`.
 
     Source: Griffin & Lim, 1984.
+
+    Example:
+        >>> from kerasish import ops
+        >>> istft(stft(ops.ones((16,)), 8, 4, 8), 8, 4, 8).shape
+        (16,)
     """
     _check_stride(sequence_stride, "istft")
     pieces = irfft(x, fft_length)

@@ -40,6 +40,9 @@ def _cosines(x: int, first: float, *others: float) -> Tensor:
 def hanning(x: int) -> Tensor:
     """Return the Hann window of x samples: 0.5 - 0.5 cos(2 pi n / (x - 1)).
 
+    Args:
+        x: tensor or array.
+
     Example:
         >>> hanning(3).shape
         (3,)
@@ -48,17 +51,41 @@ def hanning(x: int) -> Tensor:
 
 
 def hamming(x: int) -> Tensor:
-    """Return the Hamming window of x samples: 0.54 - 0.46 cos(2 pi n / (x - 1))."""
+    """Return the Hamming window of x samples: 0.54 - 0.46 cos(2 pi n / (x - 1)).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> hamming(3).tolist()
+        [0.0800..., 1.0, 0.0800...]
+    """
     return _cosines(x, 0.54, -0.46)
 
 
 def blackman(x: int) -> Tensor:
-    """Return the Blackman window of x samples: 0.42 - 0.5 cos(t) + 0.08 cos(2 t)."""
+    """Return the Blackman window of x samples: 0.42 - 0.5 cos(t) + 0.08 cos(2 t).
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> blackman(5)[1].item()
+        0.3400...
+    """
     return _cosines(x, 0.42, -0.5, 0.08)
 
 
 def bartlett(x: int) -> Tensor:
-    """Return the triangular window of x samples, 0 at both ends."""
+    """Return the triangular window of x samples, 0 at both ends.
+
+    Args:
+        x: tensor or array.
+
+    Example:
+        >>> bartlett(3).tolist()
+        [0.0, 1.0, 0.0]
+    """
     count = _count(x)
     if count == 1:
         return ones((1,))
@@ -67,7 +94,16 @@ def bartlett(x: int) -> Tensor:
 
 
 def kaiser(x: int, beta: float) -> Tensor:
-    """Return the Kaiser window of x samples: i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1."""
+    """Return the Kaiser window of x samples: i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1.
+
+    Args:
+        x: tensor or array.
+        beta: the shape of the window, >= 0: larger is narrower.
+
+    Example:
+        >>> kaiser(3, 5.0).shape
+        (3,)
+    """
     count = _count(x)
     if count == 1:
         return ones((1,))

@@ -25,6 +25,9 @@ add_builtins("keras.optimizers.schedules", {c.__name__: c for c in _CLASSES})
 def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:
     """Return a schedule's config, as files hold it.
 
+    Args:
+        learning_rate_schedule: a schedule.
+
     Example:
         >>> serialize(ExponentialDecay(0.1, 10, 0.5))["class_name"]
         'ExponentialDecay'
@@ -33,6 +36,16 @@ def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:
 
 
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Return the schedule that `serialize` was given."""
+    """Return the schedule that `serialize` was given.
+
+    Args:
+        config: what `serialize` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> from kerasish.optimizers import schedules
+        >>> deserialize(schedules.serialize(schedules.ExponentialDecay(0.5, 10, 0.9))).decay_steps
+        10
+    """
     what = "learning rate schedule"
     return get_by_name(config, "keras.optimizers.schedules", what, custom_objects)

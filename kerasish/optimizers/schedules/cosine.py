@@ -26,6 +26,7 @@ class CosineDecay(LearningRateSchedule):
         initial_learning_rate: the rate at step 0.
         decay_steps: steps of the fall, > 0.
         alpha: the share of the top that is left at the end.
+        name: name of the schedule.
         warmup_target: the top; None: no rise, the top is the initial rate.
         warmup_steps: steps of the rise, >= 0.
 
@@ -87,6 +88,7 @@ class CosineDecayRestarts(LearningRateSchedule):
         t_mul: the factor of the length, >= 1.
         m_mul: the factor of the height.
         alpha: the share of the initial rate that is left at each end.
+        name: name of the schedule.
 
     Source: Loshchilov & Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017.
 

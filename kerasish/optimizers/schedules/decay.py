@@ -21,6 +21,7 @@ class ExponentialDecay(LearningRateSchedule):
         decay_steps: steps for one factor, > 0.
         decay_rate: the factor.
         staircase: integers in the exponent.
+        name: name of the schedule.
 
     Example:
         >>> float(ExponentialDecay(8.0, 10, 0.5)(20))
@@ -60,6 +61,13 @@ class ExponentialDecay(LearningRateSchedule):
 class InverseTimeDecay(ExponentialDecay):
     """rate / (1 + decay_rate * step / decay_steps).
 
+    Args:
+        initial_learning_rate: the rate at step 0, > 0.
+        decay_steps: steps over which the rate falls, > 0.
+        decay_rate: how much it falls.
+        staircase: whether it falls in steps, once per `decay_steps`.
+        name: name of the schedule.
+
     Example:
         >>> float(InverseTimeDecay(8.0, 10, 1.0)(30))
         2.0
@@ -88,6 +96,7 @@ class PolynomialDecay(LearningRateSchedule):
         end_learning_rate: the rate at the end.
         power: 1 falls in a line.
         cycle: at the end, stretch decay_steps to its next multiple and go on.
+        name: name of the schedule.
 
     Example:
         >>> float(PolynomialDecay(1.0, 10, 0.0)(5))
@@ -136,6 +145,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
     Args:
         boundaries: rising steps.
         values: one more rate than boundaries.
+        name: name of the schedule.
 
     Example:
         >>> schedule = PiecewiseConstantDecay([5, 10], [4.0, 2.0, 1.0])

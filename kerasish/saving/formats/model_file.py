@@ -132,6 +132,15 @@ def load_model(
     Raises:
         ValueError: the file is damaged, or names something unknown.
         OSError: it cannot be read.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.keras")
+        ...     model.save(path)
+        ...     print(load_model(path).output_shape)
+        (None, 2)
     """
     path = file_path(filepath)
     if path.endswith(".weights.h5"):
@@ -166,6 +175,14 @@ def save_weights(
     Raises:
         ValueError: another ending, or the model has no weights yet.
         OSError: the file could not be written; what was there before is unchanged.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_weights(model, os.path.join(folder, "model.weights.h5"))
+        ...     print(os.listdir(folder))
+        ['model.weights.h5']
     """
     path = file_path(filepath)
     if kwargs:
@@ -210,6 +227,14 @@ def load_weights(
     Raises:
         ValueError: a table of what is missing, extra, moved or of another shape; or the file is
             damaged.
+
+    Example:
+        >>> import kerasish, os, tempfile
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.weights.h5")
+        ...     model.save_weights(path)
+        ...     load_weights(model, path)
     """
     path = file_path(filepath)
     if kwargs:
@@ -247,12 +272,33 @@ def _need_built(model: Model, who: str) -> None:
 
 
 def model_to_json(model: Model, **kwargs: Any) -> str:
-    """Return a model's architecture as JSON."""
+    """Return a model's architecture as JSON.
+
+    Args:
+        model: a Sequential or functional model, or one with `get_config`.
+
+    Example:
+        >>> import kerasish, json
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> json.loads(model_to_json(model))["class_name"]
+        'Sequential'
+    """
     return write_json(described(model))
 
 
 def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
-    """Return the model whose architecture `to_json` gave; its weights are new."""
+    """Return the model whose architecture `to_json` gave; its weights are new.
+
+    Args:
+        json_string: what `to_json` returned.
+        custom_objects: name -> class or function, for names that are not registered; None: none.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(2)])
+        >>> model_from_json(model.to_json()).output_shape
+        (None, 2)
+    """
     config = read_json(json_string, "model_from_json")
     return restore(
         lambda: registry.deserialize_keras_object(config, custom_objects), "model_from_json"
