@@ -344,9 +344,9 @@ class Model(Trainer):
             verbose: False says nothing.
             input_signature: a list with an InputSpec for each argument; None: the model's inputs.
             kwargs: options of "native": `target` ("native", "x86-64-v2" to "-v4", "aarch64") and
-                `weights` ("inside" or "beside" the library). Options of ONNX: `opset_version` (18 or later; 18), `verify` (True: compare
-                with onnxruntime before the file is put in place), `external_data` (whether weights
-                lie in a second file; None: above 2 GB).
+                `weights` ("inside" or "beside" the library). Options of "onnx": `opset_version`
+                (18 or later; 18), `verify` (True: compare with onnxruntime before the file is put
+                in place), `external_data` (whether weights lie in a second file; None: above 2 GB).
 
         Raises:
             ValueError: another format; or the model cannot be written (`ExportArchive` says when);
