@@ -31,6 +31,7 @@ def cnn() -> Any:
     y = layers.Conv2D(6, 3, activation="relu", padding="same")(x)
     y = layers.MaxPooling2D()(layers.BatchNormalization()(y))
     y = layers.DepthwiseConv2D(2)(layers.Conv2D(5, 2, strides=2)(y))
+    y = layers.AveragePooling2D(2, strides=1, padding="same")(y)
     y = layers.Flatten()(layers.Conv2D(7, 1, activation="tanh")(y))
     return kerasish.Model(x, layers.Dense(4)(y), name="cnn")
 
@@ -130,6 +131,37 @@ int main(void) {{
         done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
         found = np.array([float(line) for line in done.stdout.split()])
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@needs_linker
+def test_from_rust(tmp_path: Path) -> None:
+    if shutil.which("rustc") is None:
+        pytest.skip("rustc is not installed")
+    model = varied(mlp())
+    model.export(tmp_path / "m", format="native", verbose=False)
+    x = data(model, 2)
+    numbers = ", ".join(f"{v!r}f32" for v in x.reshape(-1).tolist())
+    program = f"""
+use std::ffi::c_void;
+extern "C" {{
+    fn m_predict(facts: *const f32, kind: *mut f32, n: i64, arena: *mut c_void) -> i32;
+}}
+fn main() {{
+    let facts: [f32; 40] = [{numbers}];
+    let mut kind = [0f32; 6];
+    let null = std::ptr::null_mut();
+    let code = unsafe {{ m_predict(facts.as_ptr(), kind.as_mut_ptr(), 2, null) }};
+    assert_eq!(code, 0);
+    for v in kind {{ println!("{{v}}"); }}
+}}
+"""
+    (tmp_path / "p.rs").write_text(program)
+    command = ["rustc", "p.rs", "-o", "p", "-C", "link-arg=m.o", "-C", "link-arg=-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
+    found = np.array([float(line) for line in done.stdout.split()])
+    expected = model.predict(x, verbose=0).reshape(-1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 @needs_linker
