@@ -1,5 +1,6 @@
 """scikit-learn estimators for models; imported on first use."""
 
+from kerasish.wrappers.onnx_converters import register_onnx_converters as register_onnx_converters
 from kerasish.wrappers.sklearn import KerasClassifier as KerasClassifier
 from kerasish.wrappers.sklearn import KerasRegressor as KerasRegressor
 from kerasish.wrappers.sklearn import SearchMemory as SearchMemory

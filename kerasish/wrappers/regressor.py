@@ -81,6 +81,10 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         result = raw * self._y_scale + self._y_mean
         return result[:, 0] if self.y_ndim_ == 1 and result.shape[1] == 1 else result
 
+    def target_scale(self) -> tuple[Array, Array]:
+        """Return (scale, mean): predictions are the model's outputs times scale, plus mean."""
+        return self._y_scale, self._y_mean
+
     def _learn_targets(self, y: Array, weights: Array, labels: Any, going_on: bool) -> None:
         columns = y.reshape(len(y), -1)
         if going_on:

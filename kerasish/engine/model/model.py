@@ -338,13 +338,15 @@ class Model(Trainer):
         Args:
             filepath: the file.
             format: "kerasish": an archive of any name, which `saving.load_archive(filepath).serve`
-                runs on either engine; "onnx": a file for ONNX runtimes; None: "onnx" for names
-                that end with .onnx, else "kerasish".
+                runs on either engine; "onnx": a file for ONNX runtimes; "native": a shared library
+                with a C header, `filepath` without a suffix; None: "onnx" for names that end with
+                .onnx, else "kerasish".
             verbose: False says nothing.
             input_signature: a list with an InputSpec for each argument; None: the model's inputs.
-            kwargs: options of ONNX: `opset_version` (18 or later; 18), `verify` (True: compare
-                with onnxruntime before the file is put in place), `external_data` (whether weights
-                lie in a second file; None: above 2 GB).
+            kwargs: options of "native": `target` ("native", "x86-64-v2" to "-v4", "aarch64") and
+                `weights` ("inside" or "beside" the library). Options of "onnx": `opset_version`
+                (18 or later; 18), `verify` (True: compare with onnxruntime before the file is put
+                in place), `external_data` (whether weights lie in a second file; None: above 2 GB).
 
         Raises:
             ValueError: another format; or the model cannot be written (`ExportArchive` says when);

@@ -12,7 +12,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import texts
 from kerasish.backends.static.codegen.vector_math import LIBRARY, TABLE_WORDS
-from kerasish.backends.static.lowering.standalone import COPY, Step
+from kerasish.backends.static.lowering.standalone_units import COPY, Step
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports
 from kerasish.ops import dtypes

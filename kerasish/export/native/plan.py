@@ -9,12 +9,8 @@ import numpy as np
 
 from kerasish import config
 from kerasish.backends.static.codegen.driver import load_runtime
-from kerasish.backends.static.lowering.standalone import (
-    StandalonePlan,
-    Step,
-    UnsupportedStep,
-    steps_of,
-)
+from kerasish.backends.static.lowering.standalone import StandalonePlan
+from kerasish.backends.static.lowering.standalone_units import Step, UnsupportedStep, steps_of
 from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.engine.layer.input_spec import InputSpec

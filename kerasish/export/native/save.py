@@ -77,12 +77,13 @@ def export_native(
     header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
     missing = _write(path, code, header, content if inside is None else None, processor)
     if verbose is None or verbose:
-        made = f"{path}.o ({missing})" if missing else f"{path}{_suffix()}"
+        made = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
         say(f"Saved {made!r} and {path + '.h'!r}: native code for {target}.")
 
 
-def _suffix() -> str:
-    return _SUFFIX.get(sys.platform, ".so")
+def library_suffix(system: str = sys.platform) -> str:
+    """Return the suffix of shared libraries on a system, named as `sys.platform` does."""
+    return _SUFFIX.get(system, ".so")
 
 
 def _plans(
@@ -112,7 +113,7 @@ def _write(path: str, code: bytes, header: str, weights: bytes | None, processor
         missing = link(source, library, processor)
         files = [(source, f"{path}.o")]
         if not missing:
-            files.append((library, f"{path}{_suffix()}"))
+            files.append((library, f"{path}{library_suffix()}"))
         texts = {".h": header, ".README.md": _readme(path, missing, weights is not None)}
         for end, text in texts.items():
             temporary = os.path.join(beside, f"text{end}")
@@ -203,7 +204,7 @@ const char *{name}_message(int code);
 
 def _readme(path: str, missing: str, beside: bool) -> str:
     base = os.path.basename(path)
-    made = f"`{base}{_suffix()}`: the library" if not missing else f"no library: {missing}"
+    made = f"`{base}{library_suffix()}`: the library" if not missing else f"no library: {missing}"
     weights = f"- `{base}.weights`: the weights; read the file into memory aligned to 64 bytes\n"
     return f"""# {base}
 
@@ -213,6 +214,6 @@ The inference of a model as native code. It needs the C library and libm, nothin
 - {made}
 - `{base}.o`: the object file, to link into a program: `cc program.c {base}.o -lm`
 {weights if beside else ""}
-Link with `cc program.c -L. -l:{base}{_suffix()} -Wl,-rpath,.`, or load the library with `dlopen`,
-`ctypes` or whatever a language has for functions of C.
+Link with `cc program.c -L. -l:{base}{library_suffix()} -Wl,-rpath,.`, or load the library with
+`dlopen`, `ctypes` or whatever a language has for functions of C.
 """

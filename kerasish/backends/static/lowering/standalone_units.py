@@ -1,0 +1,315 @@
+"""Units that need no library: products, convolutions and poolings in loops of our own.
+
+A `Step` is a call of a kernel with an argument block, once or several times with some words moved
+on. Weights of products are packed when the library is written: strips of adjacent columns, so that
+a product reads its weights from front to back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.static.codegen import matmul as products
+from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_many
+from kerasish.backends.static.lowering.columns import column_moves, taps
+from kerasish.backends.static.lowering.library import View, _geometry, contiguous
+from kerasish.backends.static.lowering.moves import (
+    Piece,
+    _fill_piece,
+    _Loop,
+)
+from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
+from kerasish.graph.ir import Node, Value
+
+COPY = "copy"  # the kernel of a step that copies bytes
+_A, _B, _OPERANDS = 7, 10, 12  # words of a product's argument block
+_DENSE = {"dilation": (), "groups": 1}
+MOST_STEPS = 512  # products of one unit
+
+
+class UnsupportedStep(ValueError):  # noqa: N818 (the message is for the exporter to complete)
+    """An op has no code that needs no library."""
+
+
+class Step(NamedTuple):
+    """A call of a kernel.
+
+    Attributes:
+        kernel: its description, or `COPY` (then the words are to, from, bytes).
+        words: the argument block.
+        times: how often it is called.
+        moves: word -> bytes that are added to it after each call.
+        name: for messages.
+        tables: (word, array): words that are addresses of tables of whole numbers.
+    """
+
+    kernel: Any
+    words: tuple[int, ...]
+    times: int = 1
+    moves: tuple[tuple[int, int], ...] = ()
+    name: str = ""
+    tables: tuple[tuple[int, Any], ...] = ()
+
+
+class StandaloneUnit(Unit):
+    """A unit that makes its own steps."""
+
+    def steps(self, locate: Locate) -> Iterator[Step]:
+        """Yield the calls."""
+        raise NotImplementedError
+
+
+def steps_of(unit: Unit, locate: Locate) -> list[Step]:
+    """Return the calls of a unit."""
+    if isinstance(unit, StandaloneUnit):
+        return list(unit.steps(locate))
+    runtime = load_runtime()
+    kernels = unit.kernels()
+    by_address = dict(zip(compile_many(kernels), kernels))
+    results = []
+    for record in unit.records(locate):
+        words = tuple(int(w) for w in record.block)
+        if record.function == runtime.call_copy:
+            results.append(Step(COPY, words[1:4], name=unit.name))
+        elif record.function in by_address:
+            kernel = by_address[record.function]
+            results.append(Step(kernel, words, name=unit.name, tables=_tables(record, words)))
+        else:
+            raise UnsupportedStep(f"{unit.name} is computed by a library")
+    return results
+
+
+def _tables(record: Record, words: tuple[int, ...]) -> tuple[tuple[int, Any], ...]:
+    """Return (word, array) of the tables that a pooling's block points to."""
+    if not isinstance(record.keep, list):
+        return ()
+    arrays = {axis.ranges.ctypes.data: axis.ranges for axis in record.keep}
+    return tuple((i, arrays[w]) for i, w in enumerate(words) if w in arrays)
+
+
+class ProductUnit(StandaloneUnit):
+    """A product of matrices, or of several pairs of matrices, in a loop of our own.
+
+    Args:
+        a, b: the factors; b's columns or rows are adjacent.
+        out: the result.
+        bias: added to each row, or None.
+        activation: "relu" or "".
+        packed: (strips, rows, width): b's content in strips of columns; None: as it lies.
+    """
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None, activation: str,
+        packed: Value | None,
+    ) -> None:  # fmt: skip
+        weights = b.root if packed is None else packed
+        reads = [a.root, weights, *([bias] if bias is not None else [])]
+        super().__init__("product", reads, [out])
+        self.a, self.b, self.out, self.bias, self.packed = a, b, out, bias, packed
+        self.transposed = packed is None and b.strides[-1] != 1
+        self.matmul = products.Matmul(_epilogue(bias, activation), self.transposed)
+        self.sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
+        self.scratch = products.scratch_size(self.matmul, *self.sizes[1:])
+
+    def kernels(self) -> list[Any]:
+        """Return the one kernel."""
+        return [self.matmul]
+
+    def steps(self, locate: Locate) -> Iterator[Step]:
+        """Yield one call for all strips of whole width, one for the rest; or one for each pair."""
+        m, n, k = self.sizes
+        scratch = locate(("scratch", self)).address if self.scratch else 0
+        at = locate(self.a.root).address
+        to = locate(self.out).address
+        bias = [] if self.bias is None else [locate(self.bias).address]
+        if self.packed is not None:
+            strips, _, width = self.packed.shape
+            whole = n // width
+            source = locate(self.packed).address
+            moves = [
+                (_B, 4 * k * width),
+                *((_OPERANDS + 2 * i, 4 * width) for i in range(len(bias) + 1)),
+            ]
+            for first, count, columns in ((0, whole, width), (whole, strips - whole, n % width)):
+                if count:
+                    words = self._block(
+                        (m, columns, k), at, (source + 4 * first * k * width, width),
+                        [b + 4 * first * width for b in bias], to + 4 * first * width, n, 0,
+                    )  # fmt: skip
+                    yield Step(self.matmul, words, count, tuple(moves), "product")
+            return
+        b_row = self.b.strides[-1] if self.transposed else self.b.strides[-2]
+        source = locate(self.b.root).address
+        lead = self.out.shape[:-2]
+        if math.prod(lead[:-1]) > MOST_STEPS:
+            raise UnsupportedStep(f"a product of {math.prod(lead)} pairs of matrices")
+        out_steps = contiguous(self.out.shape)[:-2]
+        a_steps, b_steps = (_aligned(v, len(lead)) for v in (self.a, self.b))
+        inner = lead[-1] if lead else 1
+        for index in itertools.product(*map(range, lead[:-1])):
+            starts = [
+                base + 4 * sum(i * s for i, s in zip(index, steps))
+                for base, steps in ((at, a_steps), (source, b_steps), (to, out_steps))
+            ]
+            words = self._block(
+                self.sizes, starts[0], (starts[1], b_row), bias, starts[2], n, scratch
+            )
+            moves = []
+            if lead:
+                places = (_A, _B, _OPERANDS + 2 * len(bias))
+                lasts = (a_steps[-1], b_steps[-1], out_steps[-1])
+                moves = [(place, 4 * step) for place, step in zip(places, lasts)]
+            yield Step(self.matmul, words, inner, tuple(moves), "product")
+
+    def _block(
+        self, sizes: tuple[int, int, int], a: int, b: tuple[int, int], bias: list[int], out: int,
+        row: int, scratch: int,
+    ) -> tuple[int, ...]:  # fmt: skip
+        block = products.pack(
+            self.matmul, table=load_runtime().table, sizes=sizes,
+            a=(a, self.a.strides[-2], self.a.strides[-1]), b=b,
+            operands=[*((address, 0) for address in bias), (out, row)], scratch=scratch,
+        )  # fmt: skip
+        return tuple(int(w) for w in block)
+
+
+def _aligned(view: View, count: int) -> tuple[int, ...]:
+    """Return the strides of `count` leading axes; 0 where a factor has none, or one of size 1."""
+    sizes, steps = view.shape[:-2], view.strides[:-2]
+    own = [0 if n == 1 else s for n, s in zip(sizes, steps)]
+    return (*[0] * (count - len(own)), *own)
+
+
+def _epilogue(bias: Value | None, activation: str) -> Any:
+    k = KernelBuilder()
+    x = k.input("float32")
+    if bias is not None:
+        x = x + k.input("float32", level="column")
+    if activation:
+        x = k.op(activation, x)
+    elif bias is None:
+        x = k.op("stop_gradient", x)
+    k.output(x)
+    return k.build()
+
+
+class ConvolutionUnit(StandaloneUnit):
+    """A convolution: columns of what each window covers, times packed filters.
+
+    Args:
+        node: the convolution.
+        packed: for each group its filters in strips.
+        bias, activation, out: as for `ProductUnit`.
+    """
+
+    def __init__(
+        self, node: Node, packed: Sequence[Value], bias: Value | None, activation: str, out: Value
+    ) -> None:
+        x, kernel = node.inputs
+        self.g = g = _geometry(x.shape, kernel.shape, node.attrs)
+        rows = x.shape[0] * math.prod(g.y_shape[1:-1])
+        self.depth = math.prod(kernel.shape[:-1])
+        reads = [x, *packed, *([bias] if bias is not None else [])]
+        super().__init__(node.op.name, reads, [out])
+        point = math.prod(g.kernel) == 1 and set(g.strides) == {1} and not any(map(any, g.padding))
+        self.columns = x if point else Value((rows, g.groups * self.depth), x.dtype)
+        self.moves = [] if point else column_moves(g, x, self.columns)
+        self.scratch = 0 if point else nbytes_of(self.columns)
+        self.results = kernel.shape[-1] // g.groups
+        self.matmul = products.Matmul(_epilogue(bias, activation))
+        self.packed, self.bias, self.rows = list(packed), bias, rows
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels of the moves and of the product."""
+        return [*(loop.kernel for loop, _ in self.moves), self.matmul]
+
+    def steps(self, locate: Locate) -> Iterator[Step]:
+        """Yield the moves into columns, and the products."""
+        columns = locate(("scratch", self)) if self.moves else locate(self.columns)
+        for loop, target in self.moves:
+            record = loop.record(
+                lambda v: columns if v is self.columns else locate(v), target, self.name
+            )
+            yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
+        width_of_all = self.results * self.g.groups
+        for group, packed in enumerate(self.packed):
+            strips, k, width = packed.shape
+            whole = self.results // width
+            bias = (
+                [] if self.bias is None else [locate(self.bias).address + 4 * group * self.results]
+            )
+            to = locate(self.writes[0]).address + 4 * group * self.results
+            moves = [
+                (_B, 4 * k * width),
+                *((_OPERANDS + 2 * i, 4 * width) for i in range(len(bias) + 1)),
+            ]
+            for first, count, size in (
+                (0, whole, width), (whole, strips - whole, self.results % width),
+            ):  # fmt: skip
+                if count:
+                    block = products.pack(
+                        self.matmul, table=load_runtime().table, sizes=(self.rows, size, k),
+                        a=(columns.address + 4 * group * k, self.g.groups * k, 1),
+                        b=(locate(packed).address + 4 * first * k * width, width),
+                        operands=[
+                            *((b + 4 * first * width, 0) for b in bias),
+                            (to + 4 * first * width, width_of_all),
+                        ],
+                    )  # fmt: skip
+                    words = tuple(int(w) for w in block)
+                    yield Step(self.matmul, words, count, tuple(moves), self.name)
+
+
+class WindowSumUnit(StandaloneUnit):
+    """The sums of the elements in each window of a pooling; the padding counts as 0.
+
+    Args:
+        node: the mean pooling.
+        out: where the sums go.
+    """
+
+    def __init__(self, node: Node, out: Value) -> None:
+        (x,) = node.inputs
+        super().__init__("window sums", [x], [out])
+        size, channels = tuple(node.attrs["size"]), x.shape[-1]
+        g = _geometry(x.shape, (*size, channels, channels), {**node.attrs, **_DENSE})
+        self.counts = np.zeros(g.y_shape[1:-1], "float32")
+        data, steps = contiguous(x.shape), contiguous(out.shape)
+        along = tuple(s * stride for s, stride in zip(data[1:-1], g.strides))
+        pieces = [_fill_piece(out, 0.0)]
+        for _, first, counts, starts in taps(g):
+            self.counts[tuple(slice(f, f + c) for f, c in zip(first, counts))] += 1
+            pieces.append(
+                Piece(
+                    x, (x.shape[0], *counts, channels),
+                    (data[0], *along, 1), sum(s * at for s, at in zip(data[1:], starts)),
+                    steps, sum(s * at for s, at in zip(steps[1:], first)),
+                )
+            )  # fmt: skip
+        self.loops = [_Loop(p, out, adds=i > 0) for i, p in enumerate(pieces)]
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels of the moves."""
+        return [loop.kernel for loop in self.loops]
+
+    def steps(self, locate: Locate) -> Iterator[Step]:
+        """Yield a fill by 0, and an addition for each place of the window."""
+        for loop in self.loops:
+            record = loop.record(locate, self.writes[0], self.name)
+            yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
+
+
+def strips_of(matrix: Any, width: int) -> Any:
+    """Return (rows, columns) as (strips, rows, width), the last strip filled up with zeros."""
+    rows, columns = matrix.shape
+    count = -(-columns // width)
+    padded = np.zeros((rows, count * width), matrix.dtype)
+    padded[:, :columns] = matrix
+    return np.ascontiguousarray(padded.reshape(rows, count, width).transpose(1, 0, 2))

@@ -1,0 +1,321 @@
+"""Models as native libraries: called by ctypes and from programs in C and C++."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import InputSpec, layers, ops
+from kerasish.export.native import link, save
+
+HERE = link.runs_here(link.target_named("native")) and bool(shutil.which("cc"))
+needs_linker = pytest.mark.skipif(not HERE, reason="there is no C compiler cc on this machine")
+
+
+def mlp(width: int = 24) -> Any:
+    x = kerasish.Input((20,), name="facts")
+    y = layers.Dense(width, activation="relu")(x)
+    return kerasish.Model(x, layers.Dense(3, activation="softmax", name="kind")(y), name="mlp")
+
+
+def cnn() -> Any:
+    x = kerasish.Input((9, 8, 2))
+    y = layers.Conv2D(6, 3, activation="relu", padding="same")(x)
+    y = layers.MaxPooling2D()(layers.BatchNormalization()(y))
+    y = layers.DepthwiseConv2D(2)(layers.Conv2D(5, 2, strides=2)(y))
+    y = layers.AveragePooling2D(2, strides=1, padding="same")(y)
+    y = layers.Flatten()(layers.Conv2D(7, 1, activation="tanh")(y))
+    return kerasish.Model(x, layers.Dense(4)(y), name="cnn")
+
+
+def attention() -> Any:
+    x = kerasish.Input((6,), dtype="int32")
+    y = layers.Embedding(9, 8)(x)
+    y = layers.LayerNormalization()(y + layers.MultiHeadAttention(2, 4)(y, y))
+    y = layers.Dense(8, activation="gelu")(y)
+    return kerasish.Model(x, layers.GlobalAveragePooling1D()(y), name="attention")
+
+
+MODELS = {"mlp": mlp, "cnn": cnn, "attention": attention}
+
+
+def data(model: Any, count: int) -> Any:
+    rng, shape = np.random.default_rng(count), (count, *model.inputs[0].shape[1:])
+    if model.inputs[0].dtype == "int32":
+        return rng.integers(0, 9, shape).astype("int32")
+    return rng.uniform(-1, 1, shape).astype("float32")
+
+
+def varied(model: Any) -> Any:
+    """Give the weights numbers that no initializer gives."""
+    rng = np.random.default_rng(5)
+    for v in model.weights:
+        if v.dtype == "float32":
+            low = 0.5 if "variance" in v.path else -0.6
+            v.assign(rng.uniform(low, 0.9, v.shape))
+    return model
+
+
+class Library:
+    """A library by ctypes."""
+
+    def __init__(self, path: Path, prefix: str) -> None:
+        self.library = ctypes.CDLL(str(path))
+        self.call = getattr(self.library, f"{prefix}_predict")
+        self.arena = getattr(self.library, f"{prefix}_arena_size")
+        self.weights = getattr(self.library, f"{prefix}_weights_size")
+        self.message = getattr(self.library, f"{prefix}_message")
+        self.arena.restype = self.weights.restype = ctypes.c_int64
+        self.message.restype = ctypes.c_char_p
+
+    def predict(self, x: Any, width: int, *first: Any, arena: Any = None) -> Any:
+        y = np.full((len(x), width), 77.0, "float32")
+        given = [*first, x.ctypes.data, y.ctypes.data]
+        pointers = [ctypes.c_void_p(p) for p in given]
+        code = self.call(*pointers, ctypes.c_int64(len(x)), ctypes.c_void_p(arena))
+        assert code == 0, self.message(code)
+        return y
+
+
+def exported(model: Any, folder: Path, **options: Any) -> Library:
+    model.export(folder / "m", format="native", verbose=False, **options)
+    return Library(folder / "m.so", "m")
+
+
+@needs_linker
+@pytest.mark.parametrize("name", MODELS)
+def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
+    model = varied(MODELS[name]())
+    library = exported(model, tmp_path)
+    for count in (1, 2, 7, 40, 0):
+        x = data(model, count)
+        expected = model.predict(x, verbose=0) if count else np.zeros((0, model.output_shape[1]))
+        found = library.predict(x, model.output_shape[1])
+        largest = max(float(np.abs(expected).max(initial=0)), 1e-6)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * largest)
+
+
+@needs_linker
+def test_from_c_and_cpp(tmp_path: Path) -> None:
+    model = varied(mlp())
+    model.export(tmp_path / "m", format="native", verbose=False)
+    x = data(model, 5)
+    numbers = ", ".join(f"{v!r}f" for v in x.reshape(-1).tolist())
+    program = f"""
+#include "m.h"
+#include <stdio.h>
+int main(void) {{
+    static const float facts[100] = {{ {numbers} }};
+    float kind[15];
+    int code = m_predict(facts, kind, 5, 0);
+    if (code) {{ puts(m_message(code)); return 1; }}
+    for (int i = 0; i < 15; i++) printf("%.9g\\n", kind[i]);
+    return m_predict(0, kind, 5, 0) == 1 && m_predict(facts, kind, -1, 0) == 2 ? 0 : 2;
+}}
+"""
+    expected = model.predict(x, verbose=0).reshape(-1)
+    for compiler, source in (("cc", "p.c"), ("g++", "p.cpp")):
+        if shutil.which(compiler) is None:
+            continue
+        (tmp_path / source).write_text(program)
+        command = [compiler, "-Wall", "-Werror", source, "-o", "p", "m.o", "-lm"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
+        found = np.array([float(line) for line in done.stdout.split()])
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@needs_linker
+def test_from_rust(tmp_path: Path) -> None:
+    if shutil.which("rustc") is None:
+        pytest.skip("rustc is not installed")
+    model = varied(mlp())
+    model.export(tmp_path / "m", format="native", verbose=False)
+    x = data(model, 2)
+    numbers = ", ".join(f"{v!r}f32" for v in x.reshape(-1).tolist())
+    program = f"""
+use std::ffi::c_void;
+extern "C" {{
+    fn m_predict(facts: *const f32, kind: *mut f32, n: i64, arena: *mut c_void) -> i32;
+}}
+fn main() {{
+    let facts: [f32; 40] = [{numbers}];
+    let mut kind = [0f32; 6];
+    let null = std::ptr::null_mut();
+    let code = unsafe {{ m_predict(facts.as_ptr(), kind.as_mut_ptr(), 2, null) }};
+    assert_eq!(code, 0);
+    for v in kind {{ println!("{{v}}"); }}
+}}
+"""
+    (tmp_path / "p.rs").write_text(program)
+    command = ["rustc", "p.rs", "-o", "p", "-C", "link-arg=m.o", "-C", "link-arg=-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "p"], capture_output=True, text=True, check=True)
+    found = np.array([float(line) for line in done.stdout.split()])
+    expected = model.predict(x, verbose=0).reshape(-1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@needs_linker
+def test_weights_beside(tmp_path: Path) -> None:
+    model = varied(mlp(512))
+    library = exported(model, tmp_path, weights="beside")
+    content = (tmp_path / "m.weights").read_bytes()
+    assert len(content) == library.weights() > 4 * 20 * 512
+    assert (tmp_path / "m.so").stat().st_size <= 150_000
+    memory = np.zeros(len(content) + 64, "uint8")
+    start = -memory.ctypes.data % 64
+    memory[start : start + len(content)] = np.frombuffer(content, "uint8")
+    x = data(model, 9)
+    found = library.predict(x, 3, memory.ctypes.data + start)
+    np.testing.assert_allclose(found, model.predict(x, verbose=0), rtol=0, atol=1e-6)
+    y = np.zeros((9, 3), "float32")
+    pointers = (ctypes.c_void_p(a.ctypes.data) for a in (memory[start + 4 :], x, y))
+    assert library.call(*pointers, ctypes.c_int64(9), None) == 3  # not aligned
+
+
+@needs_linker
+def test_threads_share_a_library(tmp_path: Path) -> None:
+    model = varied(cnn())
+    library = exported(model, tmp_path)
+    inputs = [data(model, 30 + i) for i in range(6)]
+    expected = [model.predict(x, verbose=0) for x in inputs]
+    wrong: list[int] = []
+
+    def run(i: int) -> None:
+        size = library.arena()
+        memory = np.zeros(size + 64, "uint8")
+        own = memory.ctypes.data + -memory.ctypes.data % 64
+        for turn in range(20):
+            found = library.predict(inputs[i], 4, arena=own if turn % 2 else None)
+            if np.abs(found - expected[i]).max() > 1e-4:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+@needs_linker
+def test_indices_out_of_range_are_an_error(tmp_path: Path) -> None:
+    model = attention()
+    library = exported(model, tmp_path)
+    x, y = np.full((1, 6), 9, "int32"), np.zeros((1, 8), "float32")
+    pointers = (ctypes.c_void_p(a.ctypes.data) for a in (x, y))
+    code = library.call(*pointers, ctypes.c_int64(1), None)
+    assert code == 4 and b"index" in library.message(code)
+
+
+@needs_linker
+@pytest.mark.slow
+def test_valgrind_finds_nothing(tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    model = varied(cnn())
+    model.export(tmp_path / "m", format="native", verbose=False, target="x86-64-v3")
+    program = """
+#include "m.h"
+#include <stdlib.h>
+int main(void) {
+    float *x = malloc(11 * 144 * 4), *y = malloc(11 * 4 * 4);
+    void *arena = aligned_alloc(64, m_arena_size());
+    for (int i = 0; i < 11 * 144; i++) x[i] = (i % 17) / 17.0f - 0.5f;
+    int code = m_predict(x, y, 11, arena) + m_predict(x, y, 11, 0);
+    for (int i = 0; i < 44; i++) if (!(y[i] > -1e6f)) code = 9;
+    free(x); free(y); free(arena);
+    return code;
+}
+"""
+    (tmp_path / "p.c").write_text(program)
+    subprocess.run(["cc", "p.c", "-o", "p", "m.o", "-lm"], cwd=tmp_path, check=True)
+    command = ["valgrind", "-q", "--error-exitcode=7", "--leak-check=full", str(tmp_path / "p")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_other_processors_get_an_object_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    mlp().export(tmp_path / "m", format="native", verbose=False, target="aarch64")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.README.md", "m.h", "m.o"]
+    head = (tmp_path / "m.o").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 183  # AArch64
+    assert "no library: no C compiler" in (tmp_path / "m.README.md").read_text()
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_levels_of_x86(target: str, tmp_path: Path) -> None:
+    mlp().export(tmp_path / "m", format="native", verbose=False, target=target)
+    head = (tmp_path / "m.o").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 62
+
+
+def refused(model: Any, folder: Path, message: str, **options: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        model.export(folder / "m", format="native", **options)
+    assert not list(folder.iterdir())
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    x = kerasish.Input((5, 4))
+    recurrent = kerasish.Model(x, layers.LSTM(3, name="steps")(x), name="r")
+    refused(recurrent, tmp_path, "layer 'r/steps': the op 'lstm' .*has no code that needs no lib")
+    steps = kerasish.Input((None, 4))
+    refused(
+        kerasish.Model(steps, layers.Dense(2)(steps)), tmp_path, "all other sizes must be given"
+    )
+    refused(mlp(), tmp_path, "target must be 'native' or one of", target="z80")
+    refused(mlp(), tmp_path, "weights is 'inside' or 'beside'", weights="far")
+    with pytest.raises(ValueError, match="a name in C is needed"):
+        mlp().export(tmp_path / "1", format="native")
+    both = kerasish.Model(x, ops.sum(x, axis=0))
+    refused(both, tmp_path, "does not belong to the examples")
+
+
+@needs_linker
+def test_several_inputs_and_outputs(tmp_path: Path) -> None:
+    a, b = kerasish.Input((2,), name="a"), kerasish.Input((3,), name="b")
+    model = kerasish.Model([a, b], [layers.Concatenate(name="all")([a, b]), a * 2.0])
+    model.export(tmp_path / "m", format="native", verbose=False)
+    call = ctypes.CDLL(str(tmp_path / "m.so")).m_predict
+    first, second = np.float32([[1, 2], [3, 4]]), np.float32([[5, 6, 7], [8, 9, 10]])
+    y, z = np.zeros((2, 5), "float32"), np.zeros((2, 2), "float32")
+    pointers = (ctypes.c_void_p(v.ctypes.data) for v in (first, second, y, z))
+    assert call(*pointers, ctypes.c_int64(2), None) == 0
+    np.testing.assert_array_equal(y, np.concatenate([first, second], axis=1))
+    np.testing.assert_array_equal(z, first * 2)
+    header = (tmp_path / "m.h").read_text()
+    assert "const float *a,\n    const float *b,\n    float *all," in header
+
+
+@needs_linker
+def test_subclassed_models(tmp_path: Path) -> None:
+    class Own(kerasish.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = layers.Dense(3)
+
+        def call(self, x: Any) -> Any:
+            return self.inner(x)
+
+    model = Own()
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 4)).astype("float32")
+    expected = np.asarray(model(x))
+    library = exported(model, tmp_path, input_signature=[InputSpec(shape=(None, 4))])
+    np.testing.assert_allclose(library.predict(x, 3), expected, atol=1e-6)
+
+
+def test_the_suffix_of_a_library() -> None:
+    assert save.library_suffix("linux") == ".so" and save.library_suffix("darwin") == ".dylib"
