@@ -26,10 +26,6 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
         "Quantizer": _QUANTIZE,
         "quantizers": _QUANTIZE,
-        "applications": (
-            "kerasish ships no trained networks; load_model() reads those that Keras saved as "
-            "'.keras'"
-        ),
         "distillation": (
             "train the student by a train_step of its own that adds the teacher's loss, or save "
             "the models and distil in Keras"
