@@ -16,10 +16,6 @@ _FRAMEWORK = (
     "kerasish.ops, and bring its weights over with set_weights()"
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
-_LORA = (
-    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch next to "
-    "it"
-)
 
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
@@ -68,7 +64,6 @@ METHODS: dict[str, str] = {
     **dict.fromkeys(
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
     ),
-    "enable_lora": _LORA,
 }  # fmt: skip
 
 

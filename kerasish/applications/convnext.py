@@ -44,7 +44,7 @@ class LayerScale(Layer):
     def build(self, input_shape: Shape) -> None:
         """Make gamma (projection_dim,)."""
         self.gamma = self.add_weight(
-            name="gamma", shape=(self.projection_dim,),
+            shape=(self.projection_dim,),
             initializer=initializers.Constant(self.init_values),
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
+from kerasish.layers.lora import LowRankKernel, LowRankLayer
 from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class Dense(KernelLayer):
+class Dense(LowRankKernel, KernelLayer):
     """activation(x @ kernel + bias), over the last axis.
 
     Args:
         units: size of the result's last axis, >= 1.
         activation: name or function; None: none.
         use_bias: whether to add a bias.
+        lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
+            trained beside it (see `enable_lora`); None: no LoRA.
+        lora_alpha: factor of that product, divided by the rank; None: the rank.
 
     Shape: (n, ..., inputs) -> (n, ..., units).
 
@@ -57,23 +61,24 @@ class Dense(KernelLayer):
         activation: ActivationLike | None = None,
         use_bias: bool = True,
         *,
-        lora_rank: Any = None,
-        lora_alpha: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         quantization_config: Any = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
-        if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
+        if quantization_config:
+            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
         self.use_bias = use_bias
+        self.plan_lora(lora_rank, lora_alpha)
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        """Make kernel (inputs, units) and bias (units,)."""
+        """Make kernel (inputs, units) and bias (units,), and LoRA's where a rank is given."""
         size = input_shape[-1]
         if size is None:
             raise ShapeError(
@@ -81,31 +86,36 @@ class Dense(KernelLayer):
             )
         self.kernel = self.add_weight_of("kernel", (size, self.units))
         self.bias = self.add_weight_of("bias", (self.units,)) if self.use_bias else None
+        self.start_lora()
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
         activation = self.activation
-        if activation is activations.relu:
-            return affine(inputs, self.kernel, self.bias, True)
-        x = affine(inputs, self.kernel, self.bias)
+        if activation is activations.relu and not self.lora_enabled:
+            return affine(inputs, self._kernel, self.bias, True)
+        x = affine(inputs, self._kernel, self.bias)
+        if self.lora_enabled:
+            x = self.adapt(x, lambda first: ops.matmul(inputs, first))
         return x if activation in (None, activations.linear) else activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        for name in ("lora_rank", "lora_alpha", "quantization_config"):
-            config.pop(name, None)
+        config.pop("quantization_config", None)
         return config
 
 
-class Embedding(Layer):
+class Embedding(LowRankLayer):
     """Row x of a table, for integers x.
 
     Args:
         input_dim: rows of the table: one more than the largest number.
         output_dim: size of a row.
         mask_zero: whether 0 marks padding: the result carries the mask x != 0.
+        lora_rank: rank of LoRA, >= 1: the table is frozen, and a product of two small ones is
+            trained beside it (see `enable_lora`); None: no LoRA.
+        lora_alpha: factor of that product, divided by the rank; None: the rank.
 
     Shape: (n, ...) -> (n, ..., output_dim).
 
@@ -115,6 +125,7 @@ class Embedding(Layer):
     """
 
     layer_role = "embedding"
+    adapted = "embeddings"
 
     example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
                "high": 6}  # fmt: skip
@@ -128,8 +139,8 @@ class Embedding(Layer):
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
         weights: Any = None,
-        lora_rank: Any = None,
-        lora_alpha: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         quantization_config: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -137,8 +148,8 @@ class Embedding(Layer):
         if length is not None and "input_shape" not in kwargs:
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
-        if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
+        if quantization_config:
+            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"{self.display_name()}: {what} is an integer >= 1, got {size!r}.")
@@ -146,6 +157,7 @@ class Embedding(Layer):
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = constraints.get(embeddings_constraint)
+        self.plan_lora(lora_rank, lora_alpha)
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero
         self.autocast = False
@@ -154,8 +166,17 @@ class Embedding(Layer):
             self.build()
             self.set_weights(weights if isinstance(weights, (list, tuple)) else [weights])
 
+    @property
+    def embeddings(self) -> Any:
+        """The table (input_dim, output_dim); with LoRA the sum that the layer computes with."""
+        return self.merged()
+
+    @embeddings.setter
+    def embeddings(self, value: Any) -> None:
+        self._embeddings = value
+
     def build(self, input_shape: Shape | None = None) -> None:
-        """Make the table (input_dim, output_dim)."""
+        """Make the table (input_dim, output_dim), and LoRA's where a rank is given."""
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.input_dim, self.output_dim),
@@ -163,13 +184,16 @@ class Embedding(Layer):
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
         )
+        self.start_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
         """Pick the rows."""
         if inputs.dtype not in ("int32", "int64", "uint8"):
             inputs = ops.cast(inputs, "int32")
-        rows = ops.take(self.embeddings, inputs, axis=0)
-        return ops.cast(rows, self.compute_dtype)
+        rows = ops.cast(ops.take(self._embeddings, inputs, axis=0), self.compute_dtype)
+        if self.lora_enabled:
+            rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
+        return rows
 
     def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor | None:
         """Return x != 0 with `mask_zero`, else None."""
@@ -178,7 +202,7 @@ class Embedding(Layer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        for name in ("lora_rank", "lora_alpha", "quantization_config", "weights"):
+        for name in ("quantization_config", "weights"):
             config.pop(name, None)
         return config
 

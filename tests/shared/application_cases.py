@@ -74,6 +74,12 @@ def noise(seed: str, count: int) -> np.ndarray:
     return (bits.astype("float32") * np.float32(2.0**-31)) - np.float32(1.0)
 
 
+def place(path: str) -> str:
+    """Return the names of a variable and of its layer; Keras numbers variables without a name."""
+    layer, name = path.split("/")[-2:]
+    return f"{layer}/{'variable' if name.startswith('variable') else name}"
+
+
 def weight(path: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return the numbers of a variable, made from its path and the positions in it."""
     name = path.rpartition("/")[2]
@@ -93,7 +99,7 @@ def set_weights(model: Any) -> None:
     """Give each variable of a model its numbers."""
     for variable in model.variables:
         if "seed" not in variable.path:
-            variable.assign(weight(variable.path, tuple(variable.shape)))
+            variable.assign(weight(place(variable.path), tuple(variable.shape)))
 
 
 def images(shape: tuple[int | None, ...]) -> np.ndarray:
@@ -105,7 +111,7 @@ def images(shape: tuple[int | None, ...]) -> np.ndarray:
 def structure(model: Any) -> dict[str, Any]:
     """Return what must be as in Keras: layers in their order with shapes, weights in theirs."""
     layers = [f"{type(n).__name__} {n.name} {_shape(n.output.shape)}" for n in model.layers]
-    weights = [f"{v.path} {_shape(v.shape)}" for v in model.weights]
+    weights = [f"{place(v.path)} {_shape(v.shape)}" for v in model.weights]
     return {
         "name": model.name, "layers": "\n".join(layers), "weights": zlib.crc32(
             "\n".join(weights).encode()
