@@ -64,7 +64,7 @@ from kerasish.unsupported import explain
 __version__ = "0.1.0"
 
 # Modules that bring a heavy package along, or that few programs need: imported when first named.
-_ON_FIRST_USE = ("distribution", "testing", "visualization", "wrappers")
+_ON_FIRST_USE = ("applications", "distribution", "testing", "visualization", "wrappers")
 _explain = explain(__name__)
 
 

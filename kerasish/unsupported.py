@@ -16,20 +16,12 @@ _FRAMEWORK = (
     "kerasish.ops, and bring its weights over with set_weights()"
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
-_LORA = (
-    "kerasish has no LoRA; freeze the layer (trainable=False) and add a small Dense branch next to "
-    "it"
-)
 
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
         "Quantizer": _QUANTIZE,
         "quantizers": _QUANTIZE,
-        "applications": (
-            "kerasish ships no trained networks; load_model() reads those that Keras saved as "
-            "'.keras'"
-        ),
         "distillation": (
             "train the student by a train_step of its own that adds the teacher's loss, or save "
             "the models and distil in Keras"
@@ -72,7 +64,6 @@ METHODS: dict[str, str] = {
     **dict.fromkeys(
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
     ),
-    "enable_lora": _LORA,
 }  # fmt: skip
 
 

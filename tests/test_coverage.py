@@ -32,7 +32,7 @@ def test_methods_left_out_have_a_reason():
     assert not unexplained
 
 
-MODULES = ("applications", "quantizers", "distillation")
+MODULES = ("quantizers", "distillation")
 
 
 def test_nothing_is_said_to_be_left_out_that_is_there():

@@ -28,7 +28,8 @@ PEERS = {"jax", "keras", "tensorflow", "torch"}
 
 # A name that tells what a file is for others, not what is inside.
 EMPTY_WORDS = re.compile(r"(^|_)(utils?|helpers?|common|misc|base|manager|impl)(_|$)")
-NAMES_OF_KERAS = {"utils"}  # `keras.utils` is a public name
+# `keras.utils` and `keras.applications.imagenet_utils` are public names.
+NAMES_OF_KERAS = {"utils", "applications/imagenet_utils.py"}
 
 IMPORT_AND_REPORT = """
 import json, os, sys, time

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.errors import ShapeError
-from kerasish.layers.options import KERNEL, KernelOptions
+from kerasish.layers.lora import LowRankKernel
+from kerasish.layers.options import KERNEL, LowRankOptions
 from kerasish.layers.spatial import WindowLayer, as_sizes
 from kerasish.layers.weighted import KernelLayer, WeightedLayer
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.window import channels_back, channels_to_last
 from kerasish.signatures import Unpack, with_options
-from kerasish.typing import ActivationLike, IntOrTuple, Shape
+from kerasish.typing import ActivationLike, AnyTensor, IntOrTuple, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -97,12 +98,12 @@ class ConvolutionLayer(WindowLayer, WeightedLayer):
         return self._join_shape(n, self._spatial(sizes), self._results(channels))
 
 
-class BaseConv(ConvolutionLayer, KernelLayer):
+class BaseConv(LowRankKernel, ConvolutionLayer, KernelLayer):
     """A convolution with one kernel (*kernel_size, channels / groups, filters)."""
 
     paddings = ("valid", "same", "causal")
 
-    @with_options(KernelOptions, KERNEL)
+    @with_options(LowRankOptions, KERNEL)
     def __init__(
         self,
         filters: int,
@@ -114,8 +115,9 @@ class BaseConv(ConvolutionLayer, KernelLayer):
         groups: int = 1,
         activation: ActivationLike | None = None,
         use_bias: bool = True,
-        **options: Unpack[KernelOptions],
+        **options: Unpack[LowRankOptions],
     ) -> None:
+        rank, alpha = options.pop("lora_rank", None), options.pop("lora_alpha", None)
         super().__init__(
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             **options,
@@ -127,9 +129,10 @@ class BaseConv(ConvolutionLayer, KernelLayer):
                 f"{self.display_name()}: filters ({filters}) must be a multiple of groups "
                 f"({groups})."
             )
+        self.plan_lora(rank, alpha)
 
     def build(self, input_shape: Shape) -> None:
-        """Make kernel (*kernel_size, channels / groups, filters) and bias (filters,)."""
+        """Make kernel (*kernel_size, channels / groups, filters), bias (filters,), and LoRA's."""
         channels = self._channels(input_shape)
         if channels % self.groups:
             raise ShapeError(
@@ -140,17 +143,29 @@ class BaseConv(ConvolutionLayer, KernelLayer):
         shape = (*self.kernel_size, channels // self.groups, self.filters)
         self.kernel = self.add_weight_of("kernel", shape)
         self._add_bias(self.filters)
+        self.start_lora()
 
     def _biased(self, x: Tensor, rectified: bool) -> Tensor:
-        if self.bias is None:
-            return self._convolve(x)
+        if self.bias is None or self.lora_enabled:
+            return super()._biased(x, rectified)
         settings = (self.strides, self.padding, self.dilation_rate, rectified)
-        return biased_conv(x, self.kernel, self.bias, *settings)
+        return biased_conv(x, self._kernel, self.bias, *settings)
 
     def _convolve(self, x: Tensor) -> Tensor:
-        return ops.conv(
-            x, self.kernel, self.strides, self.padding, "channels_last", self.dilation_rate
-        )
+        y = self._convolve_with(x, self._kernel)
+        if not self.lora_enabled:
+            return y
+        first, second = self.lora_parts(y.dtype)
+        if self.groups == 1:
+            low = ops.matmul(self._convolve_with(x, first), second)
+        else:  # each group has channels of its own in between: the second product is grouped, too
+            low = self._convolve_with(x, ops.concatenate([first] * self.groups, axis=-1))
+            second = ops.reshape(second, (*[1] * self.rank, *second.shape))
+            low = ops.conv(low, second, 1, "valid", "channels_last")
+        return ops.add(y, ops.multiply(low, self.lora_scale))
+
+    def _convolve_with(self, x: Tensor, kernel: AnyTensor) -> Tensor:
+        return ops.conv(x, kernel, self.strides, self.padding, "channels_last", self.dilation_rate)
 
 
 class Conv1D(BaseConv):

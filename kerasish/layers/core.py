@@ -13,6 +13,7 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
+from kerasish.layers.lora import LowRankKernel, LowRankLayer
 from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class Dense(KernelLayer):
+class Dense(LowRankKernel, KernelLayer):
     """activation(x @ kernel + bias), over the last axis.
 
     Args:
@@ -45,8 +46,9 @@ class Dense(KernelLayer):
         activity_regularizer: penalty of the result that is added to the loss; None: none.
         kernel_constraint: function applied to the kernel after each update; None: none.
         bias_constraint: function applied to the bias after each update; None: none.
-        lora_rank: must be None: kerasish has no LoRA.
-        lora_alpha: must be None: kerasish has no LoRA.
+        lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
+            trained beside it (see `enable_lora`); None: no LoRA.
+        lora_alpha: factor of that product, divided by the rank; None: the rank.
         quantization_config: must be None: kerasish does not quantize.
 
     Shape: (n, ..., inputs) -> (n, ..., units).
@@ -67,23 +69,24 @@ class Dense(KernelLayer):
         activation: ActivationLike | None = None,
         use_bias: bool = True,
         *,
-        lora_rank: Any = None,
-        lora_alpha: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         quantization_config: Any = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
-        if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
+        if quantization_config:
+            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activations.get(activation)
         self.use_bias = use_bias
+        self.plan_lora(lora_rank, lora_alpha)
         self.input_spec = InputSpec(min_ndim=2)
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        """Make kernel (inputs, units) and bias (units,)."""
+        """Make kernel (inputs, units) and bias (units,), and LoRA's where a rank is given."""
         size = input_shape[-1]
         if size is None:
             raise ShapeError(
@@ -91,25 +94,27 @@ class Dense(KernelLayer):
             )
         self.kernel = self.add_weight_of("kernel", (size, self.units))
         self.bias = self.add_weight_of("bias", (self.units,)) if self.use_bias else None
+        self.start_lora()
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
         activation = self.activation
-        if activation is activations.relu:
-            return affine(inputs, self.kernel, self.bias, True)
-        x = affine(inputs, self.kernel, self.bias)
+        if activation is activations.relu and not self.lora_enabled:
+            return affine(inputs, self._kernel, self.bias, True)
+        x = affine(inputs, self._kernel, self.bias)
+        if self.lora_enabled:
+            x = self.adapt(x, lambda first: ops.matmul(inputs, first))
         return x if activation in (None, activations.linear) else activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        for name in ("lora_rank", "lora_alpha", "quantization_config"):
-            config.pop(name, None)
+        config.pop("quantization_config", None)
         return config
 
 
-class Embedding(Layer):
+class Embedding(LowRankLayer):
     """Row x of a table, for integers x.
 
     Args:
@@ -121,8 +126,9 @@ class Embedding(Layer):
         mask_zero: whether 0 marks padding: the result carries the mask x != 0.
         weights: the table's first values, as an array or a list with one; None: by
             `embeddings_initializer`.
-        lora_rank: must be None: kerasish has no LoRA.
-        lora_alpha: must be None: kerasish has no LoRA.
+        lora_rank: rank of LoRA, >= 1: the table is frozen, and a product of two small ones is
+            trained beside it (see `enable_lora`); None: no LoRA.
+        lora_alpha: factor of that product, divided by the rank; None: the rank.
         quantization_config: must be None: kerasish does not quantize.
 
     Shape: (n, ...) -> (n, ..., output_dim).
@@ -133,6 +139,7 @@ class Embedding(Layer):
     """
 
     layer_role = "embedding"
+    adapted = "embeddings"
 
     example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
                "high": 6}  # fmt: skip
@@ -146,8 +153,8 @@ class Embedding(Layer):
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
         weights: Any = None,
-        lora_rank: Any = None,
-        lora_alpha: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         quantization_config: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -155,8 +162,8 @@ class Embedding(Layer):
         if length is not None and "input_shape" not in kwargs:
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
-        if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
+        if quantization_config:
+            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"{self.display_name()}: {what} is an integer >= 1, got {size!r}.")
@@ -164,6 +171,7 @@ class Embedding(Layer):
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.embeddings_regularizer = regularizers.get(embeddings_regularizer)
         self.embeddings_constraint = constraints.get(embeddings_constraint)
+        self.plan_lora(lora_rank, lora_alpha)
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero
         self.autocast = False
@@ -172,8 +180,17 @@ class Embedding(Layer):
             self.build()
             self.set_weights(weights if isinstance(weights, (list, tuple)) else [weights])
 
+    @property
+    def embeddings(self) -> Any:
+        """The table (input_dim, output_dim); with LoRA the sum that the layer computes with."""
+        return self.merged()
+
+    @embeddings.setter
+    def embeddings(self, value: Any) -> None:
+        self._embeddings = value
+
     def build(self, input_shape: Shape | None = None) -> None:
-        """Make the table (input_dim, output_dim)."""
+        """Make the table (input_dim, output_dim), and LoRA's where a rank is given."""
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.input_dim, self.output_dim),
@@ -181,13 +198,16 @@ class Embedding(Layer):
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
         )
+        self.start_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
         """Pick the rows."""
         if inputs.dtype not in ("int32", "int64", "uint8"):
             inputs = ops.cast(inputs, "int32")
-        rows = ops.take(self.embeddings, inputs, axis=0)
-        return ops.cast(rows, self.compute_dtype)
+        rows = ops.cast(ops.take(self._embeddings, inputs, axis=0), self.compute_dtype)
+        if self.lora_enabled:
+            rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
+        return rows
 
     def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor | None:
         """Return x != 0 with `mask_zero`, else None."""
@@ -196,7 +216,7 @@ class Embedding(Layer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        for name in ("lora_rank", "lora_alpha", "quantization_config", "weights"):
+        for name in ("quantization_config", "weights"):
             config.pop(name, None)
         return config
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kerasish import activations, initializers
+from kerasish import activations, initializers, ops
 from kerasish.errors import ShapeError
+from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import KernelOptions, of_weights
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class EinsumDense(KernelLayer):
+class EinsumDense(LowRankKernel, KernelLayer):
     """activation(einsum(equation, x, kernel) + bias).
 
     Args:
@@ -32,8 +33,9 @@ class EinsumDense(KernelLayer):
         bias_regularizer: penalty of the bias that is added to the loss; None: none.
         kernel_constraint: function applied to the kernel after each update; None: none.
         bias_constraint: function applied to the bias after each update; None: none.
-        lora_rank: must be None: kerasish has no LoRA.
-        lora_alpha: must be None: kerasish has no LoRA.
+        lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
+            trained beside it (see `enable_lora`); None: no LoRA.
+        lora_alpha: factor of that product, divided by the rank; None: the rank.
         gptq_unpacked_column_size: must be None: kerasish does not quantize.
         quantization_config: must be None: kerasish does not quantize.
 
@@ -58,25 +60,27 @@ class EinsumDense(KernelLayer):
         activation: ActivationLike | None = None,
         bias_axes: str | None = None,
         *,
-        lora_rank: Any = None,
-        lora_alpha: Any = None,
+        lora_rank: int | None = None,
+        lora_alpha: float | None = None,
         gptq_unpacked_column_size: Any = None,
         quantization_config: Any = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
-        if lora_rank or quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no LoRA and no quantization.")
+        if quantization_config:
+            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         self.equation = equation
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes
         self.activation, self.bias_axes = activations.get(activation), bias_axes
+        self.plan_lora(lora_rank, lora_alpha)
 
     def build(self, input_shape: Shape) -> None:
-        """Make the kernel, and the bias."""
+        """Make the kernel, the bias, and LoRA's weights where a rank is given."""
         kernel, bias = self._shapes(input_shape)
         self.kernel = self.add_weight_of("kernel", kernel, initializer=self._initializer())
         self.bias = None if bias is None else self.add_weight_of("bias", bias)
+        self.start_lora()
 
     def _initializer(self) -> Initializer:
         """Return the kernel's initializer: those that scale learn which axes are inputs."""
@@ -139,16 +143,38 @@ class EinsumDense(KernelLayer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
-        rectified = self.activation is activations.relu
-        x = einsum_affine(self.equation, inputs, self.kernel, self.bias, rectified)
+        rectified = self.activation is activations.relu and not self.lora_enabled
+        x = einsum_affine(self.equation, inputs, self._kernel, self.bias, rectified)
+        if self.lora_enabled:
+            x = ops.add(x, ops.multiply(self._low_rank(inputs, x.dtype), self.lora_scale))
         return x if rectified or self.activation is None else self.activation(x)
+
+    def _low_rank(self, inputs: Tensor, dtype: str) -> Tensor:
+        """Return the result with LoRA's product in the place of the kernel.
+
+        The two small weights are applied one after the other: the one that shares letters with the
+        input comes first.
+        """
+        a, b = self.lora_parts(dtype)
+        left, result = self.equation.replace(" ", "").split("->")
+        first, kernel = left.split(",")
+        last = kernel[-1]
+        rank = next(c for c in "zyxwvutsrqponmlkjihgfedcba" if c not in self.equation)
+        small = kernel[:-1] + rank
+        if last not in first:
+            between = result.replace(last, rank)
+            low = ops.einsum(f"{first},{small}->{between}", inputs, a)
+            return ops.einsum(f"{between},{rank}{last}->{result}", low, b)
+        if last not in result:
+            between = first.replace(last, rank)
+            low = ops.einsum(f"{first},{rank}{last}->{between}", inputs, b)
+            return ops.einsum(f"{between},{small}->{result}", low, a)
+        return ops.einsum(self.equation, inputs, ops.matmul(a, b))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
         config["output_shape"] = self.partial_output_shape
-        for name in (
-            "lora_rank", "lora_alpha", "gptq_unpacked_column_size", "quantization_config",
-        ):  # fmt: skip
+        for name in ("gptq_unpacked_column_size", "quantization_config"):
             config.pop(name, None)
         return config

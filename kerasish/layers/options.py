@@ -50,6 +50,13 @@ class KernelOptions(BiasOptions, total=False):
     kernel_constraint: ConstraintLike | None
 
 
+class LowRankOptions(KernelOptions, total=False):
+    """`KernelOptions`, and LoRA's rank and factor."""
+
+    lora_rank: int | None
+    lora_alpha: float | None
+
+
 class DepthwiseOptions(BiasOptions, total=False):
     """`BiasOptions`, and the same of a depthwise kernel."""
 

@@ -112,7 +112,10 @@ def _named(owner: Saved) -> str:
 def is_plain(owner: Saved) -> bool:
     """Return whether a part loads its variables the usual way: by number, with equal shapes."""
     own = type(owner).load_own_variables
-    return own in (Layer.load_own_variables, Optimizer.load_own_variables)
+    if own in (Layer.load_own_variables, Optimizer.load_own_variables):
+        return True
+    special = getattr(own, "special_where", None)
+    return special is not None and not getattr(owner, special)
 
 
 def variables_of(owner: LayerLike | Optimizer) -> list[Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,25 @@ def _spend(shape: tuple[int, ...], who: str) -> None:
             raise ValueError(
                 f"{who}: a weight of shape {shape} is more than the file holds numbers for."
             )
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def loaded_by_number(unless: str) -> Callable[[Method], Method]:
+    """Return a decorator of a `load_own_variables` that does as `Layer`'s, with one exception.
+
+    Weight files then compare all shapes before they assign, as they do for other layers.
+
+    Args:
+        unless: the attribute that is true where the layer loads its variables in its own way.
+    """
+
+    def mark(method: Method) -> Method:
+        method.__dict__["special_where"] = unless
+        return method
+
+    return mark
 
 
 class WeightsMixin:
@@ -115,6 +134,15 @@ class WeightsMixin:
             result.trainable = False
         self._weights.append(result)
         return result
+
+    @contextmanager
+    def adding_weights(self: Any) -> Iterator[None]:
+        """Let `add_weight` add weights to a layer that is built, inside the block."""
+        complete, self._complete = self._complete, False
+        try:
+            yield
+        finally:
+            self._complete = complete
 
     def add_variable(
         self: Any, shape: Shape, initializer: InitializerLike, **options: Any
