@@ -74,7 +74,7 @@ _SUMS = make_op(_sums_kernel, outputs=2)
 _MEAN = make_op(_mean_kernel, _mean_rule)
 
 
-def whole_mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Call | None:
+def whole_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
     """Return the op that does `mean` whole: of float32, which CuPy sums in float32."""
     x = as_tensor(x)
     if x.dtype != "float32" or not fits(x):

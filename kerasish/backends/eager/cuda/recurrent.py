@@ -110,7 +110,7 @@ def lstm_at_once(
     x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None
 ) -> tuple[Array, ...]:
     """Return the states h, c and the gates of all steps, of at most UNITS units."""
-    steps, samples, units = *x.shape[:2], h.shape[-1]
+    steps, samples, units = x.shape[0], x.shape[1], h.shape[-1]
     states, cells = (empty((steps, samples, units), x.dtype) for _ in range(2))
     gates = empty(x.shape, x.dtype)
     sizes = tuple(np.int64(k) for k in (steps, samples, units))
