@@ -66,15 +66,28 @@ def _put_as(dtype):
     return lambda values, other=None: put(values, other or dtype_of(dtype))
 
 
+def _in_orders(cuda, kernel, dtype, orders):
+    found = []
+    for seed, grid in orders:
+        Function.seed, Function.grid = seed, grid
+        found.append([np.array(a).tobytes() for a in CALLS[kernel](_put_as(dtype))])
+        assert cuda.launches[kernel]
+    assert all(f == found[0] for f in found)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", sorted(CALLS))
 def test_the_order_of_threads_changes_nothing(cuda, kernel, dtype):
-    found = []
-    for seed in (0, 1, 12345):
-        Function.seed = seed
-        found.append([np.array(a).tobytes() for a in CALLS[kernel](_put_as(dtype))])
-        assert cuda.launches[kernel]
-    assert found[0] == found[1] == found[2]
+    """Warps far ahead of others, and grids so small that loops over the grid turn often."""
+    _in_orders(cuda, kernel, dtype, [(0, 0), (1, 1)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kernel", sorted(CALLS))
+def test_twenty_orders_of_threads_change_nothing(cuda, kernel, dtype):
+    orders = [(0, 0), *((7919 * k + 1, k % 4) for k in range(20))]
+    _in_orders(cuda, kernel, dtype, orders)
 
 
 # --- more elements than 32 bits count -------------------------------------------------------------
@@ -455,18 +468,81 @@ def test_warps_that_come_apart_are_found(cuda):
         _wrong(cuda, source, (1,), (64,), np.int32(40))
 
 
-def test_shared_memory_is_nan_until_written_and_races_show(cuda):
-    source = """extern "C" __global__ void wrong(OUT(float) y, int wait) {
+def test_shared_memory_that_nobody_wrote_and_races_are_found(cuda):
+    source = """extern "C" __global__ void wrong(OUT(float) y, int kind) {
         SHARED(float, s, 64);
-        s[threadIdx.x] = threadIdx.x;
-        if (wait) __syncthreads();
-        y[threadIdx.x] = s[63 - threadIdx.x];
+        if (kind != 1) s[threadIdx.x] = threadIdx.x;
+        if (kind != 2) __syncthreads();
+        float x = s[63 - threadIdx.x];
+        if (kind != 3) __syncthreads();
+        s[threadIdx.x] = x;
+        if (kind == 4) s[0] = x;
+        y[threadIdx.x] = x;
     }"""
     y = numbers((64,), "float32")
-    _wrong(cuda, source, (1,), (64,), y, np.int32(1))
-    assert y.tolist() == list(range(63, -1, -1))
     _wrong(cuda, source, (1,), (64,), y, np.int32(0))
-    assert np.isnan(y[:32]).all()
+    assert y.tolist() == list(range(63, -1, -1))
+    said = ["read before it is written", "read before it is written|written by thread .* read by",
+            "without a barrier",
+            "written by threads .* without a barrier"]  # fmt: skip
+    for kind, message in enumerate(said, 1):
+        for seed in (0, 5):
+            Function.seed = seed
+            with pytest.raises(CudaError, match=message):
+                _wrong(cuda, source, (1,), (64,), y, np.int32(kind))
+
+
+def test_a_race_that_one_order_alone_would_show_is_found_in_any(cuda):
+    source = """extern "C" __global__ void wrong(OUT(float) y) {
+        SHARED(float, total, 1);
+        if (threadIdx.x == 0) total[0] = 3.0f;
+        y[threadIdx.x] = total[0];  // thread 0 is first here, and need not be on a GPU
+    }"""
+    with pytest.raises(CudaError, match="written by thread 0, read by"):
+        _wrong(cuda, source, (1,), (64,), numbers((64,), "float32"))
+
+
+def test_one_warp_may_run_far_ahead(cuda):
+    source = """extern "C" __global__ void wrong(OUT(float) y, OUT(float) order) {
+        for (int turn = 0; turn < 4; ++turn) {
+            if (threadIdx.x % 32 == 0) {
+                order[(int)y[0]] = threadIdx.x / 32;
+                y[0] += 1.0f;
+            }
+            __shfl_xor_sync(0xffffffffu, 0.0f, 1);
+        }
+    }"""
+    seen = set()
+    for seed in range(1, 6):
+        Function.seed = seed
+        y, order = put(np.zeros(1, "float32")), put(np.zeros(16, "float32"))
+        _wrong(cuda, source, (1,), (128,), y, order)
+        assert sorted(order.tolist()) == [0.0] * 4 + [1.0] * 4 + [2.0] * 4 + [3.0] * 4
+        runs = [order[0], *(b for a, b in zip(order, order[1:]) if a != b)]
+        assert len(runs) == 4  # each warp all its turns before the next warp begins
+        seen.add(tuple(float(r) for r in runs))
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("mask", ["0xfffffffeu", "0x0000ffffu", "1u << threadIdx.x"])
+def test_masks_that_leave_out_threads_are_found(cuda, mask):
+    source = f"""extern "C" __global__ void wrong(OUT(float) y) {{
+        y[threadIdx.x] = __shfl_xor_sync({mask}, 1.0f, 1);
+    }}"""
+    with pytest.raises(CudaError, match="mask"):
+        _wrong(cuda, source, (1,), (32,), numbers((32,), "float32"))
+
+
+def test_a_loop_without_the_step_of_the_grid_is_found(cuda):
+    source = """extern "C" __global__ void wrong(OUT(float) y, i64 n, int right) {
+        i64 at = first_element();
+        if (right) for (; at < n; at += element_step()) y[at] = 1.0f;
+        else if (at < n) y[at] = 1.0f;
+    }"""
+    for grid, right, expected in ((0, 0, 256), (1, 0, 64), (1, 1, 256)):
+        Function.grid, y = grid, put(np.zeros(256, "float32"))
+        _wrong(cuda, source, (4,), (64,), y, np.int64(256), np.int32(right))
+        assert y.sum() == expected
 
 
 @pytest.mark.parametrize(
