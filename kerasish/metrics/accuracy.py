@@ -9,6 +9,7 @@ from kerasish.errors import ShapeError
 from kerasish.losses.pair import as_float, pair
 from kerasish.losses.reduction import align
 from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.ops.networks.crossentropy import class_hits
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def sparse_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tenso
     """
     y_pred = ops.convert_to_tensor(y_pred)
     y_true = _class_numbers(y_true, y_pred, "sparse_categorical_accuracy")
-    same = ops.equal(y_true, ops.argmax(y_pred, -1))
-    return ops.cast(same, config.floatx())
+    return class_hits(y_true, y_pred)
 
 
 def top_k_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike, k: int = 5) -> Tensor:

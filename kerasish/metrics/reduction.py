@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops, registry
 from kerasish.losses.reduction import align, masked_weights, spread
 from kerasish.metrics.metric import Metric
+from kerasish.ops.basic.statistics import running_sums
+from kerasish.scopes import autocast
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -96,12 +98,20 @@ class Mean(Metric):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:
         """Take in the values of a batch."""
         if type(sample_weight) in (int, float) and not getattr(values, "shape", ()):
-            self.total.assign_add(ops.multiply(values, float(sample_weight)))
-            self.count.assign_add(float(sample_weight))
+            self._add(values, float(sample_weight), float(sample_weight))
             return
         values, weights = by_sample(values, sample_weight, self._dtype, ops.mean)
+        if weights is None:
+            self._add(values, 1.0, float(values.size))
+            return
         self.total.assign_add(ops.sum(values) if values.shape else values)
-        self.count.assign_add(float(values.size) if weights is None else ops.sum(weights))
+        self.count.assign_add(ops.sum(weights))
+
+    def _add(self, values: Any, factor: float, number: float) -> None:
+        with autocast(None):
+            total, count = running_sums(self.total, self.count, values, factor, number)
+            self.total.assign(total)
+            self.count.assign(count)
 
     def result(self) -> Tensor:
         """Return the mean; 0 before the first batch."""

@@ -1,8 +1,10 @@
 // Runs the package's CUDA kernels on the CPU, to test them: every thread of a block is a fiber.
 //
 // Checked: each access to memory (the array, its ends, the alignment of packs), barriers and warp
-// exchanges that not all threads reach, shared memory that is read before it is written (NaN).
-// The order in which threads run can be shuffled by a seed.
+// exchanges that not all threads reach, the masks of exchanges, and shared memory: between two
+// barriers an element belongs to the thread that wrote it, or to those that read it, and it is not
+// read before it is written. With a seed, warps run in a shuffled order, and one of them as far ahead
+// of the others as barriers let it.
 #pragma once
 #include <math.h>
 #include <stdarg.h>
@@ -173,13 +175,73 @@ Checked<T> pointer_at(unsigned long long address) {
 
 const size_t SHARED_BYTES = 48 << 10;
 alignas(64) static char shared_bytes[SHARED_BYTES];
+// For each element (by its first byte): the thread that wrote it, and one that read it, since the
+// last barrier, as number + 1; ANYONE: several did. And whether it was ever written.
+const int ANYONE = 1 << 20;
+static int writer_of[SHARED_BYTES], reader_of[SHARED_BYTES];
+static bool written[SHARED_BYTES];
+
+static void forget_owners() {
+    memset(writer_of, 0, sizeof writer_of);
+    memset(reader_of, 0, sizeof reader_of);
+}
+
+static void note_write(size_t place) {
+    int own = (int)current->number + 1;
+    if (writer_of[place] && writer_of[place] != own) {
+        fail("shared memory at byte %zu: written by threads %d and %d without a barrier between",
+             place, writer_of[place] - 1, own - 1);
+    }
+    if (reader_of[place] && reader_of[place] != own) {
+        fail("shared memory at byte %zu: read by thread %d, written by %d without a barrier "
+             "between", place, reader_of[place] - 1, own - 1);
+    }
+    writer_of[place] = own;
+    written[place] = true;
+}
+
+static void note_read(size_t place) {
+    int own = (int)current->number + 1;
+    if (!written[place]) fail("shared memory at byte %zu: read before it is written", place);
+    if (writer_of[place] && writer_of[place] != own) {
+        fail("shared memory at byte %zu: written by thread %d, read by %d without a barrier "
+             "between", place, writer_of[place] - 1, own - 1);
+    }
+    if (reader_of[place] == 0) reader_of[place] = own;
+    else if (reader_of[place] != own) reader_of[place] = ANYONE;
+}
+
+// An element of shared memory: assigned to, or read as a number.
+template <class T>
+struct Element {
+    T* at;
+    size_t place() const { return (char*)at - shared_bytes; }
+    operator T() const { note_read(place()); return *at; }
+    const Element& operator=(T value) const { note_write(place()); *at = value; return *this; }
+    const Element& operator=(const Element& other) const { return *this = (T)other; }
+    const Element& operator+=(T value) const { return *this = (T)*this + value; }
+};
+
+template <class T>
+struct Shared {
+    T *at, *low, *high;
+    Element<T> operator*() const {
+        if (at < low || at >= high) {
+            fail("access to %lld of %lld elements of shared memory", (i64)(at - low),
+                 (i64)(high - low));
+        }
+        return {at};
+    }
+    Element<T> operator[](i64 k) const { return *(*this + k); }
+    Shared operator+(i64 k) const { return {at + k, low, high}; }
+};
 static size_t shared_used;
 const int SLOTS = 64;
 static struct { int slot; size_t place; } shared_slots[SLOTS];
 static int shared_count;
 
 template <class T>
-Checked<T> shared(int slot, i64 count) {
+Shared<T> shared(int slot, i64 count) {
     size_t place = 0;
     bool found = false;
     for (int k = 0; k < shared_count; ++k) {
@@ -199,9 +261,9 @@ Checked<T> shared(int slot, i64 count) {
 // --- a block, a launch ---------------------------------------------------------------------------
 
 // Lets the warps go on whose threads have all come to the same exchange.
-static bool release_warps(unsigned count) {
+static bool release_warps(unsigned from, unsigned count) {
     bool moved = false;
-    for (unsigned first = 0; first < count; first += 32) {
+    for (unsigned first = from; first < count; first += 32) {
         unsigned end = first + 32 < count ? first + 32 : count, waiting = 0, site = 0;
         bool apart = false, gone = false;
         for (unsigned k = first; k < end; ++k) {
@@ -242,6 +304,7 @@ static bool release_block(unsigned count) {
     if (done == count) return false;
     if (waiting == count && !apart) {
         for (unsigned k = 0; k < count; ++k) fibers[k].state = READY;
+        forget_owners();
         return true;
     }
     snprintf(message, sizeof message,
@@ -251,10 +314,25 @@ static bool release_block(unsigned count) {
     return false;
 }
 
+static unsigned draw(unsigned* seed) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 8;
+}
+
+// Whether no thread can go on without a barrier.
+static bool at_barrier(unsigned count) {
+    for (unsigned k = 0; k < count; ++k) {
+        if (fibers[k].state == READY || fibers[k].state == AT_WARP) return false;
+    }
+    return true;
+}
+
 static void run_block(unsigned seed) {
     unsigned count = block_size.x * block_size.y * block_size.z;
     fiber_count = count;
     memset(shared_bytes, 0xff, sizeof shared_bytes);
+    memset(written, 0, sizeof written);
+    forget_owners();
     shared_used = 0;
     shared_count = 0;
     for (unsigned k = 0; k < count; ++k) {
@@ -265,21 +343,47 @@ static void run_block(unsigned seed) {
                     k / (block_size.x * block_size.y)};
         prepare(f);
     }
-    unsigned offset = 0, stride = 1;
+    if (!seed) {
+        while (!failed) {
+            for (unsigned k = 0; k < count && !failed; ++k) {
+                current = &fibers[k];
+                if (current->state == READY) enter();
+            }
+            if (failed) return;
+            bool moved = release_warps(0, count);
+            if (failed) return;
+            if (!moved && !release_block(count)) return;
+        }
+        return;
+    }
+    // Warps in a shuffled order, each as far as the next barrier before another one runs.
+    unsigned warps = (count + 31) / 32, order[32];
     while (!failed) {
-        if (seed) {  // another order every time: an odd stride visits all when count is 2^k
-            seed = seed * 1664525u + 1013904223u;
-            offset = seed >> 8;
-            stride = count & (count - 1) ? 1 : (seed >> 20) | 1u;
+        for (unsigned w = 0; w < warps; ++w) order[w] = w;
+        for (unsigned w = warps; w > 1; --w) {
+            unsigned other = draw(&seed) % w, kept = order[w - 1];
+            order[w - 1] = order[other];
+            order[other] = kept;
         }
-        for (unsigned k = 0; k < count && !failed; ++k) {
-            current = &fibers[(k * stride + offset) % count];
-            if (current->state == READY) enter();
+        bool ran = false;
+        for (unsigned w = 0; w < warps && !failed; ++w) {
+            unsigned first = order[w] * 32, end = first + 32 < count ? first + 32 : count;
+            do {
+                unsigned offset = draw(&seed), stride = (draw(&seed) << 1) | 1u;
+                for (unsigned k = 0; k < end - first && !failed; ++k) {
+                    // An odd stride visits all of 2^k; a smaller warp runs from an offset on.
+                    unsigned lane = end - first == 32 ? (k * stride + offset) % 32
+                                                      : (k + offset) % (end - first);
+                    current = &fibers[first + lane];
+                    if (current->state == READY) { enter(); ran = true; }
+                }
+                if (failed) return;
+            } while (release_warps(first, end) && !failed);
         }
         if (failed) return;
-        bool moved = release_warps(count);
-        if (failed) return;
-        if (!moved && !release_block(count)) return;
+        if (!ran || at_barrier(count)) {
+            if (!release_block(count)) return;
+        }
     }
 }
 
@@ -306,7 +410,12 @@ static int launch(const unsigned* shape, unsigned seed, i64 most, const Buffer* 
 // --- exchanges in a warp -------------------------------------------------------------------------
 
 template <class T>
-T exchange_xor(T x, int apart, int site) {
+T exchange_xor(unsigned mask, T x, int apart, int site) {
+    unsigned first = current->number / 32 * 32, lanes = fiber_count - first;
+    unsigned all = lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1;
+    if (!(mask >> current->number % 32 & 1)) fail("an exchange whose mask leaves out its thread");
+    if ((mask & all) != all) fail("an exchange with the mask %08x of the threads %08x", mask, all);
+    if (mask & ~all) fail("an exchange with the mask %08x, beyond the threads %08x", mask, all);
     uint64_t bits = 0;
     memcpy(&bits, &x, sizeof x);
     current->value = bits;
@@ -331,7 +440,7 @@ extern "C" const char* cu_message() { return cu::message; }
 #define blockDim (cu::block_size)
 #define gridDim (cu::grid_size)
 #define __syncthreads() cu::wait_for(cu::AT_BARRIER, __LINE__)
-#define __shfl_xor_sync(mask, x, apart) cu::exchange_xor(x, apart, __LINE__)
+#define __shfl_xor_sync(mask, x, apart) cu::exchange_xor(mask, x, apart, __LINE__)
 
 #define IN(T) cu::Checked<const T>
 #define OUT(T) cu::Checked<T>

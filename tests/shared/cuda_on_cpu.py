@@ -134,6 +134,7 @@ class Function:
 
     seed = 0  # another order of threads
     most = 0  # this many blocks are run, the first and the last ones; 0: all
+    grid = 0  # at most this many blocks, each of which does the work of several; 0: any number
     dry = False  # launches are counted, and nothing is computed
 
     def __init__(
@@ -149,6 +150,9 @@ class Function:
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
         shape = (*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block)))
         self._check(shape, args)
+        # A table names the block that does each part; elsewhere blocks go on in steps of the grid.
+        if Function.grid and not self._has_table() and shape[1] == shape[2] == 1:
+            shape = (min(shape[0], Function.grid), *shape[1:])
         holders = [self._argument(i, a) for i, a in enumerate(args)]
         pointers = (ctypes.c_void_p * len(holders))(*(ctypes.addressof(h) for h in holders))
         named = [Buffer(a, n) for a, n in _addresses.items()] if self._has_table() else []
@@ -182,7 +186,7 @@ class Function:
         return read + written * (2 if self.name.startswith("gather") else 1)
 
     def _has_table(self) -> bool:
-        return any(k not in BY_VALUE and "(" not in k for k in self.kinds)
+        return "Table" in self.kinds
 
     def _check(self, shape: Any, args: Any) -> None:
         if len(args) != len(self.kinds):

@@ -15,8 +15,10 @@ from kerasish import optimizers
 from kerasish.backends.eager.cuda import (
     KERNELS,
     activation,
+    fused_metrics,
     norm,
     random,
+    recurrent,
     softmax,
     update,
 )
@@ -176,6 +178,13 @@ def _recurrent(name: str, gates: int, *, bias: bool = False) -> Callable[[Put], 
     return call
 
 
+def _lstm_by_steps(put: Put) -> list[Any]:
+    x, r = put(some(3, 5, 48)), put(some(12, 48, seed=1) / 4)
+    given = [put(some(5, 12, seed=2)), put(some(5, 12, seed=3))]
+    mask = put(np.array([[1, 0, 1, 1, 1], [1, 1, 1, 0, 1], [0, 0, 1, 1, 1]]))
+    return [*recurrent.lstm_by_steps(x, r, *given), *recurrent.lstm_by_steps(x, r, *given, mask)]
+
+
 def _lists(put: Put, count: int) -> list[list[Any]]:
     shapes = [(3,), (9000,), (40, 50)]
     return [[put(abs(some(*s, seed=k))) for s in shapes] for k in range(count)]
@@ -233,7 +242,18 @@ def _global_norm(put: Put) -> list[Any]:
     return list(update.global_norm(_lists(put, 1)[0], 1.5))
 
 
+def _class_hits(put: Put) -> list[Any]:
+    return [fused_metrics.class_hits(_whole(put, n, 5), put(some(5, n))) for n in (3, 40, 1300)]
+
+
+def _running_sums(put: Put) -> list[Any]:
+    given = [put(np.array(v), "float32") for v in (2.0, 3.0)]
+    return list(fused_metrics.running_sums(*given, put(some(700)), 0.5, 7.0))
+
+
 CALLS: dict[str, Callable[[Put], list[Any]]] = {
+    "class_hits": _class_hits,
+    "running_sums": _running_sums,
     "softmax": _softmax,
     "softmax_gradient": _softmax_gradient,
     "class_loss": _class_loss,
@@ -280,7 +300,8 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "depthwise_kernel_parts": _convolution("convolution_kernel_gradient", 8, _X, _Y2, size=_K[:2]),
     "simple_step": _recurrent("simple_rnn", 1),
     "simple_step_gradient": _recurrent("simple_rnn", 1),
-    "lstm_step": _recurrent("lstm", 4),
+    "lstm_sequence": _recurrent("lstm", 4),
+    "lstm_step": _lstm_by_steps,
     "lstm_step_gradient": _recurrent("lstm", 4),
     "gru_step": _recurrent("gru", 3, bias=True),
     "gru_step_gradient": _recurrent("gru", 3, bias=True),

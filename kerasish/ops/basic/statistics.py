@@ -69,6 +69,23 @@ def mean(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Ten
 
 
 @function
+def running_sums(
+    total: TensorLike, count: TensorLike, values: TensorLike, factor: float, number: float
+) -> tuple[Tensor, Tensor]:
+    """Return (total + sum(values) * factor, count + number): what a mean over batches keeps.
+
+    Example:
+        >>> total, count = running_sums(1.0, 2.0, [3.0, 4.0], 10.0, 2)
+        >>> float(total), float(count)
+        (71.0, 4.0)
+    """
+    values = as_tensor(values)
+    added = reduce_sum(values, tuple(range(len(values.shape)))) if values.shape else values
+    added = added if factor == 1 else multiply(added, factor)
+    return add(total, added), add(count, number)
+
+
+@function
 def var(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return the mean squared distance from the mean over `axis`.
 

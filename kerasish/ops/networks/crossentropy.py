@@ -14,7 +14,7 @@ from kerasish.ops.basic.creation import arange
 from kerasish.ops.basic.exponentials import log, log10
 from kerasish.ops.basic.movement import reshape
 from kerasish.ops.basic.nonlinearity import softplus
-from kerasish.ops.basic.reduce import reduce_max, reduce_sum
+from kerasish.ops.basic.reduce import argmax, reduce_max, reduce_sum
 from kerasish.ops.basic.reshaping import expand_dims, squeeze
 from kerasish.ops.basic.selection import one_hot, take_along_axis
 from kerasish.ops.basic.statistics import clip, mean
@@ -95,6 +95,19 @@ def categorical_crossentropy(
     axis = _class_axis(output, axis, "categorical_crossentropy")
     log_p = _log_probabilities(output, from_logits, axis)
     return negative(reduce_sum(multiply(target, log_p), axis))
+
+
+@function
+def class_hits(classes: TensorLike, scores: TensorLike) -> Tensor:
+    """Return 1 where the first largest score is that of the class, else 0, in the default float.
+
+    Shape: (...) int32, (..., classes) -> (...).
+
+    Example:
+        >>> class_hits(cast([1, 0], "int32"), [[0.2, 0.8], [0.2, 0.8]]).tolist()
+        [1.0, 0.0]
+    """
+    return cast(equal(classes, argmax(scores, -1)), config.floatx())
 
 
 def _class_axis(output: Tensor, axis: int, what: str) -> int:

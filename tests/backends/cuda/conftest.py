@@ -24,7 +24,7 @@ def cuda(monkeypatch):
     stand_in = StandIn()
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
     yield stand_in
-    Function.seed = Function.most = 0
+    Function.seed = Function.most = Function.grid = 0
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu import DTYPES, assert_close, dtype_of, numbers, put, wide
 
-from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda import KERNELS, recurrent
 from kerasish.ops.op import REGISTRY
 
 SIZES = [(3, 2, 4), (4, 3, 1), (1, 1, 5), (5, 40, 33)]
@@ -31,7 +31,7 @@ def _compare(name, inputs, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("steps", "n", "units"), SIZES)
-def test_sequences_and_their_gradients(cuda, steps, n, units, masked, dtype):
+def test_sequences_and_their_gradients(cuda, monkeypatch, steps, n, units, masked, dtype):
     random = np.random.default_rng(5).random((steps, n)) < 0.6
     mask = [put(random.astype(dtype_of(dtype)))] if masked else []
     state = (n, units)
@@ -45,6 +45,11 @@ def test_sequences_and_their_gradients(cuda, steps, n, units, masked, dtype):
     x, r = _numbers((steps, n, 4 * units), dtype, 1), _numbers((units, 4 * units), dtype, 2)
     made = _compare("lstm", [x, r, h, c, *mask], dtype)
     _compare("lstm_gradient", [g, g_c, r, h, c, *made, *mask], dtype)
+    assert cuda.launches["lstm_sequence"] == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(recurrent, "UNITS", 0)  # as for many units
+        _compare("lstm", [x, r, h, c, *mask], dtype)
+    assert cuda.launches["lstm_step"] == steps
 
     x, r = _numbers((steps, n, 3 * units), dtype, 1), _numbers((units, 3 * units), dtype, 2)
     bias = _numbers(3 * units, dtype, 8)

@@ -13,8 +13,10 @@ from kerasish.backends.eager.cuda.fused_functions import FUSED_FUNCTIONS
 from kerasish.ops.arrays.contraction import affine
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.ops.basic import statistics
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.nonlinearity import relu_gradient
+from kerasish.ops.networks import crossentropy
 from kerasish.ops.networks.attention import attend
 from kerasish.ops.networks.normalization import (
     group_normalization,
@@ -89,6 +91,7 @@ CASES = {
         lambda x, m, v, a, b: standardize(x, m, ops.exp(v), a, b),
         [(2, 3, 5)] + [(5,)] * 4, "scale_shift",
     ),
+    "mean": (lambda x: ops.mean(x, (0, 2), True), [(3, 5, 4)], "mean"),
     "moments": (lambda x: ops.moments(x, (0, 1)), [(2, 3, 5)], "moment_parts"),
     "dropout": (lambda x: dropout(STATE, x, 0.4), [(3, 5)], "dropout"),
 }  # fmt: skip
@@ -99,6 +102,7 @@ def test_each_whole_has_a_case():
     affine_too = {n: n[:6] for n in CASES if n.startswith(("affine", "einsum"))}
     # cuDNN does these: test_attention.py, test_cudnn.py
     elsewhere = {attend, ops.dot_product_attention, biased_conv}
+    elsewhere |= {crossentropy.class_hits, statistics.running_sums}  # test_metrics.py
     cases = {(named | affine_too).get(n, n) for n in CASES}
     assert len(cases) == len(FUSED_FUNCTIONS.keys() - elsewhere)
 
@@ -138,10 +142,10 @@ def test_wholes_and_their_derivatives(gpu, name):
 
     with using_engine(Eager()):
         expected = derive()
-    stand_in.launches.clear()
+    stand_in.work.clear()
     with kerasish.device("gpu"), using_engine(gpu):
         found = derive()
-    assert stand_in.launches[kernel]
+    assert stand_in.work.launches[kernel]
     for some, others in zip(found, expected):
         assert len(some) == len(others)
         for a, b in zip(some, others):

@@ -20,6 +20,11 @@ from kerasish.backends.eager.cuda.fused_affine import (
 )
 from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
 from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
+from kerasish.backends.eager.cuda.fused_metrics import (
+    whole_class_hits,
+    whole_mean,
+    whole_running_sums,
+)
 from kerasish.backends.eager.cuda.fused_norm import (
     BATCH_NORM,
     GROUP_NORM,
@@ -46,6 +51,7 @@ from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic import statistics
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
@@ -152,6 +158,9 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
     normalization.standardize_batch: whole_standardize_batch,
     randoms.dropout: _dropout,
     clipping.norm_factor: _norm_factor,
+    crossentropy.class_hits: whole_class_hits,
+    statistics.mean: whole_mean,
+    statistics.running_sums: whole_running_sums,
 }
 # How many of an op's results are its function's; the others are for its gradient.
 FIRST_RESULTS = {

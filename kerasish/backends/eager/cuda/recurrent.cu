@@ -64,6 +64,81 @@ extern "C" __global__ void lstm_step(
     }
 }
 
+// All steps of an LSTM in one launch: a block does SAMPLES samples, a thread one unit of them, of at
+// most UNITS. States go from step to step in shared memory, rounded as they are stored; cells stay
+// in registers.
+#define SAMPLES 4
+#define UNITS 256
+
+extern "C" __global__ void __launch_bounds__(256, 2) lstm_sequence(
+    IN(Scalar) x, IN(Scalar) recurrent, IN(Scalar) first_h, IN(Scalar) first_c, IN(Scalar) mask,
+    OUT(Scalar) h, OUT(Scalar) c, OUT(Scalar) gates, i64 steps, i64 samples, i64 units,
+    int masked) {
+    SHARED(float, states, 2 * SAMPLES * UNITS);
+    Index unit = threadIdx.x, n = (Index)units;
+    bool here = unit < n;
+    Index step = (Index)gridDim.x * SAMPLES;
+    for (Index first = (Index)blockIdx.x * SAMPLES; first < (Index)samples; first += step) {
+        float cell[SAMPLES];
+#pragma unroll
+        for (int s = 0; s < SAMPLES; ++s) {
+            bool there = here && first + s < (Index)samples;
+            Index at = (first + s) * n + unit;
+            cell[s] = there ? get(first_c + at) : 0.0f;
+            states[s * UNITS + unit] = there ? get(first_h + at) : 0.0f;
+        }
+        __syncthreads();
+        int now = 0;
+        for (Index t = 0; t < (Index)steps; ++t) {
+            float sums[SAMPLES][4];
+#pragma unroll
+            for (int s = 0; s < SAMPLES; ++s)
+#pragma unroll
+                for (int k = 0; k < 4; ++k) sums[s][k] = 0.0f;
+            for (Index from = 0; here && from < n; ++from) {
+                float by[4];
+#pragma unroll
+                for (int k = 0; k < 4; ++k) by[k] = get(recurrent + (from * 4 * n + k * n + unit));
+#pragma unroll
+                for (int s = 0; s < SAMPLES; ++s) {
+                    float state = states[(now * SAMPLES + s) * UNITS + from];
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) sums[s][k] += state * by[k];
+                }
+            }
+#pragma unroll
+            for (int s = 0; s < SAMPLES; ++s) {
+                Index sample = first + s, at = t * (Index)samples + sample;
+                int other = ((1 - now) * SAMPLES + s) * UNITS + unit;
+                if (!here || sample >= (Index)samples) {
+                    states[other] = 0.0f;
+                    continue;
+                }
+                Index z = at * 4 * n + unit;
+                float i = logistic(get(x + z) + sums[s][0]);
+                float f = logistic(get(x + (z + n)) + sums[s][1]);
+                float g = tanhf(get(x + (z + 2 * n)) + sums[s][2]);
+                float o = logistic(get(x + (z + 3 * n)) + sums[s][3]);
+                bool on = counts(mask, masked, at);
+                float new_c = f * cell[s] + i * g;
+                float new_h = on ? o * tanhf(new_c) : states[(now * SAMPLES + s) * UNITS + unit];
+                cell[s] = on ? new_c : cell[s];
+                Scalar stored;
+                narrow(new_h, stored);
+                states[other] = widen(stored);
+                put(h + (at * n + unit), new_h);
+                put(c + (at * n + unit), cell[s]);
+                put(gates + z, i);
+                put(gates + (z + n), f);
+                put(gates + (z + 2 * n), g);
+                put(gates + (z + 3 * n), o);
+            }
+            __syncthreads();
+            now = 1 - now;
+        }
+    }
+}
+
 // Going back: dh = carry_h + past + g_h arrives at h, dc = carry_c + g_c at c.
 extern "C" __global__ void lstm_step_gradient(
     IN(Scalar) g_h, IN(Scalar) g_c, IN(Scalar) gates, IN(Scalar) c, IN(Scalar) before_c,

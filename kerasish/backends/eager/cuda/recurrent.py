@@ -9,12 +9,13 @@ import numpy as np
 
 from kerasish.backends.eager.cuda.arrays import by_cupy, cast, compact, copy_into, cupy, empty
 from kerasish.backends.eager.cuda.blas import matrix_product
-from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch_elements
+from kerasish.backends.eager.cuda.kernels import NOTHING, fits, launch, launch_elements
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "recurrent"
+SAMPLES, UNITS = 4, 256  # of a block of `lstm_sequence`: see recurrent.cu
 
 
 def _with_fallback(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,7 +100,30 @@ def simple_rnn_gradient(
 
 
 def lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
-    """Return the states h, c and the gates of all steps."""
+    """Return the states h, c and the gates of all steps: by one launch where units are few."""
+    if h.shape[-1] <= UNITS:
+        return lstm_at_once(x, recurrent, h, c, mask)
+    return lstm_by_steps(x, recurrent, h, c, mask)
+
+
+def lstm_at_once(
+    x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None
+) -> tuple[Array, ...]:
+    """Return the states h, c and the gates of all steps, of at most UNITS units."""
+    steps, samples, units = x.shape[0], x.shape[1], h.shape[-1]
+    states, cells = (empty((steps, samples, units), x.dtype) for _ in range(2))
+    gates = empty(x.shape, x.dtype)
+    sizes = tuple(np.int64(k) for k in (steps, samples, units))
+    given = (x, recurrent, h, c, NOTHING if mask is None else mask)
+    args = (*given, states, cells, gates, *sizes, np.int32(mask is not None))
+    launch(SOURCE, "lstm_sequence", x.dtype, -(-samples // SAMPLES), (UNITS,), *args)
+    return states, cells, gates
+
+
+def lstm_by_steps(
+    x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None
+) -> tuple[Array, ...]:
+    """Return the states h, c and the gates of all steps: a product and a kernel for each."""
     units = h.shape[-1]
     shape = (*x.shape[:2], units)
     states, cells = empty(shape, x.dtype), empty(shape, x.dtype)

@@ -111,10 +111,10 @@ extern "C" __global__ void class_loss(
 template <int N>
 __device__ void class_loss_gradient_rows(
     IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows,
-    i64 n) {
+    i64 n, i64 each) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
         i64 start = row * n, own = classes[row];
-        float arriving = own >= 0 && own < n ? get(g + row) : 0.0f, log_sum = whole[row];
+        float arriving = own >= 0 && own < n ? get(g + row * each) : 0.0f, log_sum = whole[row];
         for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
             Numbers<N> v = load<N>(x + start + j);
 #pragma unroll
@@ -126,12 +126,62 @@ __device__ void class_loss_gradient_rows(
     }
 }
 
-// dx = g (softmax(x) - onehot(class)).
+// dx = g (softmax(x) - onehot(class)); each: the step from a row's g to the next, 1 or 0.
 extern "C" __global__ void class_loss_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows, i64 n,
-    int packed) {
-    if (packed) class_loss_gradient_rows<PACK>(g, x, classes, whole, dx, rows, n);
-    else class_loss_gradient_rows<1>(g, x, classes, whole, dx, rows, n);
+    i64 each, int packed) {
+    if (packed) class_loss_gradient_rows<PACK>(g, x, classes, whole, dx, rows, n, each);
+    else class_loss_gradient_rows<1>(g, x, classes, whole, dx, rows, n, each);
+}
+
+// --- metrics -------------------------------------------------------------------------------------
+
+struct LargestOrNan {
+    __device__ __forceinline__ float operator()(float a, float b) const {
+        return a != a ? a : b != b ? b : fmaxf(a, b);
+    }
+    __device__ __forceinline__ float start() const { return LOWEST; }
+};
+
+struct Smallest {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fminf(a, b); }
+    __device__ __forceinline__ float start() const { return -LOWEST; }
+};
+
+// hits = 1 where the first largest number of a row (the first NaN, if there is one) is that of its
+// class, else 0. n is below 2^24: float holds its positions.
+extern "C" __global__ void class_hits(
+    IN(Scalar) x, IN(int) classes, OUT(float) hits, i64 rows, i64 n) {
+    for (i64 row = first_row(); row < rows; row += row_step()) {
+        float top = LOWEST;
+        for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
+            top = LargestOrNan()(top, get(x + (row * n + j)));
+        }
+        top = reduce_row(top, LargestOrNan());
+        float first = -LOWEST;
+        for (i64 j = threadIdx.x; j < n; j += blockDim.x) {
+            float v = get(x + (row * n + j));
+            if (v == top || (v != v && top != top)) {
+                first = (float)j;
+                break;
+            }
+        }
+        first = reduce_row(first, Smallest());
+        if (threadIdx.x == 0) hits[row] = first == (float)classes[row] ? 1.0f : 0.0f;
+    }
+}
+
+// total + sum(values) * factor, and count + number. One block.
+extern "C" __global__ void running_sums(
+    IN(Scalar) values, IN(float) total, IN(float) count, OUT(float) new_total,
+    OUT(float) new_count, i64 n, float factor, float number) {
+    float sum = 0.0f;
+    for (i64 j = threadIdx.x; j < n; j += blockDim.x) sum += get(values + j);
+    sum = reduce_row(sum, Sum());
+    if (threadIdx.x == 0) {
+        new_total[0] = total[0] + sum * factor;
+        new_count[0] = count[0] + number;
+    }
 }
 
 template <int N>

@@ -76,7 +76,11 @@ def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
     dx = empty(x.shape, x.dtype)
-    args = (compact(g), x, classes, whole, dx, *_sizes(x), packed(x.shape[-1], x, dx))
+    # What arrives is often one number for all rows: nothing needs to repeat it.
+    same = g.size > 1 and not any(g.strides)
+    g = g.reshape(-1)[:1] if same else compact(g)
+    sizes = (*_sizes(x), np.int64(not same))
+    args = (g, x, classes, whole, dx, *sizes, packed(x.shape[-1], x, dx))
     launch_rows(SOURCE, "class_loss_gradient", x.dtype, *_rows(x), *args)
     return dx
 

@@ -1,0 +1,105 @@
+"""The sums of metrics and the mean by one kernel each; see `fused_functions`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kerasish import config
+from kerasish.backends.eager.cuda.arrays import compact, empty
+from kerasish.backends.eager.cuda.fused import Call, fits, make_op
+from kerasish.backends.eager.cuda.kernels import launch, launch_rows
+from kerasish.ops.basic.arithmetic import divide
+from kerasish.ops.basic.conversion import as_tensor
+from kerasish.ops.basic.movement import broadcast_to, reshape
+from kerasish.ops.shapes import normalize_axes
+from kerasish.tensor import recording
+from kerasish.typing import Array, ArrayModule, Axis
+
+SOURCE = "softmax"
+MOST_VALUES = 1 << 16  # that one block sums
+MOST_CLASSES = 1 << 24  # whose numbers a float holds
+
+
+def class_hits(classes: Any, x: Any) -> Any:
+    """Return 1 where the first largest number of a row is that of its class, else 0.
+
+    Shape: (...) int32, (..., n) -> (...) float32.
+    """
+    x, classes = compact(x), compact(classes)
+    n = x.shape[-1]
+    rows = x.size // n
+    hits = empty(x.shape[:-1], np.float32)
+    args = (x, classes, hits, np.int64(rows), np.int64(n))
+    launch_rows(SOURCE, "class_hits", x.dtype, rows, n, *args)
+    return hits
+
+
+def running_sums(total: Any, count: Any, values: Any, factor: float, number: float) -> Any:
+    """Return (total + sum(values) * factor, count + number); total and count are float32.
+
+    Shape: (), (), (...) -> (), ().
+    """
+    values, sums = compact(values), [empty((), np.float32) for _ in range(2)]
+    numbers = (np.int64(values.size), np.float32(factor), np.float32(number))
+    args = (values, total, count, *sums, *numbers)
+    launch(SOURCE, "running_sums", values.dtype, 1, (256,), *args)
+    return tuple(sums)
+
+
+def _hits_kernel(xp: ArrayModule, classes: Array, x: Array) -> Any:
+    return class_hits(classes, x)
+
+
+def _sums_kernel(
+    xp: ArrayModule, total: Array, count: Array, values: Array, *, factor: float, number: float
+) -> Any:
+    return running_sums(total, count, values, factor, number)
+
+
+def _mean_kernel(xp: ArrayModule, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    return xp.mean(x, axis=axes, keepdims=keepdims)
+
+
+def _mean_rule(g: Array, y: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
+    share = divide(g, float(math.prod(x.shape[a] for a in axes)))
+    kept = tuple(1 if i in axes else s for i, s in enumerate(x.shape))
+    return (broadcast_to(share if keepdims else reshape(share, kept), x.shape),)
+
+
+_HITS = make_op(_hits_kernel)
+_SUMS = make_op(_sums_kernel, outputs=2)
+_MEAN = make_op(_mean_kernel, _mean_rule)
+
+
+def whole_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
+    """Return the op that does `mean` whole: of float32, which CuPy sums in float32."""
+    x = as_tensor(x)
+    if x.dtype != "float32" or not fits(x):
+        return None
+    return _MEAN, [x], {"axes": normalize_axes(axis, len(x.shape), "mean"), "keepdims": keepdims}
+
+
+def whole_class_hits(classes: Array, scores: Array) -> Call | None:
+    """Return the op that does `class_hits` whole."""
+    classes, x = as_tensor(classes), as_tensor(scores)
+    known = classes.dtype == "int32" and fits(x) and config.floatx() == "float32"
+    if not known or classes.shape != x.shape[:-1] or x.shape[-1] >= MOST_CLASSES:
+        return None
+    return _HITS, [classes, x], {}
+
+
+def whole_running_sums(
+    total: Array, count: Array, values: Array, factor: float, number: float
+) -> Call | None:
+    """Return the op that does `running_sums` whole: of so many values as one block sums."""
+    given = [as_tensor(v) for v in (total, count, values)]
+    if any(v.dtype != "float32" for v in given) or not fits(*given):
+        return None
+    if recording.on and any(v.tracked for v in given):
+        return None  # this kernel has no gradient
+    if given[0].shape or given[1].shape or math.prod(given[2].shape) > MOST_VALUES:
+        return None
+    return _SUMS, given, {"factor": float(factor), "number": float(number)}

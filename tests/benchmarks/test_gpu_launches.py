@@ -1,0 +1,51 @@
+"""What a training step hands to a GPU, counted without one: launches, allocations, bytes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import dry_gpu
+import pytest
+from cuda_on_cpu import COMPILER, NO_COMPILER
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of a step with Adam and accuracy, with cuBLASLt and cuDNN there.
+MOST = {"mlp": 25, "tiny": 25, "cnn": 40, "lstm": 210, "transformer": 127, "resnet20": 330}
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Imports a module of benchmarks/, which is not part of the installed package."""
+    if COMPILER is None:
+        pytest.skip(NO_COMPILER)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
+    return lambda name: importlib.import_module(f"benchmarks.{name}")
+
+
+SLOW = ("lstm", "transformer", "resnet20")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in MOST]
+)
+def test_a_step_takes_few_launches(benchmarks, monkeypatch, name):
+    workload = benchmarks("workloads").WORKLOADS[name]
+    with dry_gpu.installed(monkeypatch):
+        counts = dry_gpu.workload_step(workload, batch=2)
+    assert counts.total <= MOST[name], counts.launches
+    # Nothing is cast that is what it should be, and zeros are written for add_rows alone.
+    assert counts.launches["astype"] == 0
+    assert counts.launches["zeros"] + counts.launches["full"] <= 5
+
+
+def test_the_command_prints_a_line_for_each_workload(benchmarks, capsys):
+    command = benchmarks("gpu_launches")
+    assert command.main(["--workloads", "tiny,mlp", "--batch", "2", "--names"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["workload", "launches"]
+    table = {line.split()[0]: line.split() for line in lines if not line.startswith(" ")}
+    assert set(table) == {"workload", "tiny", "mlp"}
+    assert all(float(v) > 0 for v in table["mlp"][1:])
+    assert any("adam_update" in line for line in lines)
