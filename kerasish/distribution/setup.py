@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from kerasish import config
-from kerasish.devices import current
+from kerasish.devices import current, set_device
 from kerasish.ranks import Group, current_group, current_sharding, set_group
 from kerasish.ranks.failures import Watch, processor
 from kerasish.ranks.mpi import LAUNCHERS, MpiGroup, import_mpi, launched
@@ -89,6 +89,7 @@ def initialize(
     group = MpiGroup(mpi)
     _compare(wanted, group)
     _share_cores(group)
+    _choose_gpu(group)
     _join(group, timeout)
 
 
@@ -146,6 +147,19 @@ def _share_cores(group: MpiGroup) -> None:
         import joblib
 
         config.set_threads(max(1, min(len(cores), joblib.cpu_count()) // sharing))
+
+
+def _choose_gpu(group: MpiGroup) -> None:
+    """Give each rank of a machine a GPU of its own, unless somebody has chosen already."""
+    if current().kind == "cpu" or os.environ.get("KERASISH_DEVICE", "auto") != "auto":
+        return
+    import cupy
+
+    count = cupy.cuda.runtime.getDeviceCount()
+    if count > 1:
+        number = group.local_rank % count
+        cupy.cuda.Device(number).use()
+        set_device(f"gpu:{number}")
 
 
 def _check_alike(group: MpiGroup) -> None:

@@ -47,8 +47,9 @@ def all_sum(xp: ArrayModule, x: Array) -> Array:
     group = current_group()
     if group.size == 1:
         return x
-    if hasattr(x, "get"):  # CuPy: MPI takes memory of the host
-        return xp.asarray(group.sum(x.get()))
+    if hasattr(x, "get"):  # CuPy
+        result = group.device_sum(x)
+        return xp.asarray(group.sum(x.get())) if result is None else result
     return group.sum(x)
 
 
