@@ -180,6 +180,13 @@ def list_devices(device_type: str | None = None) -> list[str]:
 
     Args:
         device_type: "cpu" or "gpu"; None: that of this process's current device. "tpu" gives none.
+
+    Returns:
+        A name per process.
+
+    Example:
+        >>> list_devices("cpu")
+        ['cpu:0']
     """
     kind = current().kind if device_type is None else device_type.lower()
     kind = {"cuda": "gpu"}.get(kind, kind)
@@ -198,6 +205,13 @@ def get_device_count(device_type: str | None = None) -> int:
 
     Args:
         device_type: "cpu", "gpu", "tpu" or None.
+
+    Returns:
+        How many there are.
+
+    Example:
+        >>> get_device_count("cpu")
+        1
     """
     return len(list_devices(device_type))
 

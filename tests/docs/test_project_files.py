@@ -74,7 +74,7 @@ def test_versions_and_licenses_agree():
 
 def test_the_extras_of_the_readme_are_those_of_the_project():
     table = README.partition("| extra |")[2].partition("\n\n")[0]
-    named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.M))))
+    named = set(re.findall(r"`([\w-]+)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.M))))
     assert named == set(PROJECT["project"]["optional-dependencies"])
 
 
