@@ -21,8 +21,8 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # Each is imported on first use by the one function that needs it.
 ON_FIRST_USE = {
-    "cudnn", "cupy", "h5py", "joblib", "llvmlite", "matplotlib", "ml_dtypes", "pandas", "scipy",
-    "sklearn", "tqdm",
+    "cudnn", "cupy", "h5py", "joblib", "llvmlite", "matplotlib", "ml_dtypes", "mpi4py", "pandas",
+    "scipy", "sklearn", "tqdm",
 }  # fmt: skip
 PEERS = {"jax", "keras", "tensorflow", "torch"}
 

@@ -89,6 +89,10 @@ class TensorLayout:
 
     Raises:
         ValueError: the mesh has no axis of such a name.
+
+    Example:
+        >>> TensorLayout([None, "model"]).axes
+        (None, 'model')
     """
 
     def __init__(self, axes: Sequence[str | None], device_mesh: DeviceMesh | None = None) -> None:

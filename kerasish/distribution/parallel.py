@@ -25,6 +25,10 @@ class Distribution:
         batch_dim_name: the mesh's axis along which batches are divided.
         auto_shard_dataset: whether every rank is given the same batches, of which it takes its
             rows. False is refused: batches of unknown weight cannot be added up exactly.
+
+    Example:
+        >>> isinstance(DataParallel(), Distribution)
+        True
     """
 
     def __init__(
@@ -211,6 +215,11 @@ class ModelParallel(Distribution):
 
     Raises:
         ValueError: there is no layout map, or its mesh has no such axis.
+
+    Example:
+        >>> mesh = DeviceMesh((1, 1), ["batch", "model"], ["cpu:0"])
+        >>> ModelParallel(layout_map=LayoutMap(mesh)).batch_dim_name
+        'batch'
     """
 
     def __init__(
@@ -273,7 +282,12 @@ class _Current:
 
 
 def distribution() -> Distribution | None:
-    """Return the current distribution, or None."""
+    """Return the current distribution, or None.
+
+    Example:
+        >>> print(distribution())
+        None
+    """
     return _Current.value
 
 
@@ -289,6 +303,12 @@ def set_distribution(value: Distribution | None) -> None:
     Raises:
         TypeError: it is no distribution.
         ValueError: a `ModelParallel` whose layouts divide variables.
+
+    Example:
+        >>> set_distribution(DataParallel())
+        >>> distribution().batch_dim_name
+        'batch'
+        >>> set_distribution(None)
     """
     if value is not None and not isinstance(value, Distribution):
         raise TypeError(
@@ -307,8 +327,17 @@ def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
         tensor: any tensor.
         layout: its layout.
 
+    Returns:
+        The tensor.
+
     Raises:
+        TypeError: it is no layout.
         ValueError: the layout divides the tensor.
+
+    Example:
+        >>> mesh = DeviceMesh((1,), ["batch"], ["cpu:0"])
+        >>> distribute_tensor([1.0], TensorLayout(["batch"], mesh))
+        [1.0]
     """
     if not isinstance(layout, TensorLayout):
         raise TypeError(

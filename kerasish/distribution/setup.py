@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 
 from kerasish import config
-from kerasish.devices import current
+from kerasish.devices import current, set_device
 from kerasish.ranks import Group, current_group, current_sharding, set_group
 from kerasish.ranks.failures import Watch, processor
 from kerasish.ranks.mpi import LAUNCHERS, MpiGroup, import_mpi, launched
@@ -89,6 +89,7 @@ def initialize(
     group = MpiGroup(mpi)
     _compare(wanted, group)
     _share_cores(group)
+    _choose_gpu(group)
     _join(group, timeout)
 
 
@@ -148,6 +149,19 @@ def _share_cores(group: MpiGroup) -> None:
         config.set_threads(max(1, min(len(cores), joblib.cpu_count()) // sharing))
 
 
+def _choose_gpu(group: MpiGroup) -> None:
+    """Give each rank of a machine a GPU of its own, unless somebody has chosen already."""
+    if current().kind == "cpu" or os.environ.get("KERASISH_DEVICE", "auto") != "auto":
+        return
+    import cupy
+
+    count = cupy.cuda.runtime.getDeviceCount()
+    if count > 1:
+        number = group.local_rank % count
+        cupy.cuda.Device(number).use()
+        set_device(f"gpu:{number}")
+
+
 def _check_alike(group: MpiGroup) -> None:
     """Warn where ranks would compute other bits than each other."""
     facts = group.gather((processor(), config.threads()))
@@ -166,6 +180,13 @@ def list_devices(device_type: str | None = None) -> list[str]:
 
     Args:
         device_type: "cpu" or "gpu"; None: that of this process's current device. "tpu" gives none.
+
+    Returns:
+        A name per process.
+
+    Example:
+        >>> list_devices("cpu")
+        ['cpu:0']
     """
     kind = current().kind if device_type is None else device_type.lower()
     kind = {"cuda": "gpu"}.get(kind, kind)
@@ -184,6 +205,13 @@ def get_device_count(device_type: str | None = None) -> int:
 
     Args:
         device_type: "cpu", "gpu", "tpu" or None.
+
+    Returns:
+        How many there are.
+
+    Example:
+        >>> get_device_count("cpu")
+        1
     """
     return len(list_devices(device_type))
 

@@ -37,7 +37,13 @@ def all_sum(xp: ArrayModule, x: Array) -> Array:
     added in a fixed binary tree: (0 + 1) + (2 + 3), and so on. The gradient is `all_sum` of the
     gradient: the sum of the ranks' results depends on each rank's x.
 
+    Args:
+        x: this rank's summand.
+
     Shape: any -> same.
+
+    Returns:
+        The sum, on every rank.
 
     Example:
         >>> from kerasish import ops
@@ -47,8 +53,9 @@ def all_sum(xp: ArrayModule, x: Array) -> Array:
     group = current_group()
     if group.size == 1:
         return x
-    if hasattr(x, "get"):  # CuPy: MPI takes memory of the host
-        return xp.asarray(group.sum(x.get()))
+    if hasattr(x, "get"):  # CuPy
+        result = group.device_sum(x)
+        return xp.asarray(group.sum(x.get())) if result is None else result
     return group.sum(x)
 
 
@@ -80,9 +87,16 @@ def _gather_grad(g: Tensor, y: Tensor, x: Any, size: int) -> tuple[Any, ...]:
 def all_gather(xp: ArrayModule, x: Array, *, size: int) -> Array:
     """The array of `size` elements that the ranks' segments make together; alone: x.
 
-    Segments differ by one element at most; earlier ranks have the longer ones.
+    Segments differ by one element at most: `ranks.group.segments` says how long each is.
+
+    Args:
+        x: this rank's segment.
+        size: the number of elements of all segments together.
 
     Shape: (n,) -> (size,), where n is this rank's share of `size`.
+
+    Returns:
+        All segments in the order of the ranks, on every rank.
 
     Example:
         >>> from kerasish import ops

@@ -126,6 +126,12 @@ class Watch:
             time.sleep(0.005)
         self._stop.set()
         self._thread.join(GRACE)
+        # What the others have said is read, so that MPI ends with nothing left over.
+        until = time.monotonic() + GRACE
+        while len(self._ended) < self.group.size - 1 and time.monotonic() < until:
+            self._take_messages()
+        while self._sent and time.monotonic() < until:
+            self._sent = [request for request in self._sent if not request.Test()]
         signal.set_wakeup_fd(-1)
 
     # --- the thread -------------------------------------------------------------------------------

@@ -106,6 +106,10 @@ class Group(ABC):
         """Return what compiled code needs to call; None: sums go through `sum`."""
         return None
 
+    def device_sum(self, array: Array) -> Array | None:
+        """Return the sum of arrays on GPUs; None: they go through the memory of the host."""
+        return None
+
 
 class Alone(Group):
     """The group of one process."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.ranks.group import Group, NativeCalls, segments, tree_sum
+from kerasish.ranks.nccl import NcclSums, make_sums
 from kerasish.typing import Array
 
 SMALL = 1 << 16  # bytes that every rank may receive at once: one message instead of two
@@ -23,6 +24,9 @@ FUNCTIONS = (
 )  # fmt: skip
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "int32": "INT32_T", "int64": "INT64_T",
           "uint32": "UINT32_T"}  # fmt: skip
+
+_WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "int16": "int32",
+          "uint8": "int32", "uint16": "int32"}  # fmt: skip
 
 # What launchers tell their processes: the number of ranks.
 LAUNCHERS = {
@@ -85,6 +89,8 @@ class MpiGroup(Group):
         self._drop_shared_names()
         self._native: NativeCalls | None = None
         self._looked_up = False
+        self._nccl: NcclSums | None = None
+        self._asked_nccl = False
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -113,6 +119,8 @@ class MpiGroup(Group):
             return self._sum(given.reshape(-1)).reshape(given.shape)
 
     def _sum(self, plain: Array) -> Array:
+        if plain.dtype.name in _WIDER:  # 16-bit floats are added in float32
+            return self._sum(plain.astype(_WIDER[plain.dtype.name])).astype(plain.dtype)
         kind = self._type_of(plain.dtype)
         if plain.nbytes * self.size <= SMALL:
             parts = np.empty((self.size, plain.size), plain.dtype)
@@ -175,6 +183,12 @@ class MpiGroup(Group):
         if not self._looked_up:
             self._native, self._looked_up = self._find_native(), True
         return self._native
+
+    def device_sum(self, array: Array) -> Array | None:
+        """Return the sum of arrays on GPUs by NCCL; None where a rank has none."""
+        if not self._asked_nccl:
+            self._nccl, self._asked_nccl = make_sums(self), True
+        return None if self._nccl is None else self._nccl.sum(array)
 
     def _find_native(self) -> NativeCalls | None:
         # mpi4py's extension module is linked with the MPI library: its symbols are found there.

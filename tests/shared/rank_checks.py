@@ -39,7 +39,9 @@ def alone() -> Iterator[None]:
 
 def check_sums() -> None:
     group = current_group()
-    for dtype in ("float32", "float64", "int32"):
+    half = np.full(3, 0.1 + group.rank, "float16")
+    assert keras.ops.all_sum(half).dtype == "float16"
+    for dtype in ("float32", "float64", "int32", "int8"):
         for size in (0, 1, 5, 1000, 70001):
             x = (np.arange(size) % 97 + group.rank * 0.37).astype(dtype)
             parts = [(np.arange(size) % 97 + r * 0.37).astype(dtype) for r in range(group.size)]

@@ -50,5 +50,5 @@ def test_a_graph_without_sums_stays():
 
 
 def test_constants_are_not_summed_at_compile_time():
-    graph = trace(lambda x: x + ops.all_sum(ops.ones((4,))), X).graph
+    graph = trace(lambda x: x + ops.all_sum(np.arange(4, dtype="float32")), X).graph
     assert "all_sum" in names(fold_constants(graph))
