@@ -89,7 +89,7 @@ def exported(module: str) -> dict[str, Any]:
         if not name.startswith("_")
         and name not in INTERNAL.get(module, ())
         and not isinstance(value, types.ModuleType)
-        and (name in keras or name in ours or not module or _is_within(value, full))
+        and (name in keras or name in ours or not module or _is_own(module, value, full))
         and callable(value)
         and str(getattr(value, "__module__", "")).startswith("kerasish")
     }
@@ -99,6 +99,11 @@ def exported(module: str) -> dict[str, Any]:
 def _keras_names(module: str) -> frozenset[str]:
     signatures = json.loads((ROOT / "tests/data/keras_signatures.json").read_text("utf-8"))
     return frozenset(signatures.get(module or "keras", ()))
+
+
+def _is_own(module: str, value: Any, full: str) -> bool:
+    """Return whether a module offers what Keras does not have; a network's module does not."""
+    return not module.startswith("applications.") and _is_within(value, full)
 
 
 def _is_within(value: Any, full: str) -> bool:

@@ -98,7 +98,8 @@ def scaling(mode: str) -> Callable[..., Any]:
         f"Return {_EFFECTS[mode]}.\n\n"
         "Args:\n    x: images of 0 to 255, (height, width, 3) or (n, height, width, 3).\n"
         '    data_format: "channels_last" or "channels_first"; None: the image data format.\n\n'
-        "Returns:\n    A new array where `x` is one, else a tensor.\n"
+        "Returns:\n    A new array where `x` is one, else a tensor.\n\n"
+        "Example:\n    >>> images = preprocess_input(images)  # doctest: +SKIP\n"
     )
     return preprocess_input
 
@@ -120,6 +121,9 @@ def decode_predictions(preds: TensorLike, top: int = 5) -> list[list[tuple[str, 
         ValueError: `preds` has another shape.
         ConnectionError: the names are not in the cache, and there is no network; the message
             says which file to put where.
+
+    Example:
+        >>> decode_predictions(model.predict(images), top=3)  # doctest: +SKIP
     """
     numbers = preds if isinstance(preds, np.ndarray) else ops.convert_to_numpy(preds)
     if numbers.ndim != 2 or numbers.shape[1] != _CLASSES:

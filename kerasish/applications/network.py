@@ -364,7 +364,8 @@ def documented(function: Function, name: str, what: str, size: int, source: str)
         "    its weight files fit.", "", "Raises:",
         "    ValueError: arguments do not fit together, or a weights file does not exist.",
         '    ConnectionError: weights="imagenet" without a network; the message says which file',
-        "        to put where.", "", f"Source: {source}",
+        "        to put where.", "", f"Source: {source}", "", "Example:",
+        f"    >>> model = {name}(weights=None, classes=10)  # doctest: +SKIP",
     ]  # fmt: skip
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "\n".join(lines) + "\n"
