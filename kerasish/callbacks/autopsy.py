@@ -18,6 +18,7 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.nan_tracer import Origin, find_origin
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
+from kerasish.ranks import writes_here
 from kerasish.typing import Array, TensorLike
 
 if TYPE_CHECKING:
@@ -238,7 +239,8 @@ class NaNAutopsy(Callback):
         )
         updates = int(np.asarray(model.optimizer.iterations))
         self.finding = Finding(origin, epoch, number, updates, data_rows, self.filepath)
-        _write(self.filepath, model, batch, self.finding)
+        if writes_here():
+            _write(self.filepath, model, batch, self.finding)
         model.stop_training = True
         text = f"{self.finding}. Replay: {self.filepath}"
         if self.raise_error:

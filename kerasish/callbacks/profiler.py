@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.callback import Callback, Logs
+from kerasish.ranks import writes_here
 
 if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep, Timing
@@ -101,7 +102,7 @@ class Profiler(Callback):
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         self._release()
-        if self.timings:
+        if self.timings and writes_here():
             self.write()
 
     def _release(self) -> None:

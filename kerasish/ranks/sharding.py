@@ -35,12 +35,22 @@ class Sharding:
         group: the processes.
         shards: a multiple of the group's size.
         shard_optimizer: whether each rank keeps the optimizer's slots of its segments alone.
+
+    Raises:
+        ValueError: the shards cannot be divided among the ranks.
     """
 
     group: Group
     shards: int
     shard_optimizer: bool = False
     _agreed: set[tuple[Any, ...]] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.shards < 1 or self.shards % self.group.size:
+            raise ValueError(
+                f"Sharding: expected a multiple of the {self.group.size} ranks, got {self.shards} "
+                "shards."
+            )
 
     @property
     def count(self) -> int:

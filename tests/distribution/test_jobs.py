@@ -35,7 +35,8 @@ def test_the_example_prints_equal_curves():
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_more_ranks(ranks):
-    names = [name for name in CHECKS if name != "same_bits" or ranks == 4]
+    # These have four shards, which three ranks cannot share.
+    names = [name for name in CHECKS if name not in ("same_bits", "resume") or ranks == 4]
     job = run_job(ranks, SHARED / "rank_checks.py", *names)
     assert job.status == 0, job.output + job.errors
     assert job.output.count("passed") == len(names)

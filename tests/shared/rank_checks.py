@@ -294,6 +294,7 @@ def check_callbacks() -> None:
                 cb.CSVLogger(str(folder / "log.csv")),
                 cb.ModelCheckpoint(str(folder / "{epoch}.weights.h5"), save_weights_only=True),
                 cb.BackupAndRestore(str(folder / "backup")),
+                cb.Profiler(str(folder / "page.html"), batches=(1, 2)),
                 cb.ReduceLROnPlateau(monitor="loss", patience=1, min_delta=10.0),
                 StopsOnRankOne(),
             ],

@@ -11,6 +11,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.backends import CompiledStep, RowRun
+from kerasish.backends.backend import Timing
 from kerasish.engine.training.step import batch_size_of
 from kerasish.ranks import Group, Sharding
 from kerasish.tensor import Tensor, to_numpy, wrap
@@ -35,15 +36,25 @@ class ShardedStep(CompiledStep):
 
     def __call__(self, *args: Any) -> Structure:
         """Do the step on this rank's rows of a batch."""
-        rows = batch_size_of(args[0])
-        gathers = self.kind == "predict"
         with running(self.sharding.group, self.kind):
-            if not self.sharding.cuts(rows):
-                return self.inner(*args) if gathers else self.inner(*args, 0)
+            result = self.inner(*self._own(args))
+            if self.kind == "predict" and self.sharding.cuts(batch_size_of(args[0])):
+                return self._gathered(result)
+            return result
+
+    def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
+        """Do the step; return its result and the times of its parts on this rank."""
+        with running(self.sharding.group, self.kind):
+            return self.inner.call_timed(*self._own(args))
+
+    def _own(self, args: Sequence[Any]) -> list[Any]:
+        """Return the arguments of the step inside: this rank's rows of a batch."""
+        rows, own = batch_size_of(args[0]), list(args)
+        cut = self.sharding.cuts(rows)
+        if cut:
             start, stop = self.sharding.block(rows)
             own = [tree.map_structure(_cut(start, stop), a) for a in args]
-            result = self.inner(*own) if gathers else self.inner(*own, rows)
-            return self._gathered(result) if gathers else result
+        return own if self.kind == "predict" else [*own, rows if cut else 0]
 
     def _gathered(self, result: Structure) -> Structure:
         group = self.sharding.group
