@@ -31,10 +31,24 @@ def escape(text: str) -> str:
     return re.sub(r"(?<=\w)_(?!\w)", r"\_", text)
 
 
+def joined_code(lines: list[str]) -> Iterator[str]:
+    """Yield the lines, with code that is broken over two lines on one."""
+    waiting = ""
+    for line in lines:
+        line = f"{waiting} {line.strip()}" if waiting and line.strip() else line
+        waiting = ""
+        if line.count("`") % 2 and ">>>" not in line:
+            waiting = line
+        else:
+            yield line
+    if waiting:
+        yield waiting
+
+
 def to_rst(lines: list[str], links: dict[str, str]) -> Iterator[str]:
     """Yield the lines of a docstring with its text escaped and its examples as they are."""
     in_example = False
-    for line in lines:
+    for line in joined_code(lines):
         if line.lstrip().startswith(">>>"):
             in_example = True
         elif not line.strip():
@@ -51,10 +65,14 @@ def to_rst(lines: list[str], links: dict[str, str]) -> Iterator[str]:
 
 
 def _escaped(line: str, links: dict[str, str]) -> str:
-    return "".join(
-        _code(part.strip("`"), links) if i % 2 else escape(part)
-        for i, part in enumerate(_CODE.split(line))
-    )
+    text = ""
+    for i, part in enumerate(_CODE.split(line)):
+        if not i % 2:
+            # Code ends and begins at a space or punctuation; elsewhere an escaped space parts them.
+            text += (r"\ " if i and part[:1].isalnum() else "") + escape(part)
+            continue
+        text += (r"\ " if text[-1:].isalnum() else "") + _code(part.strip("`"), links)
+    return text
 
 
 def _code(text: str, links: dict[str, str]) -> str:

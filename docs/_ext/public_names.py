@@ -89,7 +89,7 @@ def exported(module: str) -> dict[str, Any]:
         if not name.startswith("_")
         and name not in INTERNAL.get(module, ())
         and not isinstance(value, types.ModuleType)
-        and (name in keras or name in ours or not module or _is_own(module, value, full))
+        and (name in keras or name in ours or not module or _is_ours(value, module))
         and callable(value)
         and str(getattr(value, "__module__", "")).startswith("kerasish")
     }
@@ -101,14 +101,11 @@ def _keras_names(module: str) -> frozenset[str]:
     return frozenset(signatures.get(module or "keras", ()))
 
 
-def _is_own(module: str, value: Any, full: str) -> bool:
-    """Return whether a module offers what Keras does not have; a network's module does not."""
-    return not module.startswith("applications.") and _is_within(value, full)
-
-
-def _is_within(value: Any, full: str) -> bool:
-    home = str(getattr(value, "__module__", ""))
-    return home == full or home.startswith(f"{full}.")
+def _is_ours(value: Any, module: str) -> bool:
+    """Return whether a module defines what Keras does not have; networks share parts, not names."""
+    home, full = str(getattr(value, "__module__", "")), f"kerasish.{module}"
+    within = home == full or home.startswith(f"{full}.")
+    return within and not module.startswith("applications.")
 
 
 def _functions_of_submodules(package: types.ModuleType) -> list[tuple[str, Callable[..., Any]]]:

@@ -11,6 +11,7 @@ import http.server
 import os
 import shutil
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -184,11 +185,11 @@ def test_constructor_arguments_are_shown(open_page):
     assert "units" in shown and "activation" in shown and "args" not in shown.replace("kwargs", "")
 
 
-def test_other_sites_can_link_to_every_name(address):
-    from sphinx.util.inventory import InventoryFile
-
-    with (SITE / "objects.inv").open("rb") as file:
-        inventory = InventoryFile.load(file, address, "/".join)
-    names = {name for kind in inventory.data.values() for name in kind}
+def test_other_sites_can_link_to_every_name():
+    if not (SITE / "objects.inv").exists():
+        pytest.skip(f"the documentation site is not built: {COMMAND}")
+    header, *_, body = (SITE / "objects.inv").read_bytes().split(b"\n", 4)
+    assert header == b"# Sphinx inventory version 2"
+    names = {line.split(" ", 1)[0] for line in zlib.decompress(body).decode().splitlines()}
     assert {"kerasish.layers.Dense", "kerasish.Model.fit", "kerasish.ops.matmul"} <= names
     assert len(names) > 1000
