@@ -74,6 +74,26 @@ def test_transposed_matrices_meet_one_matrix(axes, rows):
     np.testing.assert_allclose(product(x, w), x.transpose(axes) @ w, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes", "matrix"),
+    [
+        ((8, 6, 64, 40), (0, 3, 1, 2), True),  # 320 matrices of 6 rows, whose columns lie apart
+        ((8, 40, 6, 64), (0, 2, 1, 3), False),  # 48 matrices of 40 rows
+        ((8, 64, 40), (0, 2, 1), False),
+    ],
+)
+def test_many_small_matrices_are_copied_before_one_product(shape, axes, matrix):
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    w = np.ones((x.shape[axes[-1]], 8), "float32")
+    product = kerasish.backends.get("static").compile(
+        lambda x, w: ops.matmul(ops.transpose(x, axes), w)
+    )
+    result = np.asarray(product(x, w))
+    np.testing.assert_allclose(result, x.transpose(axes) @ w, rtol=1e-4, atol=1e-4)
+    units = [unit.name for unit in product.executables()[0].units]
+    assert len(units) == (2 if matrix else 1) and units[-1] == "matmul"
+
+
 def test_gradients_of_two_poolings_belong_to_their_own_data():
     x, y = np.random.default_rng(0).normal(size=(2, 2, 8, 8, 4)).astype("float32")
 

@@ -9,6 +9,7 @@ from kerasish.backends.static.lowering.columns import make_columns
 from kerasish.backends.static.lowering.exchange import make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
+    is_scattered,
     make_convolution,
     make_matmul,
     make_pool,
@@ -78,7 +79,7 @@ class Builder:
             self.pending[node.out] = node
             return
         if name == "matmul":
-            unit = make_matmul(self._view(node.inputs[0]), self._view(node.inputs[1]), node.out)
+            unit = make_matmul(*self._operands(node), node.out)
             if unit is not None:
                 self.units.append(unit)
                 return
@@ -142,7 +143,7 @@ class Builder:
             if v is not None:
                 self._materialize(v)
         if what.leader.op.name == "matmul":
-            a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
+            a, b = self._operands(node)
             unit = make_matmul(a, b, node.out, bias, "relu" if what.relu else "", added, what.axes)
         else:
             for v in node.inputs:
@@ -201,6 +202,14 @@ class Builder:
         inner = self._view(node.inputs[0])
         axes = node.attrs["axes"]
         return View(inner.root, v.shape, tuple(inner.strides[a] for a in axes))
+
+    def _operands(self, node: Node) -> tuple[View, View]:
+        """Return the two operands of a product; transposed ones without a copy where that pays."""
+        a, b = self._view(node.inputs[0]), self._view(node.inputs[1])
+        if is_scattered(a, b):
+            self._materialize(node.inputs[0])
+            a = plain_view(node.inputs[0])
+        return a, b
 
     def _materialize(self, v: Value) -> None:
         node = self.pending.pop(v, None)

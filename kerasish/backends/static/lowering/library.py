@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kerasish.backends.static.onednn.primitive import Primitive
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
+MIN_ROWS = 32  # matrices of fewer rows, apart in memory, are copied side by side before a product
 SMALL_FLOPS = 100_000.0  # smaller products are faster in a loop of our own than in a library call
 
 
@@ -236,6 +237,17 @@ def _flattened(a: View, b: View) -> View:
     if any(s > 1 and own != row * a.strides[-2] for s, own, row in zip(a.shape, a.strides, rows)):
         return a
     return View(a.root, (math.prod(a.shape[:-1]), a.shape[-1]), a.strides[-2:])
+
+
+def is_scattered(a: View, b: View) -> bool:
+    """Return whether `a` is many small matrices, apart in memory, all multiplied by one matrix b.
+
+    The library multiplies them one by one: a copy of `a`, then one product, takes a fraction of the
+    time.
+    """
+    if len(b.shape) != 2 or len(a.shape) < 3 or a.shape[-2] >= MIN_ROWS:
+        return False
+    return len(_flattened(a, b).shape) > 2
 
 
 def make_matmul(
