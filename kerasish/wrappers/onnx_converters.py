@@ -21,15 +21,13 @@ _FLOAT = 1  # ONNX's number of float32
 def register_onnx_converters() -> None:
     """Let skl2onnx convert `KerasClassifier` and `KerasRegressor`, alone and in pipelines.
 
+    After it `skl2onnx.to_onnx(pipeline, X[:1], target_opset=18)` takes them.
+
     A classifier gives labels and probabilities, a regressor its values, computed in float32. One
     column of labels is supported; `target_opset` must be 18 or later.
 
     Raises:
         ImportError: the package skl2onnx is not installed.
-
-    Example:
-        >>> register_onnx_converters()  # doctest: +SKIP
-        >>> skl2onnx.to_onnx(pipeline, X[:1], target_opset=18)  # doctest: +SKIP
     """
     try:
         skl2onnx = importlib.import_module("skl2onnx")

@@ -9,7 +9,7 @@ import numpy as np
 from kerasish.export.onnx.registry import Call, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.graph.symbolic import OpenSize
-from kerasish.ops import dtypes, random
+from kerasish.ops import communication, dtypes, random
 from kerasish.ops.basic import creation, movement
 
 _END = 2**31 - 1
@@ -127,4 +127,9 @@ def _count_up(w: Writer, call: Call) -> Item:
 untranslated(
     "ONNX's random operators draw other numbers; random layers do nothing in inference",
     random.random_bits,
+)
+untranslated(
+    "it exchanges tensors between processes, which only distributed training does",
+    communication.all_gather,
+    communication.all_sum,
 )
