@@ -162,7 +162,7 @@ def test_inputs_that_are_not_optional():
 
 
 def test_export_to_no_known_format():
-    with pytest.raises(ValueError, match="unknown format 'zip'"):
+    with pytest.raises(ValueError, match="knows no format 'zip'"):
         chain()[0].export("x", format="zip")
 
 
