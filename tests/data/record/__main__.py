@@ -6,7 +6,7 @@ it. Without a part, all are recorded. With words, `layers` records cases without
 whose names hold one of the words.
 
 With `--check`, the facts are recorded in a temporary copy and compared with those here, which stay
-as they are: whole numbers and words must be equal, other numbers up to `RELATIVE`.
+as they are: whole numbers and words must be equal, other numbers up to `facts.AGAIN`.
 """
 
 from __future__ import annotations
