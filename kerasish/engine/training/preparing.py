@@ -136,7 +136,8 @@ class PreparationMixin:
         elif not optimizer.knows(variables):
             present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
             ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
-            optimizer.extend([*present.values(), *ordered])
+            if not present:  # else it was built for another model, which `apply` refuses
+                optimizer.extend(ordered)
         return variables
 
     def when_matched(self, check: Callable[[], None]) -> None:
