@@ -96,6 +96,14 @@ def test_a_comment_is_no_mutant(checkout):
         mutants.check(same, checkout)
 
 
+def test_a_comment_of_a_kernel_is_no_mutant(checkout):
+    (checkout / "package" / "a.cu").write_text("int f(int x) {\n    return x + 1;\n}\n")
+    kernel = DENSE._replace(file="package/a.cu", before="    return x + 1;\n")
+    mutants.check(kernel._replace(after="    return x + 2;\n"), checkout)
+    with pytest.raises(ValueError, match="stays the same"):
+        mutants.check(kernel._replace(after="    return x + 1;  // two\n"), checkout)
+
+
 def test_a_test_that_is_gone_is_noticed(checkout):
     with pytest.raises(ValueError, match="no such test file"):
         mutants.check(DENSE._replace(tests=("test_b.py",)), checkout)

@@ -8,6 +8,7 @@ comes. There are no line numbers: the lines before the change must occur in the 
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -99,7 +100,8 @@ def check(mutant: Mutant, root: Path = ROOT) -> None:
         ValueError: one of these is not so.
     """
     source = (root / mutant.file).read_text("utf-8")
-    if program(mutated(mutant, source)) == program(source):
+    read = program if mutant.file.endswith(".py") else cuda_program
+    if read(mutated(mutant, source)) == read(source):
         raise ValueError(f"{mutant.name}: the program stays the same.")
     missing = [name for name in mutant.tests if not (root / name).is_file()]
     if missing or not mutant.tests:
@@ -110,6 +112,11 @@ def check(mutant: Mutant, root: Path = ROOT) -> None:
 def program(source: str) -> Any:
     """Return what Python makes of a source, without the numbers of its lines."""
     return _parts(compile(source, "source", "exec", dont_inherit=True))
+
+
+def cuda_program(source: str) -> list[str]:
+    """Return the words of a CUDA source, without its comments."""
+    return re.sub(r"//.*|/\*.*?\*/", "", source).split()
 
 
 def _parts(code: CodeType) -> Any:

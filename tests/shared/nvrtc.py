@@ -14,6 +14,7 @@ import os
 import re
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def compile_text(text: str, options: tuple[str, ...], major: int = 0) -> tuple[b
         return path.read_bytes(), ""
     binary, log = _compiled(library, text, options)
     if binary and not log:
-        part = path.with_suffix(f".{os.getpid()}")
+        part = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         part.write_bytes(binary)
         os.replace(part, path)
     return binary, log
@@ -143,7 +144,10 @@ _BRANCH = re.compile(r"\bBRA\S* .*?`\((\.L_x_\d+)\)")
 
 def facts_of(binary: bytes) -> dict[str, Facts]:
     """Return the facts of each kernel of a binary, by name."""
-    path = _folder() / f"{hashlib.sha256(binary).hexdigest()[:24]}.{os.getpid()}.cubin"
+    path = (
+        _folder()
+        / f"{hashlib.sha256(binary).hexdigest()[:24]}.{os.getpid()}.{threading.get_ident()}.cubin"
+    )
     path.write_bytes(binary)
     try:
         used = dict(_USE.findall(_run("cuobjdump", "-res-usage", str(path))))

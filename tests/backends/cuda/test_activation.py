@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cuda_on_cpu import DTYPES, assert_close, gradients, numbers, put, wide
+from cuda_on_cpu import DTYPES, Function, assert_close, gradients, numbers, put, wide
 
 from kerasish import ops
 from kerasish.backends.eager.cuda import KERNELS
@@ -73,3 +73,10 @@ def test_relu_lets_nan_through(cuda):
 def test_an_unknown_activation_lists_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'gelu'"):
         kernels._kind("gello")
+
+
+@pytest.mark.parametrize("columns", [3, 5, 256])
+def test_columns_go_on_where_the_grid_turns(cuda, columns):
+    x, bias = numbers((300, columns), "float32", 1), numbers(columns, "float32", 1, seed=1)
+    Function.grid = 1  # one block does all: its columns wrap many times
+    assert_close(kernels.bias_activation(x, bias, "linear"), wide(x) + wide(bias), "float32")

@@ -17,6 +17,7 @@ from kerasish.backends.eager.cuda import (
     activation,
     embedding,
     kernels,
+    norm,
     random,
     update,
 )
@@ -57,7 +58,27 @@ def _row(values, count, dtype="float16"):
     return made
 
 
+def _scaled(x):
+    rows, y = x.reshape(-1, 8), _sparse((x.size // 8, 8), "float16")
+    zero, one = (put(np.full(8, v, "float32")) for v in (0.0, 1.0))
+    norm._scale_shift(rows, zero, one, zero, y)
+    return y.reshape(-1)
+
+
+def _batch_gradient(x):
+    rows, dx = x.reshape(-1, 8), _sparse((x.size // 8, 8), "float16")
+    one, sums = put(np.ones(8, "float32")), put(np.zeros((2, 8), "float32"))
+    args = (rows, rows, one, one, one, sums, dx, np.int64(len(rows)), np.int64(8))
+    blocks = kernels.MOST_BLOCKS
+    more = (np.int32(1), np.int32(1))
+    kernels.launch("norm", "batch_gradient", x.dtype, blocks, (kernels.THREADS,), *args, *more)
+    return dx.reshape(-1)
+
+
 LARGE = {
+    "scale_shift": _scaled,
+    "batch_gradient": _batch_gradient,
+    "relu": lambda x: KERNELS["relu"](x),
     "bias_activation": lambda x: activation.bias_activation(x, None, "relu"),
     "bias_activation_gradient": lambda x: activation.bias_activation_gradient(x, x),
     "dropout": lambda x: random.dropout(put(np.array([1, 2], "uint32")), x, 0.0),

@@ -47,6 +47,16 @@ def test_layer_norm_without_factors(cuda):
     assert_close(dx, gradients(f, [x], wide(x))[0], "float32", 4)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_factors_off_their_alignment_are_read_one_by_one(cuda, dtype):
+    x = numbers((5, 16), dtype)
+    gamma, beta = numbers(16, "float32", 1, seed=2), numbers(16, "float32", 3, seed=3)
+    y, mean, scale = kernels.layer_norm(x, gamma, beta, 0.01)
+    expected = ops.layer_normalization(*map(wide, (x, gamma, beta)), epsilon=0.01).numpy()
+    assert_close(y, expected, dtype)
+    kernels.layer_norm_gradient(x, x, gamma, mean, scale)  # raises where packs are not aligned
+
+
 def test_layer_norm_of_nothing(cuda):
     y, mean, _ = kernels.layer_norm(numbers((0, 4), "float32"))
     assert y.shape == (0, 4)

@@ -96,7 +96,11 @@ class Plan(NamedTuple):
 
 @functools.cache
 def library(version: int) -> Any:
-    """Return cuBLASLt of a major version of CUDA, or None where it is not installed."""
+    """Return cuBLASLt of a major version of CUDA, or None where it is not installed.
+
+    On Windows it is not looked for, whose names of libraries differ: CuPy's products serve there,
+    and without cuBLASLt cuDNN is not loaded, either.
+    """
     name = f"libcublasLt.so.{version}"
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
