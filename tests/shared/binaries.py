@@ -42,7 +42,8 @@ def table() -> list[str]:
             some = [b[name] for b in builds]
             widest = min(max(f.loads or (0,)) for f in some)
             lines.append(
-                f"| `{name}` | {min(f.registers for f in some)} to {max(f.registers for f in some)} "
+                f"| `{name}` | {min(f.registers for f in some)} to "
+                f"{max(f.registers for f in some)} "
                 f"| {max(f.stack for f in some)} | {max(f.shared for f in some)} "
                 f"| {widest} | {max(f.divisions for f in some)} |"
             )
