@@ -182,3 +182,16 @@ def test_rows_of_a_table_of_more_than_2_to_the_31_elements(cuda):
     table[-1] = np.arange(n)
     found = embedding.take_rows(table, put(np.array([rows - 1, 0])), axis=0)
     np.testing.assert_array_equal(found, [np.arange(n), np.zeros(n)])
+
+
+@pytest.mark.parametrize(("size", "bits"), [(8, 32), (2**31 - 8, 32), (2**31, 64), (2**33, 64)])
+def test_positions_have_64_bits_where_an_array_needs_them(cuda, monkeypatch, size, bits):
+    """Quotients by multiplication are exact below 2^31 alone."""
+    seen = []
+    monkeypatch.setattr(kernels, "function", lambda *given: seen.append(given[-1]) or _nothing)
+    kernels.launch("norm", "x", np.dtype("float16"), 1, (32,), _sparse(size, "int8"), np.int64(3))
+    assert seen == [bits]
+
+
+def _nothing(*launch):
+    """A kernel that does nothing."""

@@ -70,7 +70,7 @@ extern "C" __global__ void lstm_step(
 #define SAMPLES 4
 #define UNITS 256
 
-extern "C" __global__ void __launch_bounds__(256, 2) lstm_sequence(
+extern "C" __global__ void __launch_bounds__(256, 4) lstm_sequence(
     IN(Scalar) x, IN(Scalar) recurrent, IN(Scalar) first_h, IN(Scalar) first_c, IN(Scalar) mask,
     OUT(Scalar) h, OUT(Scalar) c, OUT(Scalar) gates, i64 steps, i64 samples, i64 units,
     int masked) {

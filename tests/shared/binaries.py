@@ -1,0 +1,79 @@
+"""The facts of all kernels' binaries, and `python tests/shared/binaries.py`, which writes their page.
+
+The page is docs/gpu_binaries.md; the wheels that `nvrtc.py` names are needed, a GPU is not.
+"""
+
+from __future__ import annotations
+
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kernel_texts import text_of
+from nvrtc import ARCHITECTURES, Facts, compile_text, facts_of
+
+from kerasish.backends.eager.cuda import kernels
+
+SOURCES = (*kernels.SOURCES, "adam_update")
+# bfloat16 for every generation, float32 for the oldest, a present and the newest one.
+BUILDS = [("17", a) for a in ARCHITECTURES] + [("32", a) for a in ("sm_75", "sm_90", "sm_120")]
+# Those of the page: see its head.
+PAGE_BUILDS = [("17", "sm_75"), ("17", "sm_90"), ("17", "sm_120"), ("32", "sm_90")]
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu_binaries.md"
+
+
+@functools.cache
+def facts(source: str, scalar: str, architecture: str) -> dict[str, Facts]:
+    """Return the facts of a source's kernels, by name; the test is skipped without the wheels."""
+    options = ("--std=c++17", f"-DSCALAR={scalar}", "-DINDEX=32", f"-arch={architecture}",
+               "-ftz=true")  # fmt: skip
+    binary, log = compile_text(text_of(source), options, 13)
+    assert binary, log
+    return facts_of(binary)
+
+
+def table() -> list[str]:
+    """Return the page's lines of the table: the smallest and largest numbers over its builds."""
+    lines = []
+    with ThreadPoolExecutor() as pool:  # the tools are processes of their own
+        known = list(pool.map(lambda s: [facts(s, *b) for b in PAGE_BUILDS], SOURCES))
+    for builds in known:
+        for name in sorted(builds[0]):
+            some = [b[name] for b in builds]
+            widest = min(max(f.loads or (0,)) for f in some)
+            lines.append(
+                f"| `{name}` | {min(f.registers for f in some)} to "
+                f"{max(f.registers for f in some)} "
+                f"| {max(f.stack for f in some)} | {max(f.shared for f in some)} "
+                f"| {widest} | {max(f.divisions for f in some)} |"
+            )
+    return lines
+
+
+HEAD = """# What the kernels' binaries hold
+
+Read by NVIDIA's tools from what NVRTC 13 makes of the sources, without a GPU: by `python
+tests/shared/binaries.py`, which writes this page. bfloat16 was compiled for sm_75, 90 and 120,
+float32 for sm_90, with 32-bit positions. The numbers are the smallest and largest over these
+builds. `tests/backends/cuda/test_binaries.py` checks the limits, for sm_80, 86, 89, 100 and 103 as
+well: 64 registers, no local memory (spilled registers would be there), 16-byte loads wherever a
+kernel has a path for packs.
+
+- *Local memory*: bytes of each thread. *Shared memory*: bytes of each block, at most.
+- *Widest load*: bytes, the smallest over the builds. `dropout` and `random_words` are done by
+  blocks of four numbers, as Philox makes them: 8 bytes of 16-bit numbers.
+- *Divisions*: 64-bit divisions of whole numbers inside loops, at most. Those that are left lie in
+  loops over rows or blocks, not over elements.
+
+| kernel | registers | local memory | shared memory | widest load | divisions |
+|---|---|---|---|---|---|
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(HEAD + "\n".join(table()) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
