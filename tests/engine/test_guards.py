@@ -258,3 +258,14 @@ def test_random_numbers_of_python_in_a_trace_warn(draw, backend):
         return
     with pytest.warns(RuntimeWarning, match=r"np\.random or random drew numbers"):
         f(1.0)
+
+
+@pytest.mark.parametrize("rows", [4, 70])
+def test_predictions_may_be_written_to(rows):
+    model = kerasish.Sequential([kerasish.Input((3,)), layers.Dense(2)])
+    x = np.ones((rows, 3), "float32")
+    for predictions in (model.predict(x, verbose=0), model.predict_on_batch(x)):
+        first = predictions.copy()
+        predictions += 1.0
+        np.testing.assert_array_equal(predictions, first + 1.0)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), first)

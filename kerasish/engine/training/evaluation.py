@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import tree
+from kerasish import ops, tree
 from kerasish.backends import CompiledStep
 from kerasish.callbacks import CallbackList, Resume
 from kerasish.devices import current, is_accelerated
@@ -204,7 +204,11 @@ def predict(
         raise
     finally:
         data.close()
-    columns = [np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*results)]
+    # convert_to_numpy: an array that the caller may write to.
+    columns = [
+        np.concatenate(parts) if len(parts) > 1 else ops.convert_to_numpy(parts[0])
+        for parts in zip(*results)
+    ]
     return tree.pack_sequence_as(structure, columns)
 
 

@@ -20,7 +20,7 @@ from kerasish.engine.training.program import CompileSettings, TrainingProgram, c
 from kerasish.graph.draw import write_picture
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
-from kerasish.tensor import Tensor, no_gradient, to_numpy
+from kerasish.tensor import Tensor, no_gradient
 from kerasish.typing import LossLike, MetricLike, OptimizerLike, Structure
 
 if TYPE_CHECKING:
@@ -433,7 +433,9 @@ class Trainer(Layer):
         elif type(x) is not np.ndarray or x.dtype != np.float32 or self.host_stage() is not None:
             x = self.on_host(evaluation.one_batch(x)).peek()[0]
         result = program.step("predict")(x)
-        return to_numpy(result) if type(result) is Tensor else tree.map_structure(to_numpy, result)
+        if type(result) is Tensor:
+            return ops.convert_to_numpy(result)
+        return tree.map_structure(ops.convert_to_numpy, result)
 
 
 def _listed(logs: dict[str, Any]) -> float | list[float]:
