@@ -11,6 +11,7 @@ from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
 from kerasish.export.onnx.reading.registry import Node, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
+from kerasish.typing import Structure
 
 
 def _heads(x: Any, count: int | None) -> Any:
@@ -24,7 +25,7 @@ def _heads(x: Any, count: int | None) -> Any:
 
 
 @reads("Attention")
-def _attention(n: Node) -> Any:
+def _attention(n: Node) -> Structure:
     query, key, value = (tensor(n.need(i)) for i in range(3))
     rank, dtype = rank_of(query), query.dtype
     q = _heads(query, n.attr("q_num_heads"))
@@ -121,7 +122,7 @@ def _both(a: Any, b: Any) -> Any:
 
 
 @reads("RotaryEmbedding")
-def _rotary_embedding(n: Node) -> Any:
+def _rotary_embedding(n: Node) -> Structure:
     x, cosines, sines = tensor(n.x), tensor(n.need(1)), tensor(n.need(2))
     flat = rank_of(x) == 3
     if flat:
@@ -153,7 +154,7 @@ def _rotary_embedding(n: Node) -> Any:
 
 
 @reads("CausalConvWithState")
-def _causal_convolution(n: Node) -> Any:
+def _causal_convolution(n: Node) -> Structure:
     x, kernel, bias, past = tensor(n.x), tensor(n.need(1)), n.get(2), n.get(3)
     length, width = int(x.shape[2]), int(kernel.shape[2])
     if past is None:
@@ -199,12 +200,12 @@ def _loss(n: Node, logs: Any, targets: Any, weight: Any) -> Any:
 
 
 @reads("NegativeLogLikelihoodLoss")
-def _negative_log_likelihood(n: Node) -> Any:
+def _negative_log_likelihood(n: Node) -> Structure:
     return _loss(n, tensor(n.x), n.need(1), n.get(2))
 
 
 @reads("SoftmaxCrossEntropyLoss")
-def _softmax_cross_entropy(n: Node) -> Any:
+def _softmax_cross_entropy(n: Node) -> Structure:
     logs = ops.log_softmax(tensor(n.x), axis=1)
     return [_loss(n, logs, n.need(1), n.get(2)), logs][: max(n.count, 1)]
 
@@ -213,17 +214,17 @@ def _softmax_cross_entropy(n: Node) -> Any:
 
 
 @reads("OptionalHasElement")
-def _has_element(n: Node) -> Any:
+def _has_element(n: Node) -> Structure:
     return np.array(n.get(0) is not None)
 
 
 @reads("OptionalGetElement")
-def _get_element(n: Node) -> Any:
+def _get_element(n: Node) -> Structure:
     return n.x
 
 
 @reads("MelWeightMatrix", constants=(0, 1, 2, 3, 4))
-def _mel_weight_matrix(n: Node) -> Any:
+def _mel_weight_matrix(n: Node) -> Structure:
     count, length, rate = (int(np.asarray(n.known(i)).reshape(-1)[0]) for i in range(3))
     low, high = (float(np.asarray(n.known(i)).reshape(-1)[0]) for i in (3, 4))
     dtype = dtypes.array_dtype(dtype_named(n.attr("output_datatype", 1)))

@@ -9,6 +9,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.errors import TraceError
 from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
+from kerasish.typing import Structure
 
 
 def _number(value: Any) -> Any:
@@ -22,7 +23,7 @@ def _number(value: Any) -> Any:
 
 
 @reads("If")
-def _if(n: Node) -> Any:
+def _if(n: Node) -> Structure:
     condition = _number(n.x)
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     if condition is not None:
@@ -36,7 +37,7 @@ def _if(n: Node) -> Any:
 
 
 @reads("Loop")
-def _loop(n: Node) -> Any:
+def _loop(n: Node) -> Structure:
     body = n.attr("body")
     states = [n.get(i) for i in range(2, len(n.inputs))]
     most = None if n.get(0) is None else _number(n.get(0))
@@ -97,7 +98,7 @@ def _open_loop(n: Node, states: list[Any]) -> Any:
 
 
 @reads("Scan")
-def _scan(n: Node) -> Any:
+def _scan(n: Node) -> Structure:
     graph = n.attr("body")
     along = int(n.attr("num_scan_inputs"))
     given = [tensor(x) for x in n.inputs if x is not None]

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
+from kerasish.typing import Structure
 
 MOST_ADDED = 1024  # channels
 
@@ -17,7 +18,7 @@ def _along(v: Any, x: Any) -> Any:
 
 
 @reads("BatchNormalization")
-def _batch_normalization(n: Node) -> Any:
+def _batch_normalization(n: Node) -> Structure:
     x = tensor(n.x)
     scale, bias, mean, variance = (_along(n.need(i), x) for i in range(1, 5))
     epsilon = n.attr("epsilon", 1e-5)
@@ -49,14 +50,14 @@ def standardized(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, An
 
 
 @reads("InstanceNormalization")
-def _instance_normalization(n: Node) -> Any:
+def _instance_normalization(n: Node) -> Structure:
     x = tensor(n.x)
     y, _, _ = standardized(x, tuple(range(2, rank_of(x))), n.attr("epsilon", 1e-5))
     return ops.add(ops.multiply(y, _along(n.need(1), x)), _along(n.need(2), x))
 
 
 @reads("LayerNormalization")
-def _layer_normalization(n: Node) -> Any:
+def _layer_normalization(n: Node) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", -1), rank_of(x))
     wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
@@ -69,7 +70,7 @@ def _layer_normalization(n: Node) -> Any:
 
 
 @reads("RMSNormalization")
-def _rms_normalization(n: Node) -> Any:
+def _rms_normalization(n: Node) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", -1), rank_of(x))
     wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
@@ -80,7 +81,7 @@ def _rms_normalization(n: Node) -> Any:
 
 
 @reads("GroupNormalization")
-def _group_normalization(n: Node) -> Any:
+def _group_normalization(n: Node) -> Structure:
     x, groups = tensor(n.x), int(n.attr("num_groups"))
     shape = x.shape
     parts = ops.reshape(x, (shape[0], groups, -1))
@@ -93,7 +94,7 @@ def _group_normalization(n: Node) -> Any:
 
 
 @reads("LRN")
-def _lrn(n: Node) -> Any:
+def _lrn(n: Node) -> Structure:
     x, size = tensor(n.x), int(n.attr("size"))
     if not 1 <= size <= MOST_ADDED:
         raise ValueError(f"a size of {size} channels")
@@ -109,7 +110,7 @@ def _lrn(n: Node) -> Any:
 
 
 @reads("LpNormalization")
-def _lp_normalization(n: Node) -> Any:
+def _lp_normalization(n: Node) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", -1), rank_of(x))
     if n.attr("p", 2) == 1:
@@ -121,7 +122,7 @@ def _lp_normalization(n: Node) -> Any:
 
 
 @reads("DepthToSpace")
-def _depth_to_space(n: Node) -> Any:
+def _depth_to_space(n: Node) -> Structure:
     x, block = tensor(n.x), int(n.attr("blocksize"))
     batch, channels, height, width = x.shape
     depth = channels // block**2
@@ -135,7 +136,7 @@ def _depth_to_space(n: Node) -> Any:
 
 
 @reads("SpaceToDepth")
-def _space_to_depth(n: Node) -> Any:
+def _space_to_depth(n: Node) -> Structure:
     x, block = tensor(n.x), int(n.attr("blocksize"))
     batch, channels, height, width = x.shape
     tall, wide = height // block, width // block

@@ -19,10 +19,11 @@ from kerasish.export.onnx.reading.registry import (
 )
 from kerasish.ops import dtypes
 from kerasish.ops.images.resizing import along_axis
+from kerasish.typing import Structure
 
 
 @reads("Upsample", constants=(1,))
-def _upsample(n: Node) -> Any:
+def _upsample(n: Node) -> Structure:
     x = tensor(n.x)
     given = n.known(1)
     scales = [float(s) for s in (n.attr("scales") if given is None else given.reshape(-1))]
@@ -31,7 +32,7 @@ def _upsample(n: Node) -> Any:
 
 
 @reads("Resize", constants=(1, 2, 3))
-def _resize(n: Node) -> Any:
+def _resize(n: Node) -> Structure:
     x = tensor(n.x)
     rank = rank_of(x)
     axes = [axis_of(a, rank) for a in n.attr("axes") or range(rank)]
@@ -177,7 +178,7 @@ def _sampled(at: Any, old: int, radius: int, kernel: Any, scale: float, n: Node)
 
 
 @reads("AffineGrid", constants=(1,))
-def _affine_grid(n: Node) -> Any:
+def _affine_grid(n: Node) -> Structure:
     theta = tensor(n.x)
     sizes = check_size(n.ints(1, "size") or [])[2:]
     align = n.attr("align_corners", 0)
@@ -189,7 +190,7 @@ def _affine_grid(n: Node) -> Any:
 
 
 @reads("GridSample")
-def _grid_sample(n: Node) -> Any:
+def _grid_sample(n: Node) -> Structure:
     x, grid = tensor(n.x), tensor(n.need(1))
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
         n.attr("mode", "linear"), n.attr("mode", "linear")

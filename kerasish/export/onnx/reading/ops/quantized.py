@@ -11,6 +11,7 @@ from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
 from kerasish.export.onnx.reading.ops.windows import convolved
 from kerasish.export.onnx.reading.registry import Node, axis_of, dtype_of, rank_of, reads, tensor
 from kerasish.ops import dtypes
+from kerasish.typing import Structure
 
 _RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
@@ -37,7 +38,7 @@ def _saturated(x: Any, zero: Any, dtype: str) -> Any:
 
 
 @reads("QuantizeLinear")
-def _quantize(n: Node) -> Any:
+def _quantize(n: Node) -> Structure:
     x, scale, zero = tensor(n.x), tensor(n.need(1)), n.get(2)
     dtype = "uint8" if zero is None else dtype_of(zero)
     if zero is None and n.attr("output_dtype", 0):
@@ -52,7 +53,7 @@ def _quantize(n: Node) -> Any:
 
 
 @reads("DequantizeLinear")
-def _dequantize(n: Node) -> Any:
+def _dequantize(n: Node) -> Structure:
     x, scale, zero = tensor(n.x), tensor(n.need(1)), n.get(2)
     axis, block = n.attr("axis", 1), n.attr("block_size", 0)
     dtype = dtype_named(n.attr("output_dtype")) if n.attr("output_dtype", 0) else scale.dtype
@@ -66,7 +67,7 @@ def _dequantize(n: Node) -> Any:
 
 
 @reads("DynamicQuantizeLinear")
-def _dynamic(n: Node) -> Any:
+def _dynamic(n: Node) -> Structure:
     x = tensor(n.x)
     low, high = ops.minimum(ops.min(x), 0.0), ops.maximum(ops.max(x), 0.0)
     scale = ops.divide(ops.subtract(high, low), 255.0)
@@ -87,12 +88,12 @@ def _moved(x: Any, zero: Any, along_rows: bool = False) -> Any:
 
 
 @reads("MatMulInteger")
-def _matmul_integer(n: Node) -> Any:
+def _matmul_integer(n: Node) -> Structure:
     return ops.matmul(_moved(n.x, n.get(2), True), _moved(n.need(1), n.get(3)))
 
 
 @reads("QLinearMatMul")
-def _quantized_matmul(n: Node) -> Any:
+def _quantized_matmul(n: Node) -> Structure:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n.need(i) for i in range(8))
     total = ops.cast(ops.matmul(_moved(a, a_zero, True), _moved(b, b_zero)), "float32")
     factor = ops.multiply(
@@ -103,7 +104,7 @@ def _quantized_matmul(n: Node) -> Any:
 
 
 @reads("ConvInteger")
-def _conv_integer(n: Node) -> Any:
+def _conv_integer(n: Node) -> Structure:
     return _whole_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3)))
 
 
@@ -121,7 +122,7 @@ def _whole_convolution(n: Node, x: Any, kernel: Any) -> Any:
 
 
 @reads("QLinearConv")
-def _quantized_conv(n: Node) -> Any:
+def _quantized_conv(n: Node) -> Structure:
     x, x_scale, x_zero, kernel, k_scale, k_zero, y_scale, y_zero = (n.need(i) for i in range(8))
     total = _whole_convolution(n, _moved(x, x_zero), _filters(kernel, k_zero))
     if n.get(8) is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.registry import Node, check_size, reads, tensor
+from kerasish.typing import Structure
 
 Activation = Callable[[Any], Any]
 MOST_UNROLLED = 2048  # steps
@@ -90,7 +91,7 @@ def _at(values: Sequence[float], i: int) -> float | None:
 
 def _recurrent(kind: str, gates: int, count: int, step: Any, fast: Any) -> None:
     @reads(kind)
-    def read(n: Node) -> Any:
+    def read(n: Node) -> Structure:
         x = tensor(n.x)
         batch_first = bool(n.attr("layout", 0))
         if batch_first:

@@ -11,11 +11,12 @@ from kerasish import ops
 from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 from kerasish.ops.signals.signal import fourier
+from kerasish.typing import Structure
 
 
 def _reduction(kind: str, f: Callable[..., Any]) -> None:
     @reads(kind, constants=(1,))
-    def read(n: Node) -> Any:
+    def read(n: Node) -> Structure:
         x, axes = tensor(n.x), n.ints(1, "axes")
         keepdims = bool(n.attr("keepdims", 1))
         if not axes and n.attr("noop_with_empty_axes", 0):
@@ -57,7 +58,7 @@ _reduction("ReduceLogSumExp", _logsumexp)
 
 def _running(kind: str, f: Callable[..., Any], first: int) -> None:
     @reads(kind, constants=(1,))
-    def read(n: Node) -> Any:
+    def read(n: Node) -> Structure:
         x = tensor(n.x)
         axis = axis_of(int(np.asarray(n.known(1)).reshape(-1)[0]), rank_of(x))
         x = ops.flip(x, axis) if n.attr("reverse", 0) else x
@@ -77,7 +78,7 @@ _running("CumProd", lambda x, axis: ops.cumprod(x, axis), 1)
 
 
 @reads("DFT", constants=(1, 2))
-def _dft(n: Node) -> Any:
+def _dft(n: Node) -> Structure:
     x = tensor(n.x)
     rank = rank_of(x)
     if n.opset >= 20:
@@ -126,7 +127,7 @@ def _fitted(x: Any, axis: int, size: int) -> Any:
 
 
 @reads("STFT", constants=(1, 3))
-def _stft(n: Node) -> Any:
+def _stft(n: Node) -> Structure:
     signal = tensor(n.x)
     step = int(np.asarray(n.known(1)).reshape(-1)[0])
     window = n.get(2)

@@ -15,6 +15,7 @@ from kerasish.ops import dtypes
 from kerasish.ops.basic.convolution import convolution, convolution_data_gradient
 from kerasish.ops.basic.indexing import add_at
 from kerasish.ops.basic.pool import pool_average, pool_max
+from kerasish.typing import Structure
 
 
 def channels_last(x: Any) -> Any:
@@ -81,7 +82,7 @@ class Geometry:
 
 
 @reads("Conv")
-def _conv(n: Node) -> Any:
+def _conv(n: Node) -> Structure:
     x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
     return convolved(n, x, kernel, bias)
 
@@ -101,7 +102,7 @@ def convolved(n: Node, x: Any, kernel: Any, bias: Any) -> Any:
 
 
 @reads("ConvTranspose")
-def _conv_transpose(n: Node) -> Any:
+def _conv_transpose(n: Node) -> Structure:
     x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
     count, rank = rank_of(x) - 2, rank_of(x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape") or kernel.shape[2:])
@@ -176,7 +177,7 @@ def lowest(dtype: str) -> float:
 
 
 @reads("MaxPool")
-def _max_pool(n: Node) -> Any:
+def _max_pool(n: Node) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     simple = max(g.dilations) == 1 and not any(g.beyond(x.shape[2:]))
@@ -203,7 +204,7 @@ def _max_pool(n: Node) -> Any:
 
 
 @reads("AveragePool")
-def _average_pool(n: Node) -> Any:
+def _average_pool(n: Node) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     include = bool(n.attr("count_include_pad", 0))
@@ -232,7 +233,7 @@ def _summed(parts: Sequence[Any]) -> Any:
 
 
 @reads("LpPool")
-def _lp_pool(n: Node) -> Any:
+def _lp_pool(n: Node) -> Structure:
     x, p = tensor(n.x), n.attr("p", 2)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     powers = ops.power(ops.absolute(x), float(p))
@@ -244,26 +245,26 @@ def _over_space(x: Any) -> tuple[int, ...]:
 
 
 @reads("GlobalAveragePool")
-def _global_average(n: Node) -> Any:
+def _global_average(n: Node) -> Structure:
     x = tensor(n.x)
     return ops.mean(x, _over_space(x), keepdims=True)
 
 
 @reads("GlobalMaxPool")
-def _global_max(n: Node) -> Any:
+def _global_max(n: Node) -> Structure:
     x = tensor(n.x)
     return ops.max(x, _over_space(x), keepdims=True)
 
 
 @reads("GlobalLpPool")
-def _global_lp(n: Node) -> Any:
+def _global_lp(n: Node) -> Structure:
     x, p = tensor(n.x), n.attr("p", 2)
     total = ops.sum(ops.power(ops.absolute(x), float(p)), _over_space(x), keepdims=True)
     return ops.power(total, 1 / p)
 
 
 @reads("MaxUnpool", constants=(2,))
-def _max_unpool(n: Node) -> Any:
+def _max_unpool(n: Node) -> Structure:
     x, places = tensor(n.x), tensor(n.need(1))
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     natural = [
@@ -283,7 +284,7 @@ def _max_unpool(n: Node) -> Any:
 
 
 @reads("Col2Im", constants=(1, 2))
-def _col2im(n: Node) -> Any:
+def _col2im(n: Node) -> Structure:
     x = tensor(n.x)
     sizes, window = n.ints(1, "image_shape") or [], n.ints(2, "block_shape") or []
     g = Geometry(n, sizes, window)
