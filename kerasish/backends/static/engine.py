@@ -223,14 +223,9 @@ class TracedStep(CompiledStep):
 
     def graphs(self) -> list[tuple[str, Graph]]:
         """Return the first signature's graph as traced, and as it runs."""
-        calls = self._calls()[:1]
-        return [
-            pair
-            for call in calls
-            for pair in (
-                (f"{self.name}: traced", call.traced_graph), (f"{self.name}: fused", call.graph),
-            )
-        ]  # fmt: skip
+        traced, fused = f"{self.name}: traced", f"{self.name}: fused"
+        first = self._calls()[:1]
+        return [g for c in first for g in ((traced, c.traced_graph), (fused, c.graph))]
 
     def executables(self) -> list[Any]:
         """Return the executables compiled so far."""
