@@ -1,4 +1,4 @@
-"""The facts of all kernels' binaries, and `python tests/shared/binaries.py`, which writes their page.
+"""The facts of all kernels' binaries, and `python tests/shared/binaries.py`, which writes the page.
 
 The page is docs/gpu_binaries.md; the wheels that `nvrtc.py` names are needed, a GPU is not.
 """
