@@ -420,7 +420,7 @@ def test_the_next_model_of_a_structure_compiles_nothing(digits):
         other = quick(model=make_classifier, model__units=11, optimizer__learning_rate=rate)
         other.set_params(random_state=int(1000 * rate)).fit(X, y).score(X, y)
     assert kernels.statistics.compiled == before
-    created = COMPILED_PLANS.made
+    created = COMPILED_PLANS.count
     wider = quick(model=make_classifier, model__units=11, model__rate=0.5).fit(X, y)
     # Its kernels may be known from another model, or from the disk; what is made of them is new.
-    assert wider.n_iter_ == 4 and COMPILED_PLANS.made > created
+    assert wider.n_iter_ == 4 and COMPILED_PLANS.count > created
