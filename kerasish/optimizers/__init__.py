@@ -82,7 +82,7 @@ def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None)
 
     Example:
         >>> from kerasish import optimizers
-        >>> deserialize(optimizers.serialize(optimizers.SGD(0.5))).name
-        'sgd'
+        >>> float(deserialize(optimizers.serialize(optimizers.SGD(0.5))).learning_rate)
+        0.5
     """
     return get_by_name(config, "keras.optimizers", "optimizer", custom_objects)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import ops, tree
+from kerasish import tree
 from kerasish.backends import CompiledStep
 from kerasish.callbacks import CallbackList, Resume
 from kerasish.devices import current, is_accelerated
@@ -49,6 +49,12 @@ def lies_on_gpu(*given: Any) -> bool:
     here, leaves = str(current()), tree.flatten(given)
     there = all(type(x) is Tensor and x.device == here for x in leaves)
     return there and len({x.shape[:1] for x in leaves}) == 1
+
+
+def own_array(x: Structure) -> Array:
+    """Return a tensor or an array as a NumPy array that the caller may write to."""
+    array = to_numpy(x)
+    return array if array.flags.writeable else array.copy()
 
 
 def logs_of(program: TrainingProgram, own: Any) -> dict[str, Any]:
@@ -204,10 +210,8 @@ def predict(
         raise
     finally:
         data.close()
-    # convert_to_numpy: an array that the caller may write to.
     columns = [
-        np.concatenate(parts) if len(parts) > 1 else ops.convert_to_numpy(parts[0])
-        for parts in zip(*results)
+        np.concatenate(parts) if len(parts) > 1 else own_array(parts[0]) for parts in zip(*results)
     ]
     return tree.pack_sequence_as(structure, columns)
 

@@ -434,8 +434,8 @@ class Trainer(Layer):
             x = self.on_host(evaluation.one_batch(x)).peek()[0]
         result = program.step("predict")(x)
         if type(result) is Tensor:
-            return ops.convert_to_numpy(result)
-        return tree.map_structure(ops.convert_to_numpy, result)
+            return evaluation.own_array(result)
+        return tree.map_structure(evaluation.own_array, result)
 
 
 def _listed(logs: dict[str, Any]) -> float | list[float]:
