@@ -195,3 +195,59 @@ def test_an_own_train_step_gets_whole_batches(backend):
         assert set(model.rows) == {4}
     finally:
         keras.config.set_backend(before)
+
+
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_a_model_that_reads_values_gets_whole_batches(backend):
+    class Asks(keras.Model):
+        rows: tuple[int, ...] = ()
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(1), keras.layers.Dense(1)
+
+        def call(self, x):
+            self.rows += (x.shape[0],)
+            return self.first(x) if keras.ops.sum(x) > 0 else self.second(x)
+
+    before = keras.config.backend()
+    keras.config.set_backend(backend)
+    try:
+        models.use_shards(2)
+        model = Asks()
+        model.compile("sgd", "mse")
+        x = np.array([[1, 1]] * 4 + [[-1, -1]] * 4, "float32")
+        with pytest.warns(UserWarning, match="reads values"):
+            model.fit(x, np.ones((8, 1), "float32"), 4, verbose=0, shuffle=False)
+        assert set(model.rows) == {4}
+        assert len(model.trainable_variables) == 4
+        assert int(model.optimizer.iterations) == 2
+    finally:
+        keras.config.set_backend(before)
+
+
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_a_layer_built_late_is_an_error_in_shards(backend):
+    class Late(keras.Model):
+        hard = False
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(1), keras.layers.Dense(1)
+
+        def call(self, x):
+            return self.first(x) + (self.second(x) if self.hard else 0.0)
+
+    before = keras.config.backend()
+    keras.config.set_backend(backend)
+    try:
+        models.use_shards(2)
+        model = Late()
+        model.compile("sgd", "mse")
+        x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+        model.fit(x, y, 4, verbose=0)
+        model.hard = True
+        with pytest.raises(ValueError, match="has built new weights"):
+            model.train_on_batch(x, y)
+    finally:
+        keras.config.set_backend(before)

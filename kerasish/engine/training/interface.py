@@ -114,6 +114,9 @@ class StepProgram(Protocol):
     def loss_known(self) -> None:
         """Run the checks that wait for the first loss."""
 
+    def check_all_known(self) -> None:
+        """Raise if a layer was built since the step was made."""
+
     def late_variables(self) -> list[Variable]:
         """Return the trainable variables, those of layers that have just been built among them."""
 

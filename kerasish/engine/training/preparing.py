@@ -18,6 +18,7 @@ from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer, run_aside
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers.optimizer import Optimizer
+from kerasish.ranks import Sharding, current_sharding
 from kerasish.tensor import Tensor, Variable, convert, wrap
 from kerasish.typing import Array, Structure
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kerasish.engine.layer.layer import Layer
     from kerasish.engine.model.model import Model
     from kerasish.engine.training.interface import StepProgram
-    from kerasish.ranks import Sharding
 
 
 class PreparationMixin:
@@ -65,7 +65,9 @@ class PreparationMixin:
         """
         if kind in self._prepared:
             return
-        if self.backend().defines_by_run and _has_users_code(self.model):
+        # On several ranks it must be known whether Python asks: they could take different ways.
+        alone = current_sharding() is None
+        if alone and self.backend().defines_by_run and _has_users_code(self.model):
             self._by_values = True
         else:
             try:
@@ -139,6 +141,16 @@ class PreparationMixin:
             if not present:  # else it was built for another model, which `apply` refuses
                 optimizer.extend(ordered)
         return variables
+
+    def check_all_known(self) -> None:
+        """Raise if a layer was built since the step was made: its weights would not be trained."""
+        new = [v.path for v in self.model.trainable_variables if id(v) not in self._known]
+        if new:
+            raise ValueError(
+                f"{self.model.display_name()}: a training step on several ranks has built new "
+                f"weights, {new[0]!r} first. Call the model on a batch that builds all of its "
+                "layers before fit()."
+            )
 
     def when_matched(self, check: Callable[[], None]) -> None:
         """Call `check` when losses and metrics are matched to the outputs: now, or in a step.

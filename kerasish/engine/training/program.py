@@ -278,6 +278,14 @@ class TrainingProgram(PreparationMixin):
         sharding = current_sharding()
         if sharding is None or kind == "results":
             return None
+        if self.reads_values:
+            diagnostics.warn_once(
+                self.model,
+                "Python in it reads values, so ranks could take different ways: each rank "
+                "computes whole batches. The results are right, and come no faster. Use ops.cond "
+                "or ops.where instead.",
+            )
+            return None
         if kind != "predict" and self.model.overrides(f"{kind}_step"):
             diagnostics.warn_once(
                 self.model,

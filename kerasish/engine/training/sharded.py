@@ -64,6 +64,7 @@ def train(
     step.note_uses(program)
     optimizer = program.require_optimizer()
     shards = _run_shards(program, variables, optimizer, sharding, (x, y, sample_weight), rows)
+    program.check_all_known()
     totals = _add_shards(shards)
     gradients = _sum_over_ranks(program, sharding, totals)
     if variables:
