@@ -58,3 +58,12 @@ def test_functions_want_outputs_and_inputs_that_fit():
     for wrong in (one, [one], [one, one[:1]], [one[None], one]):
         with pytest.raises(ValueError, match="expected"):
             both(wrong)
+
+
+def test_a_function_takes_nested_lists_of_numbers():
+    x = keras.Input((3,))
+    double = keras.Function(x, x * 2)
+    np.testing.assert_array_equal(double([[1.0, 2.0, 3.0]]), [[2, 4, 6]])
+    np.testing.assert_array_equal(double(((1, 2, 3), (4, 5, 6))), [[2, 4, 6], [8, 10, 12]])
+    with pytest.raises(ValueError, match=r"got \[\(1, 2\)\]"):
+        double([[1.0, 2.0]])

@@ -380,16 +380,19 @@ class Function(Operation):
         return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
 
     def __call__(self, inputs: Structure) -> Tensor:
-        wanted = [t.shape for t in self.inputs]
-        values = tree.flatten(inputs) if tree.is_nested(self.inputs_structure) else [inputs]
+        wanted, values = [t.shape for t in self.inputs], self._flat(inputs)
         got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
         if len(got) != len(wanted) or not all(map(_fits, got, wanted)):
             raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
         return super().__call__(inputs)
 
+    def _flat(self, inputs: Structure) -> list[Any]:
+        """Return the values of the inputs; nested lists of numbers are one value."""
+        return tree.flatten(inputs) if tree.is_nested(self.inputs_structure) else [inputs]
+
     def call(self, inputs: Sequence[Array]) -> Tensor:
         """Compute the outputs."""
-        results = self.layer_graph.run(tree.flatten(inputs), lambda o, a, k: o(*a, **k))
+        results = self.layer_graph.run(self._flat(inputs), lambda o, a, k: o(*a, **k))
         return tree.pack_sequence_as(self.outputs_structure, results)
 
 
