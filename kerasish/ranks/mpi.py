@@ -17,6 +17,7 @@ from kerasish.ranks.group import Group, NativeCalls, segments, tree_sum
 from kerasish.ranks.nccl import NcclSums, make_sums
 from kerasish.typing import Array
 
+_FORWARDING = 0.2  # seconds that a launcher gets to pass a line on
 SMALL = 1 << 16  # bytes that every rank may receive at once: one message instead of two
 FUNCTIONS = (
     "MPI_Allgather", "MPI_Alltoallv", "MPI_Allgatherv", "MPI_Iallgather", "MPI_Ialltoallv",
@@ -175,6 +176,8 @@ class MpiGroup(Group):
         print(text, file=sys.stderr, flush=True)
         # The line says it all; what MPI prints of the abort would stand below it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        # The launcher forwards the line; once a job is aborted, it drops what it has not read yet.
+        time.sleep(_FORWARDING)
         self.mpi.COMM_WORLD.Abort(1)
         os._exit(1)  # a launcher that has lost its connection ends with this process
 

@@ -10,7 +10,7 @@ import pytest
 
 FOLDER = "/proc/self/task"
 PROGRAM = """
-import contextlib, os, sys, threading
+import collections, contextlib, os, sys, threading
 import numpy as np
 import kerasish
 from kerasish import layers
@@ -47,11 +47,12 @@ def others():
 
 def watch():
     global most
-    last = set()
+    seen = collections.deque(maxlen=20)
     while not done.wait(0.0005):
         now, starting = others()
-        most = max(most, len(now & last) - starting)  # seen twice: not one that is just ending
-        last = now
+        seen.append(now)
+        if len(seen) == seen.maxlen:  # seen 20 times in a row: not one that is just ending
+            most = max(most, len(set.intersection(*seen)) - starting)
 
 
 of_python = set()
