@@ -2,7 +2,7 @@
 
 An op runs where its data lies: on the GPU of the first input that lies on one, else on the current
 device. The current device is that of the innermost `device` block, else that of `set_device`, else
-KERASISH_DEVICE's, else the CPU. A GPU that nobody asked for is named in one warning and not used.
+KERASISH_DEVICE's, else the CPU. A GPU that is not asked for is named in one warning and not used.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class _RowCursor(Cursor):
 
 
 class RebatchNode(Node):
-    """Batches of another size: rows of the batches of a node, put together anew."""
+    """Batches of another size: rows of the batches of a node, joined again in other numbers."""
 
     def __init__(self, source: Node, size: int, drops: bool) -> None:
         self.inputs, self._size, self._drops = (source,), size, drops

@@ -186,7 +186,7 @@ class _Channel:
         self._closed = False
 
     def put(self, item: tuple[str, Any, Any]) -> bool:
-        """Wait for a free place and put an item there; return False if nobody wants it."""
+        """Wait for a free place and put an item there; return False if no reader is left."""
         with self._changed:
             while len(self._items) >= self._depth and not self._closed:
                 self._changed.wait()

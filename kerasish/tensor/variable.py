@@ -40,7 +40,7 @@ class Variable(Holder):
         autocast: whether layers of lower precision read it in their compute dtype.
         aggregation: how the values that the shards of a batch assign become one: "sum" adds up
             what each has added, "only_first_replica" takes the first, all else the mean over rows.
-        synchronization, layout: kept for Keras's sake.
+        synchronization, layout: accepted as in Keras; no effect.
         name: the last part of its path.
 
     Attributes:

@@ -41,7 +41,7 @@ class Work:
             self.put(name, sum(a.nbytes for a in [*read, *made]))
 
     def put(self, name: str, count: int) -> None:
-        """Count a launch that moves so many bytes."""
+        """Count a launch that moves this many bytes."""
         self.launches[name] += 1
         self.bytes[name] += count
 

@@ -193,7 +193,7 @@ def _destroy(lib: Any, plan: Plan) -> None:
 
 
 class _Plans:
-    """The plans used last, `MOST_PLANS` of them. Whoever calls `of` holds `_running`."""
+    """The plans used last, `MOST_PLANS` of them. The caller of `of` holds `_running`."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[tuple[Any, Product], Plan | str] = OrderedDict()

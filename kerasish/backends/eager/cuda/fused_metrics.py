@@ -94,7 +94,7 @@ def whole_class_hits(classes: Array, scores: Array) -> Call | None:
 def whole_running_sums(
     total: Array, count: Array, values: Array, factor: float, number: float
 ) -> Call | None:
-    """Return the op that does `running_sums` whole: of so many values as one block sums."""
+    """Return the op that does `running_sums` in one launch; None: too many values for a block."""
     given = [as_tensor(v) for v in (total, count, values)]
     if any(v.dtype != "float32" for v in given) or not fits(*given):
         return None

@@ -32,7 +32,7 @@ SCALARS = {"float32": 32, "float16": 16, "bfloat16": 17}
 # Blocks of a launch over all elements: threads go on in steps of the whole grid.
 MOST_BLOCKS = 1 << 16
 THREADS = 256
-FAR = 2**31  # positions in arrays of so many elements need 64 bits
+FAR = 2**31  # positions in arrays of this many elements need 64 bits
 NOTHING = np.uint64(0)  # an argument that a kernel does not look at
 
 
@@ -72,7 +72,7 @@ def fits(*arrays: Any) -> bool:
 
 @functools.cache
 def _is_scalar(dtype: Any) -> bool:
-    return dtype.name in SCALARS  # NumPy makes the name anew at each call
+    return dtype.name in SCALARS  # NumPy builds the name at each call
 
 
 def check(what: str, *arrays: Any) -> None:
