@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,17 +20,6 @@ PARAMETERS = {
     "lstm": 1_411_842,
     "transformer": 1_684_994,
 }
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of benchmarks/, which is not part of the installed package."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-
-    def load_module(name: str) -> ModuleType:
-        return importlib.import_module(f"benchmarks.{name}")
-
-    return load_module
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import fake_cupy as stand_in
 import numpy as np
@@ -21,17 +20,6 @@ import kerasish
 
 CUDA = "kerasish.backends.eager.cuda"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """Imports a module of benchmarks/, which is not part of the installed package."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-
-    def load_module(name: str) -> ModuleType:
-        return importlib.import_module(f"benchmarks.{name}")
-
-    return load_module
 
 
 @pytest.fixture

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 import dry_gpu
 import pytest
 from cuda_on_cpu import COMPILER, NO_COMPILER
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason=NO_COMPILER)
+
 # Of a step with Adam and accuracy, with cuBLASLt and cuDNN there.
 MOST = {"mlp": 25, "tiny": 25, "cnn": 40, "lstm": 210, "transformer": 127, "resnet20": 330}
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Imports a module of benchmarks/, which is not part of the installed package."""
-    if COMPILER is None:
-        pytest.skip(NO_COMPILER)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
-
-
 SLOW = ("lstm", "transformer", "resnet20")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in MOST]
 )
-def test_a_step_takes_few_launches(benchmarks, monkeypatch, name):
-    workload = benchmarks("workloads").WORKLOADS[name]
+def test_a_step_takes_few_launches(load, monkeypatch, name):
+    workload = load("workloads").WORKLOADS[name]
     with dry_gpu.installed(monkeypatch):
         counts = dry_gpu.workload_step(workload, batch=2)
     assert counts.total <= MOST[name], counts.launches
@@ -40,8 +26,8 @@ def test_a_step_takes_few_launches(benchmarks, monkeypatch, name):
     assert counts.launches["zeros"] + counts.launches["full"] <= 5
 
 
-def test_the_command_prints_a_line_for_each_workload(benchmarks, capsys):
-    command = benchmarks("gpu_launches")
+def test_the_command_prints_a_line_for_each_workload(load, capsys):
+    command = load("gpu_launches")
     assert command.main(["--workloads", "tiny,mlp", "--batch", "2", "--names"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["workload", "launches"]
