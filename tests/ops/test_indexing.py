@@ -292,3 +292,12 @@ def test_computed_starts_are_held_inside_as_known_ones_are(start):
         np.testing.assert_array_equal(known.numpy(), computed.numpy())
     held = min(max(start + 5 if start < 0 else start, 0), 3)  # a negative start counts from the end
     assert parts(start)[0].tolist() == x[held : held + 2].tolist()
+
+
+@pytest.mark.parametrize("indices", [[0, 2, 0], 3, np.array([-2])])
+def test_take_out_of_bounds_is_refused_when_the_model_is_built(indices):
+    x = kerasish.Input((4, 1))
+    with pytest.raises(IndexError, match=r"take: the index -?\d is out of bounds for axis 2 of"):
+        ops.take(x, indices, axis=2)
+    assert ops.take(x, indices, axis=0).shape[-2:] == (4, 1)  # the batch's size is not known
+    assert ops.take(x, [-1, 0], axis=-1).shape == (None, 4, 2)

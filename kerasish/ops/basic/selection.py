@@ -20,7 +20,7 @@ from kerasish.ops.basic.movement import concatenate, reshape, strided_slice, tra
 from kerasish.ops.basic.reduce import argsort
 from kerasish.ops.basic.reshaping import expand_dims, ravel
 from kerasish.ops.op import function, is_inferring
-from kerasish.ops.shapes import agree, normalize_axis
+from kerasish.ops.shapes import Shape, agree, is_unknown, normalize_axis
 from kerasish.typing import AnyTensor, Axis, DTypeLike, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -177,8 +177,12 @@ def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor
 
     Args:
         x: tensor or array.
-        indices: integers.
+        indices: integers from -size to size - 1, `size` being that of the axis.
         axis: axis or axes; negative ones count from the last.
+
+    Raises:
+        IndexError: an index is out of bounds; for a list or an array of indices into a symbolic
+            tensor when the model is built, else when it runs.
 
     Example:
         >>> take(arange(5) * 10, [1, -1]).tolist()
@@ -186,7 +190,25 @@ def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor
     """
     if axis is None:
         return take_rows(reshape(x, (-1,)), indices, 0)
+    if hasattr(x, "shape") and is_inferring(x):
+        _check_bounds(x.shape, indices, axis)
     return take_rows(x, indices, axis)
+
+
+def _check_bounds(shape: Shape, indices: TensorLike, axis: Axis) -> None:
+    """Raise IndexError while a model is built, not when it runs, if the numbers are known."""
+    if not isinstance(indices, (int, list, tuple, np.ndarray)):
+        return
+    size = shape[normalize_axis(axis, len(shape), "take")]
+    numbers = np.asarray(indices)
+    if is_unknown(size) or numbers.dtype.kind not in "iu":
+        return
+    wrong = numbers[(numbers < -size) | (numbers >= size)]
+    if wrong.size:
+        raise IndexError(
+            f"take: the index {wrong.flat[0]} is out of bounds for axis {axis} of size {size} of "
+            f"a tensor of shape {tuple(shape)}."
+        )
 
 
 @function

@@ -201,7 +201,7 @@ def _train(
         logs = model.fit(
             x, y, batch_size=program.rows, epochs=1, shuffle=False, verbose=0, **more
         ).history
-        _keep(result, f"{name} logs", [logs[k] for k in sorted(logs)])
+        _keep(result, f"{name} logs", _in_order(logs))
         return
     for at in range(0, program.total, program.rows):
         part = slice(at, at + program.rows)
@@ -212,7 +212,17 @@ def _train(
             _one_or_all([a[part] for a in data]), _one_or_all([b[part] for b in ys]),
             return_dict=True, **given,
         )  # fmt: skip
-        _keep(result, f"{name} logs {at}", [logs[k] for k in sorted(logs)])
+        _keep(result, f"{name} logs {at}", _in_order(logs))
+
+
+def _in_order(logs: dict[str, Any]) -> list[Any]:
+    """Return the logs by name, with max_9 before max_10: names of two runs count on."""
+    return [logs[k] for k in sorted(logs, key=natural)]
+
+
+def natural(name: str) -> list[Any]:
+    """Return a key that sorts names by the numbers in them: text and numbers take turns."""
+    return [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
 
 
 def _keep_state(result: Found, model: Any, name: str = "") -> None:

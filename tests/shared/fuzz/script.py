@@ -8,6 +8,7 @@ from .run import Engine
 TEXT = '''"""{title}"""
 
 import os
+import re
 
 {environment}import numpy as np
 
@@ -17,6 +18,10 @@ from kerasish import config, layers, losses, metrics, ops, optimizers
 
 def one(found):
     return found[0] if isinstance(found, (list, tuple)) else found
+
+
+def natural(name):
+    return [int(p) if p.isdigit() else p for p in re.split(r"(\\d+)", name)]
 
 
 {source}
@@ -38,7 +43,7 @@ def run(backend, optimize="fast_run", threads=1):
         ys = [target(t, y.shape, {seed} + k) for k, (t, y) in enumerate(zip({kinds!r}, found))]
         y = ys[0] if len(ys) == 1 else ys
         logs = model.fit(x, y, batch_size={rows}, epochs=1, shuffle=False, verbose=0{more}).history
-        found += [np.asarray(logs[k]) for k in sorted(logs)]
+        found += [np.asarray(logs[k]) for k in sorted(logs, key=natural)]
         found += [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
         return found
 
