@@ -11,9 +11,9 @@ _QUANTIZE = (
     "kerasish does not quantize; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
     "models, or quantize in Keras: save('model.keras') is read there"
 )
-_FRAMEWORK = (
-    "it holds code of another framework, which kerasish does not load; write the layer with "
-    "kerasish.ops, and bring its weights over with set_weights()"
+_TENSORFLOW = (
+    "it runs TensorFlow's runtime on a SavedModel; call tf.saved_model.load() in a function of the "
+    "data pipeline, or convert the model to ONNX and read it with kerasish.saving.load_onnx()"
 )
 _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 
@@ -26,16 +26,9 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "train the student by a train_step of its own that adds the teacher's loss, or save "
             "the models and distil in Keras"
         ),
-        "SymbolicScope": (
-            "shapes without numbers come from Input(), layer.compute_output_spec() and "
-            "layer.compute_output_shape()"
-        ),
     },
     "layers": {
-        "TFSMLayer": _FRAMEWORK,
-        "JaxLayer": _FRAMEWORK,
-        "FlaxLayer": _FRAMEWORK,
-        "TorchModuleWrapper": _FRAMEWORK,
+        "TFSMLayer": _TENSORFLOW,
     },
     "callbacks": {
         "OrbaxCheckpoint": (

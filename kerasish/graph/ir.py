@@ -82,6 +82,7 @@ class NodeOp(Protocol):
     exact_storage: bool
     epilogues: bool
     communicates: str
+    calls_python: bool
 
     @property
     def kernel(self) -> Callable[..., Any]:

@@ -88,6 +88,8 @@ from kerasish.layers.global_pooling import GlobalMaxPooling2D as GlobalMaxPool2D
 from kerasish.layers.global_pooling import GlobalMaxPooling2D as GlobalMaxPooling2D
 from kerasish.layers.global_pooling import GlobalMaxPooling3D as GlobalMaxPool3D
 from kerasish.layers.global_pooling import GlobalMaxPooling3D as GlobalMaxPooling3D
+from kerasish.layers.jax_function import FlaxLayer as FlaxLayer
+from kerasish.layers.jax_function import JaxLayer as JaxLayer
 from kerasish.layers.merging import Add as Add
 from kerasish.layers.merging import Average as Average
 from kerasish.layers.merging import Concatenate as Concatenate
@@ -167,6 +169,7 @@ from kerasish.layers.reshaping import RepeatVector as RepeatVector
 from kerasish.layers.reshaping import Reshape as Reshape
 from kerasish.layers.reversible import ReversibleEmbedding as ReversibleEmbedding
 from kerasish.layers.spectral import SpectralNormalization as SpectralNormalization
+from kerasish.layers.torch_module import TorchModuleWrapper as TorchModuleWrapper
 from kerasish.layers.transposed import Conv1DTranspose as Conv1DTranspose
 from kerasish.layers.transposed import Conv1DTranspose as Convolution1DTranspose
 from kerasish.layers.transposed import Conv2DTranspose as Conv2DTranspose

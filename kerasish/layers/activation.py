@@ -9,6 +9,7 @@ from kerasish import activations, constraints, initializers, ops, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import activation_of
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -41,7 +42,7 @@ class Activation(Layer):
 
     def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.activation = activations.get(activation)
+        self.activation = activation_of(activation)
         self.supports_masking = True
 
     def call(self, inputs: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.errors import ShapeError
 from kerasish.layers.lora import LowRankKernel
-from kerasish.layers.options import KERNEL, LowRankOptions
+from kerasish.layers.options import KERNEL, LowRankOptions, activation_of
 from kerasish.layers.spatial import WindowLayer, as_sizes
 from kerasish.layers.weighted import KernelLayer, WeightedLayer
 from kerasish.ops.basic.conv import biased_conv
@@ -47,7 +47,7 @@ class ConvolutionLayer(WindowLayer, WeightedLayer):
         self.kernel_size = as_sizes(kernel_size, self.rank, "kernel_size", who)
         self.strides = as_sizes(strides, self.rank, "strides", who)
         self.dilation_rate = as_sizes(dilation_rate, self.rank, "dilation_rate", who)
-        self.activation = activations.get(activation)
+        self.activation = activation_of(activation)
         self.use_bias = use_bias
 
     def _channels(self, input_shape: Shape) -> int:

@@ -14,7 +14,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
 from kerasish.layers.lora import LowRankKernel, LowRankLayer
-from kerasish.layers.options import KERNEL, KernelOptions
+from kerasish.layers.options import KERNEL, KernelOptions, activation_of
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
 from kerasish.signatures import Unpack, with_options
@@ -79,7 +79,7 @@ class Dense(LowRankKernel, KernelLayer):
             raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
-        self.units, self.activation = units, activations.get(activation)
+        self.units, self.activation = units, activation_of(activation)
         self.use_bias = use_bias
         self.plan_lora(lora_rank, lora_alpha)
         self.input_spec = InputSpec(min_ndim=2)

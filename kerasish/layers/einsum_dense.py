@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import activations, initializers, ops
 from kerasish.errors import ShapeError
 from kerasish.layers.lora import LowRankKernel
-from kerasish.layers.options import KernelOptions, of_weights
+from kerasish.layers.options import KernelOptions, activation_of, of_weights
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.signatures import Unpack, with_options
@@ -72,7 +72,7 @@ class EinsumDense(LowRankKernel, KernelLayer):
         self.equation = equation
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes
-        self.activation, self.bias_axes = activations.get(activation), bias_axes
+        self.activation, self.bias_axes = activation_of(activation), bias_axes
         self.plan_lora(lora_rank, lora_alpha)
 
     def build(self, input_shape: Shape) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
+from kerasish import activations
 from kerasish.typing import (
+    ActivationLike,
     ConstraintLike,
     InitializerLike,
     PolicyLike,
@@ -139,3 +142,26 @@ KERNEL = of_weights("kernel", "bias")
 NORMALIZATION = of_weights("beta", "gamma", activity=False)
 CELL = of_cells()
 RECURRENT = {**of_cells(activity=True), **dict.fromkeys(_LOOP, False)}
+
+
+def activation_of(identifier: ActivationLike | None) -> Callable[..., Any]:
+    """Return the activation function that a layer's argument names; None: linear.
+
+    Raises:
+        ValueError: it is not known, or it takes more than a layer gives: one tensor.
+    """
+    function = activations.get(identifier)
+    if isinstance(identifier, str):
+        needed = [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(needed) > 1:
+            name = identifier
+            raise ValueError(
+                f"activation={name!r}: a layer gives it one tensor, and it takes "
+                f"{', '.join(needed)}. Give a function of one tensor: "
+                f"lambda x: activations.{name}(x, {', '.join(n + '=...' for n in needed[1:])})."
+            )
+    return function

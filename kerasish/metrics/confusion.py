@@ -83,6 +83,11 @@ def prepare(
             f"of shape {pred}."
         )
     if class_id is not None:
+        if not -y_pred.shape[-1] <= class_id < y_pred.shape[-1]:
+            raise ValueError(
+                f"class_id={class_id} is an entry of the last axis, and the predictions of shape "
+                f"{tuple(y_pred.shape)} have {y_pred.shape[-1]} classes."
+            )
         y_true, y_pred = y_true[..., class_id], y_pred[..., class_id]
         sample_weight = None if sample_weight is None else sample_weight[..., class_id]
     return y_true, y_pred, sample_weight

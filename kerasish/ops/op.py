@@ -188,6 +188,7 @@ class Traits:
         epilogues: its native product can add a bias or another value and take relu in passing.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
+        calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
     """
 
@@ -203,6 +204,7 @@ class Traits:
     exact_storage = False
     epilogues = False
     communicates = ""
+    calls_python = False
     flops: Callable[..., int] | None = None
 
 

@@ -212,3 +212,9 @@ def test_wrong_arguments_of_a_family_are_named():
         layers.Conv2D(2, 3, kernel_initialiser="ones")
     with pytest.raises(ValueError, match="time_major=True"):
         layers.GRU(2, time_major=True)
+
+
+@pytest.mark.parametrize("make", [layers.Activation, lambda a: layers.Dense(2, activation=a)])
+def test_an_activation_that_takes_more_than_a_tensor_is_refused(make):
+    with pytest.raises(ValueError, match=r"it takes x, threshold, default_value\. .* lambda x:"):
+        make("threshold")

@@ -479,3 +479,8 @@ def test_a_class_is_weighed_by_its_own_weights(name, class_id):
         true[:, class_id], pred[:, class_id] > 0.5, sample_weight=weights[:, class_id]
     )
     close(result, expected)
+
+
+def test_a_class_beyond_the_last_is_refused():
+    with pytest.raises(ValueError, match=r"class_id=3 .* shape \(4, 3\) have 3 classes"):
+        metrics.Recall(class_id=3)(np.eye(4, 3), np.eye(4, 3))

@@ -77,3 +77,24 @@ class StatelessScope(VariableScope):
 
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
+
+
+class SymbolicScope:
+    """A `with` block in which Keras computes shapes and dtypes instead of numbers.
+
+    Here tensors themselves know whether they have numbers: ops on `KerasTensor` compute shapes
+    inside the block and outside it, ops on numbers compute numbers. Programs that enter the block,
+    as custom backends of Keras do, run unchanged.
+
+    Example:
+        >>> import kerasish
+        >>> with kerasish.SymbolicScope():
+        ...     kerasish.ops.exp(kerasish.KerasTensor((None, 2))).shape
+        (None, 2)
+    """
+
+    def __enter__(self) -> SymbolicScope:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Leave the block; nothing has to be undone."""

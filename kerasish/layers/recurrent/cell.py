@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, ops, random
 from kerasish.errors import ShapeError
+from kerasish.layers.options import activation_of
 from kerasish.layers.weighted import KernelLayer
 from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, Shape
 
@@ -48,9 +49,9 @@ class BaseCell(KernelLayer):
     ) -> None:
         options.pop("implementation", None)  # Keras 2's choice between equal ways
         super().__init__(**options)
-        self.activation = activations.get(activation)
+        self.activation = activation_of(activation)
         if recurrent_activation is not None:
-            self.recurrent_activation = activations.get(recurrent_activation)
+            self.recurrent_activation = activation_of(recurrent_activation)
         self.use_bias = use_bias
         self.dropout = min(1.0, max(0.0, dropout))
         self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))

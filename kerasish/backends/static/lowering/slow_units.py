@@ -2,8 +2,8 @@
 
 A step with only native units is one call, and `fit` runs many such steps per call. One unit that is
 not native divides the step into pieces, and `fit` goes from batch to batch in Python. Control flow
-(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides what runs next, as documented.
-The units of branches and bodies are checked by themselves.
+(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides what runs next, as documented;
+so are ops that call Python functions. The units of branches and bodies are checked by themselves.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from kerasish.graph.ir import Graph, Value
 
 
 def slow_units(units: Sequence[Unit]) -> list[PythonUnit]:
-    """Return the units that NumPy computes, without control flow."""
+    """Return the units that NumPy computes, without control flow and calls of Python functions."""
     return [
         unit
         for unit in units
-        if isinstance(unit, PythonUnit) and not isinstance(unit.node.op, ControlOp)
+        if isinstance(unit, PythonUnit)
+        and not isinstance(unit.node.op, ControlOp)
+        and not unit.node.op.calls_python
     ]
 
 
