@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -449,18 +448,6 @@ def _spec(spec: Any) -> TensorSpec:
         f"output_signature: expected a structure of kerasish.data.TensorSpec(shape, dtype), got "
         f"{spec!r}."
     )
-
-
-def warn_reread(node: Node, what: str) -> None:
-    """Warn that a resumed training reads generators again."""
-    names = [n.describe() for n in node.walk() if n.rereads]
-    if names:
-        warnings.warn(
-            f"{what} goes on in the middle of a pass over {', '.join(names)}: its first elements "
-            "were read again and left out. The training goes on exactly if they are the same as "
-            "before.",
-            stacklevel=2,
-        )
 
 
 def counted(count: int | None) -> int:

@@ -8,7 +8,7 @@ is in `primitive.required` and reordered from (to) `plain_weights(...)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,6 @@ from kerasish.backends.static.onednn.primitive import (
     make_attributes,
     post_operations,
 )
-
-Pads = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
