@@ -12,6 +12,7 @@ from typing import Any
 from kerasish import tree
 from kerasish.autodiff import name_of, walk_back
 from kerasish.ops.basic.conversion import optimization_barrier
+from kerasish.overriding import override
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,
@@ -80,11 +81,8 @@ class _Recomputed:
     def grad(self, g: Tensor, y: Tensor, *inputs: Tensor) -> list[Tensor | None]:
         arriving = g if self.outputs > 1 else (g,)
         since = next(_serials)
-        before, recording.on = recording.on, True
-        try:
+        with override(recording, "on", True):
             created = self._again()
-        finally:
-            recording.on = before
         pairs = [(t, d) for t, d, used in zip(created, arriving, self._tracked) if used]
         names = [name_of(t) for t in inputs]
         result = walk_back(pairs, names, since)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
+
+from kerasish.overriding import override
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -44,11 +46,8 @@ def using_scope(scope: Scope | None) -> Iterator[None]:
     before = _scopes.top
     if scope is not None and not _lies_in(scope, before):
         scope.outer = before
-    _scopes.top = scope
-    try:
+    with override(_scopes, "top", scope):
         yield
-    finally:
-        _scopes.top = before
 
 
 def _lies_in(scope: Scope, chain: Scope | None) -> bool:
@@ -72,14 +71,9 @@ class _Autocast(threading.local):
 _autocast = _Autocast()
 
 
-@contextmanager
-def autocast(dtype: str | None) -> Iterator[None]:
+def autocast(dtype: str | None) -> AbstractContextManager[None]:
     """Read floating variables as `dtype` inside the block (None: as they are)."""
-    before, _autocast.dtype = _autocast.dtype, dtype
-    try:
-        yield
-    finally:
-        _autocast.dtype = before
+    return override(_autocast, "dtype", dtype)
 
 
 def autocast_dtype() -> str | None:

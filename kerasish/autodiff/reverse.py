@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
+from kerasish.overriding import override
 from kerasish.tensor import (
     Key,
     Record,
@@ -139,12 +140,8 @@ def differentiate(
         if g.shape != t.shape:
             g = ops.broadcast_to(g, t.shape)
         pairs.append((t, g))
-    before = recording.on
-    recording.on = create_graph or recording.depth > 0
-    try:
+    with override(recording, "on", create_graph or recording.depth > 0):
         return walk_back(pairs, wanted, since)
-    finally:
-        recording.on = before
 
 
 def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -> None:

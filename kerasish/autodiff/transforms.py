@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kerasish import ops, tree
@@ -11,6 +12,7 @@ from kerasish.autodiff.reverse import backward, differentiate, name_of
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.arrays import core
+from kerasish.overriding import override
 from kerasish.tensor import (
     Tensor,
     Variable,
@@ -38,6 +40,18 @@ def _run_watched(function: Callable[..., Any], args: Any, chosen: tuple[int, ...
     for i in chosen:
         leaves[i] = tree.map_structure(_as_leaf, args[i])
     return function(*leaves), [leaves[i] for i in chosen], leaves
+
+
+@contextmanager
+def _inside_derivative() -> Iterator[bool]:
+    """Record inside the block, as part of a derivative; gives whether it was recorded before."""
+    before = recording.on
+    recording.depth += 1
+    try:
+        with override(recording, "on", True):
+            yield before
+    finally:
+        recording.depth -= 1
 
 
 def value_and_grad(
@@ -69,15 +83,10 @@ def value_and_grad(
         for i in chosen:
             if not -len(args) <= i < len(args):
                 raise ValueError(f"argnums={argnums}: the function was called with {len(args)}.")
-        before, recording.on = recording.on, True
-        recording.depth += 1
         since = next(_serials)
-        try:
+        with _inside_derivative():
             call = functools.partial(function, **kwargs)
             result, leaves, _ = _run_watched(call, args, tuple(i % len(args) for i in chosen))
-        finally:
-            recording.on = before
-            recording.depth -= 1
         value, aux = result if has_aux else (result, None)
         value = convert(value)
         if value.size != 1:
@@ -205,15 +214,10 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
         >>> vjp(lambda x: x * x, [ops.convert_to_tensor([1.0, 2.0])], ops.ones((2,)))[0].tolist()
         [2.0, 4.0]
     """
-    recording.depth += 1
-    before, recording.on = recording.on, True
-    try:
+    with _inside_derivative() as before:
         leaves = [_as_leaf(x) if dtypes.is_inexact(convert(x).dtype) else x for x in inputs]
         since = next(_serials)  # what lies before the inputs is not this pass's
         results = tree.flatten(function(*leaves))
-    finally:
-        recording.depth -= 1
-        recording.on = before
     names = [name_of(t) for t in leaves]
     result = differentiate(results, list(g), names, before, since)
     return [result.get(n) for n in names]
@@ -237,9 +241,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     """
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents.")
-    recording.depth += 1
-    before, recording.on = recording.on, True
-    try:
+    with _inside_derivative():
         leaves = tree.map_structure(_as_leaf, tuple(primals))
         since = next(_serials)
         result = fun(*leaves)
@@ -252,9 +254,6 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         total = [(t, convert(v, t.dtype)) for t, v in pairs if t is not None]
         names = [name_of(t) for t in dummies]
         slopes = differentiate([t for t, _ in total], [v for _, v in total], names, False, since)
-    finally:
-        recording.depth -= 1
-        recording.on = before
     out = [
         slopes[n] if n in slopes else ops.zeros(t.shape, t.dtype) for n, t in zip(names, outputs)
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.data.counts import batch_count
 from kerasish.data.elements import (
     TensorSpec,
     cut,
@@ -32,6 +33,8 @@ class BatchNode(Node):
         collate: elements -> batch; None stacks them.
     """
 
+    orders_input = True
+
     def __init__(
         self, source: Node, size: int, drops: bool,
         collate: Callable[[list[Any]], Any] | None = None,
@@ -39,15 +42,8 @@ class BatchNode(Node):
         self.inputs, self._size, self._drops = (source,), size, drops
         self._collate = collate
 
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
-
     def cardinality(self) -> int:
-        known = self.inputs[0].cardinality()
-        if known < 0:
-            return known
-        return known // self._size if self._drops else -(-known // self._size)
+        return batch_count(self.inputs[0].cardinality(), self._size, self._drops)
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         source, size = self.inputs[0], self._size
@@ -111,7 +107,7 @@ class _BatchCursor(Through):
             return super().skip(count)
         number = self.source.skip(count * self._size)
         self._at += number
-        return number // self._size if self._drops else -(-number // self._size)
+        return batch_count(number, self._size, self._drops)
 
     def state(self) -> list[Any]:
         left = -1 if self._sizes is None else len(self._sizes)

@@ -8,11 +8,11 @@ from typing import Any
 
 from kerasish.data.cache_file import CacheReader, CacheWriter
 from kerasish.data.elements import read_only
-from kerasish.data.node import END, Cursor, Node, chain
+from kerasish.data.node import END, Cursor, Node, PlaceCursor, Selection, chain
 from kerasish.typing import Array
 
 
-class CacheNode(Node):
+class CacheNode(Selection):
     """The elements of the first pass of a node, kept.
 
     The first complete pass fills it; what a pass that was left early has read is dropped.
@@ -58,9 +58,6 @@ class CacheNode(Node):
             return _KeptCursor(kept, order)
         return _FillCursor(self, self.inputs[0].open(0))
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         return "cache()" if not self.path else f"cache({os.path.basename(self.path)!r})"
 
@@ -68,12 +65,11 @@ class CacheNode(Node):
         return {**self.__dict__, "_kept": None}  # a copy in another process fills its own
 
 
-class _KeptCursor(Cursor):
+class _KeptCursor(PlaceCursor):
     def __init__(self, kept: list[Any] | CacheReader, order: Array | None) -> None:
         self._kept, self._order = kept, order
         known = len(kept) if isinstance(kept, list) else kept.count
         self._count = known if order is None else len(order)
-        self._at = 0
 
     def read(self) -> Any:
         if self._at >= self._count:
@@ -82,16 +78,6 @@ class _KeptCursor(Cursor):
         self._at += 1
         kept = self._kept
         return kept[number] if isinstance(kept, list) else kept.read(number)
-
-    def skip(self, count: int) -> int:
-        start, self._at = self._at, min(self._at + count, self._count)
-        return self._at - start
-
-    def state(self) -> int:
-        return self._at
-
-    def restore(self, state: int) -> None:
-        self._at = min(int(state), self._count)
 
 
 class _FillCursor(Cursor):

@@ -13,17 +13,18 @@ from kerasish.data.node import (
     END,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
+    Counting,
     Cursor,
     Node,
     Seed,
-    Through,
+    Selection,
     chain,
     only_inputs,
 )
 from kerasish.typing import Array, Structure
 
 
-class ConcatenateNode(Node):
+class ConcatenateNode(Selection):
     """The elements of several nodes, one node after the other."""
 
     def __init__(self, sources: tuple[Node, ...]) -> None:
@@ -38,9 +39,6 @@ class ConcatenateNode(Node):
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         return _ConcatenateCursor(self.inputs, number)
-
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
 
     def describe(self) -> str:
         rest = "; ".join(chain(node) for node in self.inputs[1:])
@@ -100,8 +98,7 @@ class ZipNode(Node):
         return min(finite) if finite else INFINITE_CARDINALITY
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
-        cursors = [n.open(number) if order is None else n.open(number, order) for n in self.inputs]
-        return _ZipCursor(cursors, self._structure)
+        return _ZipCursor([n.open(number, order) for n in self.inputs], self._structure)
 
     def spec(self) -> Any:
         return _arranged(self._structure, iter([node.spec() for node in self.inputs]))
@@ -182,11 +179,7 @@ class EnumerateNode(Node):
         return f"enumerate({self._start})"
 
 
-class _EnumerateCursor(Through):
-    def __init__(self, source: Cursor, start: int) -> None:
-        super().__init__(source)
-        self._number = start
-
+class _EnumerateCursor(Counting):
     def read(self) -> Any:
         element = self.source.read()
         if element is END:
@@ -194,20 +187,8 @@ class _EnumerateCursor(Through):
         self._number += 1
         return np.int64(self._number - 1), element
 
-    def skip(self, count: int) -> int:
-        number = self.source.skip(count)
-        self._number += number
-        return number
 
-    def state(self) -> list[Any]:
-        return [self._number, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._number = state[0]
-        self.source.restore(state[1])
-
-
-class SampleNode(Node):
+class SampleNode(Selection):
     """Elements of several nodes in turn, each from a node drawn with given weights.
 
     Args:
@@ -232,9 +213,6 @@ class SampleNode(Node):
     def open(self, number: int, order: Array | None = None) -> Cursor:
         cursors = [node.open(number) for node in self.inputs]
         return _SampleCursor(cursors, self._weights, (self.seed.value, number), self._ends)
-
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
 
     names_inputs = True
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.data.node import END, Cursor, Node, Through
+from kerasish.data.node import END, Cursor, Node, Selection, Through
 from kerasish.typing import Array
 
 
@@ -23,7 +23,20 @@ def checked_count(verb: str, name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
-class CountNode(Node):
+def batch_count(elements: int, size: int, drops: bool) -> int:
+    """Return how many batches elements make; counts below 0 stay as they are.
+
+    Args:
+        elements: their number, or an unknown or infinite cardinality.
+        size: elements per batch.
+        drops: whether a smaller last batch is dropped.
+    """
+    if elements < 0:
+        return elements
+    return elements // size if drops else -(-elements // size)
+
+
+class CountNode(Selection):
     """The elements of a node that are known to be `count`; another number is an error."""
 
     def __init__(self, source: Node, count: int) -> None:
@@ -42,14 +55,13 @@ class CountNode(Node):
             return source.open(number, order)
         return _CountCursor(source.open(number), self._count)
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         return f"assert_cardinality({self._count})"
 
 
 class _CountCursor(Through):
+    place_attribute = "_at"
+
     def __init__(self, source: Cursor, count: int) -> None:
         super().__init__(source)
         self._count, self._at = count, 0
@@ -61,10 +73,3 @@ class _CountCursor(Through):
             raise ValueError(f"assert_cardinality({self._count}): there are {more}.")
         self._at += element is not END
         return element
-
-    def state(self) -> list[Any]:
-        return [self._at, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._at = state[0]
-        self.source.restore(state[1])

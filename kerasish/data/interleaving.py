@@ -12,6 +12,7 @@ from kerasish.data.node import (
     UNKNOWN_CARDINALITY,
     Cursor,
     Node,
+    first_element,
     named,
     place_error,
     seed_of,
@@ -49,14 +50,7 @@ class InterleaveNode(Node):
         return _InterleaveCursor(self, number)
 
     def spec(self) -> Any:
-        cursor = self.inputs[0].open(0)
-        try:
-            element = cursor.read()
-        finally:
-            cursor.close()
-        if element is END:
-            raise ValueError(f"element_spec: {self.describe()} has no element to look at.")
-        return self.made_of(element, 0, 0).spec()
+        return self.made_of(first_element(self.inputs[0], self), 0, 0).spec()
 
     def made_of(self, element: Any, number: int, made: int) -> Node:
         """Return the node of the data set that the function makes of an element.

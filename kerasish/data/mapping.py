@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.data.elements import to_element, to_elements
-from kerasish.data.node import END, Cursor, Node, Seed, Through, named
+from kerasish.data.node import END, Counting, Cursor, Node, Seed, named
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
 from kerasish.engine.data.streams import add_place
@@ -30,22 +30,19 @@ class MapNode(Node):
             the seed, the pass and the number of the element.
     """
 
+    orders_input = True
+
     def __init__(
         self, source: Node, function: Callable[..., Any], workers: int, seed: Seed | None = None
     ) -> None:
         self.inputs, self.function, self.workers = (source,), function, workers
         self.seed = seed
 
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
-
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
-        source = self.inputs[0]
-        cursor = source.open(number) if order is None else source.open(number, order)
+        cursor = self.inputs[0].open(number, order)
         key = None if self.seed is None else (self.seed.value % 2**64, number % 2**64)
         one = _One(self.function, key, order)
         return (
@@ -105,10 +102,10 @@ class _One:
         add_place(error, f"element {number} of the pass, in {named(self._function)} of map()")
 
 
-class _MapCursor(Through):
+class _MapCursor(Counting):
     def __init__(self, source: Cursor, one: _One) -> None:
         super().__init__(source)
-        self._one, self._number = one, 0
+        self._one = one
 
     def read(self) -> Any:
         element = self.source.read()
@@ -122,18 +119,6 @@ class _MapCursor(Through):
         results = self._one.many(self.source.read_many(count), self._number)
         self._number += len(results)
         return results
-
-    def skip(self, count: int) -> int:
-        number = self.source.skip(count)
-        self._number += number
-        return number
-
-    def state(self) -> list[Any]:
-        return [self._number, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._number = state[0]
-        self.source.restore(state[1])
 
 
 class _Parallel(Cursor):

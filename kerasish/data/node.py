@@ -82,17 +82,19 @@ class Node:
     Attributes:
         inputs: the nodes that this one reads.
         rereads: whether going to a place reads the elements before it again (generators).
+        orders_input: whether it is read in an order by reading its input in one.
         names_inputs: whether `describe` describes the inputs too.
     """
 
     inputs: tuple[Node, ...] = ()
     rereads = False
+    orders_input = False
     names_inputs = False
 
     @property
     def indexed(self) -> bool:
         """Whether a pass can be opened with an order: an array of the numbers of the elements."""
-        return False
+        return self.orders_input and self.inputs[0].indexed
 
     def cardinality(self) -> int:
         """Return the number of elements, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY."""
@@ -109,14 +111,7 @@ class Node:
 
     def spec(self) -> Any:
         """Return the structure, shapes and dtypes of the elements; may read the first one."""
-        cursor = self.open(0)
-        try:
-            element = cursor.read()
-        finally:
-            cursor.close()
-        if element is END:
-            raise ValueError(f"element_spec: {self.describe()} has no element to look at.")
-        return spec_of(element)
+        return spec_of(first_element(self, self))
 
     def describe(self) -> str:
         """Return the verb with its arguments: "batch(32)"."""
@@ -138,20 +133,106 @@ class Node:
                 waiting.extend(node.inputs)
 
 
+def first_element(node: Node, reader: Node) -> Any:
+    """Return the first element of a node; `reader` is the node whose spec depends on it."""
+    cursor = node.open(0)
+    try:
+        element = cursor.read()
+    finally:
+        cursor.close()
+    if element is END:
+        raise ValueError(f"element_spec: {reader.describe()} has no element to look at.")
+    return element
+
+
+class Selection(Node):
+    """A step whose elements are elements of its first input, unchanged."""
+
+    def spec(self) -> Any:
+        return self.inputs[0].spec()
+
+
+class PlaceCursor(Cursor):
+    """A cursor whose place is the number `_at` of the next element, of `_count` elements."""
+
+    _at = 0
+    _count = 0
+
+    def skip(self, count: int) -> int:
+        start, self._at = self._at, min(self._at + count, self._count)
+        return self._at - start
+
+    def state(self) -> int:
+        return self._at
+
+    def restore(self, state: int) -> None:
+        self._at = min(int(state), self._count)
+
+
 class Through(Cursor):
-    """A cursor over the elements of one other cursor, whose place is its own."""
+    """A cursor over the elements of one other cursor.
+
+    Its place is the place of that cursor, with one value of its own where there is one.
+
+    Attributes:
+        place_attribute: the attribute that holds this value, "" where there is none.
+    """
+
+    place_attribute = ""
 
     def __init__(self, source: Cursor) -> None:
         self.source = source
 
     def state(self) -> Any:
-        return self.source.state()
+        place = self.source.state()
+        return [getattr(self, self.place_attribute), place] if self.place_attribute else place
 
     def restore(self, state: Any) -> None:
+        if self.place_attribute:
+            value, state = state
+            setattr(self, self.place_attribute, value)
         self.source.restore(state)
 
     def close(self) -> None:
         self.source.close()
+
+
+class Counting(Through):
+    """A cursor over one other cursor that counts its elements; the count is part of its place."""
+
+    place_attribute = "_number"
+
+    def __init__(self, source: Cursor, number: int = 0) -> None:
+        super().__init__(source)
+        self._number = number
+
+    def skip(self, count: int) -> int:
+        number = self.source.skip(count)
+        self._number += number
+        return number
+
+
+class Passing(Counting):
+    """A cursor that counts the elements of one other cursor and gives them unchanged."""
+
+    def __init__(self, source: Cursor) -> None:
+        super().__init__(source)
+        self.columnar = source.columnar
+
+    def read(self) -> Any:
+        element = self.source.read()
+        self._number += element is not END
+        return element
+
+    def read_many(self, count: int) -> list[Any]:
+        elements = self.source.read_many(count)
+        self._number += len(elements)
+        return elements
+
+    def read_rows(self, count: int) -> tuple[int, Any]:
+        number, block = self.source.read_rows(count)
+        self._number += number
+        return number, block
 
 
 class Numbered:

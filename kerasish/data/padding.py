@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import tree
+from kerasish.data.counts import batch_count
 from kerasish.data.elements import TensorSpec, leaf_shape, map_specs, stack
 from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, Node, Numbered, Through, named
 from kerasish.data.selecting import call
@@ -124,10 +125,7 @@ class PaddedBatchNode(Node):
         self._drops, self._text = drops, text
 
     def cardinality(self) -> int:
-        known = self.inputs[0].cardinality()
-        if known < 0:
-            return known
-        return known // self._size if self._drops else -(-known // self._size)
+        return batch_count(self.inputs[0].cardinality(), self._size, self._drops)
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         source = self.inputs[0].open(number)
@@ -147,6 +145,8 @@ def _of_batches(spec: Structure, rows: int | None) -> Any:
 
 
 class _PaddedBatchCursor(Through):
+    place_attribute = "_at"
+
     def __init__(self, source: Cursor, size: int, padding: Padding, drops: bool) -> None:
         super().__init__(source)
         self._size, self._padding, self._drops = size, padding, drops
@@ -162,14 +162,7 @@ class _PaddedBatchCursor(Through):
     def skip(self, count: int) -> int:
         number = self.source.skip(count * self._size)
         self._at += number
-        return number // self._size if self._drops else -(-number // self._size)
-
-    def state(self) -> list[Any]:
-        return [self._at, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._at = state[0]
-        self.source.restore(state[1])
+        return batch_count(number, self._size, self._drops)
 
 
 class BucketNode(Node):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerasish.data.node import AUTOTUNE, END, Cursor, Node
+from kerasish.data.node import AUTOTUNE, END, Cursor, Node, Selection
 from kerasish.data.threads import Ahead
 from kerasish.typing import Array
 
 _DEFAULT_DEPTH = 2
 
 
-class PrefetchNode(Node):
+class PrefetchNode(Selection):
     """The elements of a node, read ahead by a thread.
 
     Args:
@@ -19,24 +19,18 @@ class PrefetchNode(Node):
         depth: the most elements that are read ahead; AUTOTUNE: 2; 0: none.
     """
 
+    orders_input = True
+
     def __init__(self, source: Node, depth: int) -> None:
         self.inputs = (source,)
         self._depth = _DEFAULT_DEPTH if depth == AUTOTUNE else depth
-
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
 
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
-        source = self.inputs[0]
-        cursor = source.open(number) if order is None else source.open(number, order)
+        cursor = self.inputs[0].open(number, order)
         return PrefetchCursor(cursor, self._depth) if self._depth else cursor
-
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
 
     def describe(self) -> str:
         return f"prefetch({self._depth})"

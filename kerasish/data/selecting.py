@@ -12,6 +12,8 @@ from kerasish.data.node import (
     UNKNOWN_CARDINALITY,
     Cursor,
     Node,
+    Passing,
+    Selection,
     Through,
     evenly,
     named,
@@ -22,15 +24,13 @@ from kerasish.typing import Array, Structure
 _ENDLESS_PASSES = 2**40  # passes that one pass over an endless repetition may have
 
 
-class TakeNode(Node):
+class TakeNode(Selection):
     """The first `count` elements; all for count -1."""
+
+    orders_input = True
 
     def __init__(self, source: Node, count: int) -> None:
         self.inputs, self._count = (source,), count
-
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()
@@ -39,65 +39,40 @@ class TakeNode(Node):
         return self._count if known == INFINITE_CARDINALITY else min(known, self._count)
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
-        source = self.inputs[0]
-        return _TakeCursor(source.open(number) if order is None else source.open(number, order),
-                           self._count if order is None else -1)  # fmt: skip
-
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
+        return _TakeCursor(self.inputs[0].open(number, order), self._count if order is None else -1)
 
     def describe(self) -> str:
         return f"take({self._count})"
 
 
-class _TakeCursor(Through):
+class _TakeCursor(Passing):
     def __init__(self, source: Cursor, count: int) -> None:
         super().__init__(source)
-        self.columnar = source.columnar
-        self._count, self._at = count, 0
+        self._count = count
 
     def _most(self, count: int) -> int:
-        return count if self._count < 0 else min(count, self._count - self._at)
+        return count if self._count < 0 else min(count, self._count - self._number)
 
     def read(self) -> Any:
-        if self._at == self._count:
-            return END
-        element = self.source.read()
-        self._at += element is not END
-        return element
+        return END if self._number == self._count else super().read()
 
     def read_many(self, count: int) -> list[Any]:
-        elements = self.source.read_many(self._most(count)) if self._most(count) else []
-        self._at += len(elements)
-        return elements
+        return super().read_many(self._most(count)) if self._most(count) else []
 
     def read_rows(self, count: int) -> tuple[int, Any]:
-        number, block = self.source.read_rows(self._most(count))
-        self._at += number
-        return number, block
+        return super().read_rows(self._most(count))
 
     def skip(self, count: int) -> int:
-        number = self.source.skip(self._most(count))
-        self._at += number
-        return number
-
-    def state(self) -> list[Any]:
-        return [self._at, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._at = state[0]
-        self.source.restore(state[1])
+        return super().skip(self._most(count))
 
 
-class SkipNode(Node):
+class SkipNode(Selection):
     """All but the first `count` elements; none for count -1."""
+
+    orders_input = True
 
     def __init__(self, source: Node, count: int) -> None:
         self.inputs, self._count = (source,), count
-
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()
@@ -111,14 +86,13 @@ class SkipNode(Node):
             return source.open(number, order + self._count)
         return _SkipCursor(source.open(number), self._count)
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         return f"skip({self._count})"
 
 
 class _SkipCursor(Through):
+    place_attribute = "_left"
+
     def __init__(self, source: Cursor, count: int) -> None:
         super().__init__(source)
         self.columnar = source.columnar
@@ -149,23 +123,14 @@ class _SkipCursor(Through):
         self._begin()
         return self.source.skip(count)
 
-    def state(self) -> list[Any]:
-        return [self._left, self.source.state()]
 
-    def restore(self, state: list[Any]) -> None:
-        self._left = state[0]
-        self.source.restore(state[1])
-
-
-class ShardNode(Node):
+class ShardNode(Selection):
     """Every `count`-th element, from element `index` on."""
+
+    orders_input = True
 
     def __init__(self, source: Node, count: int, index: int) -> None:
         self.inputs, self._count, self._index = (source,), count, index
-
-    @property
-    def indexed(self) -> bool:
-        return self.inputs[0].indexed
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()
@@ -178,14 +143,13 @@ class ShardNode(Node):
             return source.open(number, rows * self._count + self._index)
         return _ShardCursor(source.open(number), self._count, self._index)
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         return f"shard({self._count}, {self._index})"
 
 
 class _ShardCursor(Through):
+    place_attribute = "_left"
+
     def __init__(self, source: Cursor, count: int, index: int) -> None:
         super().__init__(source)
         self._between, self._left = count - 1, index
@@ -196,15 +160,8 @@ class _ShardCursor(Through):
         self._left = self._between
         return self.source.read()
 
-    def state(self) -> list[Any]:
-        return [self._left, self.source.state()]
 
-    def restore(self, state: list[Any]) -> None:
-        self._left = state[0]
-        self.source.restore(state[1])
-
-
-class RepeatNode(Node):
+class RepeatNode(Selection):
     """Several passes one after the other; without end for count -1."""
 
     def __init__(self, source: Node, count: int) -> None:
@@ -221,9 +178,6 @@ class RepeatNode(Node):
     def open(self, number: int, order: Array | None = None) -> Cursor:
         first = number * (_ENDLESS_PASSES if self._count < 0 else self._count)
         return _RepeatCursor(self.inputs[0], first, self._count)
-
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
 
     def describe(self) -> str:
         return f"repeat({'' if self._count < 0 else self._count})"
@@ -310,7 +264,7 @@ class _RepeatCursor(Cursor):
             self._source.close()
 
 
-class FilterNode(Node):
+class FilterNode(Selection):
     """The elements for which a function is true; with `ends`, those before the first other one."""
 
     def __init__(self, source: Node, predicate: Callable[..., Any], ends: bool = False) -> None:
@@ -322,14 +276,13 @@ class FilterNode(Node):
     def open(self, number: int, order: Array | None = None) -> Cursor:
         return _FilterCursor(self.inputs[0].open(number), self._predicate, self._ends)
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         return f"{'take_while' if self._ends else 'filter'}({named(self._predicate)})"
 
 
 class _FilterCursor(Through):
+    place_attribute = "_over"
+
     def __init__(self, source: Cursor, predicate: Callable[..., Any], ends: bool) -> None:
         super().__init__(source)
         self._predicate, self._ends, self._over = predicate, ends, False
@@ -348,13 +301,6 @@ class _FilterCursor(Through):
                 return element
             self._over = self._ends
         return END
-
-    def state(self) -> list[Any]:
-        return [self._over, self.source.state()]
-
-    def restore(self, state: list[Any]) -> None:
-        self._over = state[0]
-        self.source.restore(state[1])
 
 
 def call(function: Callable[..., Any], element: Structure) -> Any:

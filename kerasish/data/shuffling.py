@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.data.node import END, Cursor, Node, Numbered, Seed, Through
+from kerasish.data.node import END, Cursor, Node, Numbered, Passing, Seed, Selection
 from kerasish.data.orders import Draws, buffer_order
 from kerasish.typing import Array
 
 _MOST_NUMBERS = 2**26  # elements whose order is computed at once: half a gigabyte of numbers
 
 
-class ShuffleNode(Node):
+class ShuffleNode(Selection):
     """The elements of a node in the order in which a buffer of random draws gives them.
 
     Args:
@@ -42,48 +42,20 @@ class ShuffleNode(Node):
         whole = buffer_order(source.cardinality(), self.buffer, self.seed.value, drawn)
         return _OrderCursor(source.open(number, whole if order is None else whole[order]))
 
-    def spec(self) -> Any:
-        return self.inputs[0].spec()
-
     def describe(self) -> str:
         each = "" if self._reshuffles else ", reshuffle_each_iteration=False"
         return f"shuffle({self.buffer}, seed={self.seed}{each})"
 
 
-class _OrderCursor(Through):
+class _OrderCursor(Passing):
     """Reads by number; counts, since the next process may have to use a buffer."""
 
-    def __init__(self, source: Cursor) -> None:
-        super().__init__(source)
-        self.columnar = source.columnar
-        self._step = 0
-
-    def read(self) -> Any:
-        element = self.source.read()
-        self._step += element is not END
-        return element
-
-    def read_many(self, count: int) -> list[Any]:
-        elements = self.source.read_many(count)
-        self._step += len(elements)
-        return elements
-
-    def read_rows(self, count: int) -> tuple[int, Any]:
-        number, block = self.source.read_rows(count)
-        self._step += number
-        return number, block
-
-    def skip(self, count: int) -> int:
-        number = self.source.skip(count)
-        self._step += number
-        return number
-
     def state(self) -> dict[str, Any]:
-        return {"step": self._step, "ordered": self.source.state()}
+        return {"step": self._number, "ordered": self.source.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         if "ordered" in state:
-            self._step = state["step"]
+            self._number = state["step"]
             self.source.restore(state["ordered"])
         else:  # saved by a buffer, before a cache below had been filled
             self.skip(state["step"])

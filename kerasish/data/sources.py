@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,15 @@ from kerasish.data.elements import (
     stack,
     to_element,
 )
-from kerasish.data.node import END, INFINITE_CARDINALITY, Cursor, Node, named, place_error
+from kerasish.data.node import (
+    END,
+    INFINITE_CARDINALITY,
+    Cursor,
+    Node,
+    PlaceCursor,
+    named,
+    place_error,
+)
 from kerasish.engine.data.arrays import contents_of
 from kerasish.engine.data.rows import Rows, SparseRows, StoredRows, is_sparse, is_stored
 from kerasish.engine.data.tables import is_table
@@ -67,13 +74,12 @@ class RowsNode(Node):
         return self._facts
 
 
-class _RowsCursor(Cursor):
+class _RowsCursor(PlaceCursor):
     columnar = True
 
     def __init__(self, node: RowsNode, order: Array | None) -> None:
         self._node, self._order = node, order
         self._count = node.count if order is None else len(order)
-        self._at = 0
         self._block: Any = None  # rows that were read at once, for `read`
         self._start = self._stop = 0
 
@@ -98,16 +104,6 @@ class _RowsCursor(Cursor):
         if self._order is None:
             return self._node.part(start, stop)
         return self._node.take(self._order[start:stop])
-
-    def skip(self, count: int) -> int:
-        start, self._at = self._at, min(self._at + count, self._count)
-        return self._at - start
-
-    def state(self) -> int:
-        return self._at
-
-    def restore(self, state: int) -> None:
-        self._at = min(int(state), self._count)
 
 
 class Column:
@@ -449,18 +445,6 @@ def _spec(spec: Any) -> TensorSpec:
         f"output_signature: expected a structure of kerasish.data.TensorSpec(shape, dtype), got "
         f"{spec!r}."
     )
-
-
-def warn_reread(node: Node, what: str) -> None:
-    """Warn that a resumed training reads generators again."""
-    names = [n.describe() for n in node.walk() if n.rereads]
-    if names:
-        warnings.warn(
-            f"{what} goes on in the middle of a pass over {', '.join(names)}: its first elements "
-            "were read again and left out. The training goes on exactly if they are the same as "
-            "before.",
-            stacklevel=2,
-        )
 
 
 def counted(count: int | None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish.data.elements import spec_of
-from kerasish.data.node import END, Cursor, Node, Numbered
+from kerasish.data.node import END, Cursor, Node, Numbered, PlaceCursor
 from kerasish.typing import Array, Structure
 
 _EVERY = 64  # elements between two remembered places
@@ -33,21 +33,15 @@ class ListNode(Node):
         return f"window of {len(self._elements)}"
 
 
-class _ListCursor(Cursor):
+class _ListCursor(PlaceCursor):
     def __init__(self, elements: list[Any]) -> None:
-        self._elements, self._at = elements, 0
+        self._elements, self._count = elements, len(elements)
 
     def read(self) -> Any:
-        if self._at == len(self._elements):
+        if self._at == self._count:
             return END
         self._at += 1
         return self._elements[self._at - 1]
-
-    def state(self) -> int:
-        return self._at
-
-    def restore(self, state: int) -> None:
-        self._at = min(int(state), len(self._elements))
 
 
 class WindowNode(Node):

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasish import config
 from kerasish.devices import current, set_device
-from kerasish.ranks import Group, current_group, current_sharding, set_group
+from kerasish.ranks import Group, current_group, set_group
 from kerasish.ranks.failures import Watch, processor
 from kerasish.ranks.mpi import LAUNCHERS, MpiGroup, import_mpi, launched
 
@@ -214,10 +214,3 @@ def get_device_count(device_type: str | None = None) -> int:
         1
     """
     return len(list_devices(device_type))
-
-
-def describe_job() -> str:
-    """Return one line about this process's place in the job."""
-    group, sharding = current_group(), current_sharding()
-    cut = "" if sharding is None else f", batches in {sharding.shards} shards"
-    return f"rank {group.rank} of {group.size} on {group.host}{cut}"

@@ -15,14 +15,28 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class BaseDepthwiseConv(ConvolutionLayer):
-    """A convolution of every channel with its own filters (*kernel_size, channels, multiplier)."""
+class _DepthwiseLayer(ConvolutionLayer):
+    """What layers with a depthwise kernel share."""
 
     paddings = ("valid", "same", "causal")
-    weight_kinds = ("depthwise", "bias")
     depthwise_initializer: Any
     depthwise_regularizer: Any
     depthwise_constraint: Any
+    depth_multiplier: int
+
+    def _depthwise_kernel(self, input_shape: Shape, name: str) -> tuple[int, Any]:
+        """Return (channels of its results, a new kernel (*kernel_size, channels, multiplier))."""
+        channels = self._channels(input_shape)
+        self.compute_output_shape(input_shape)  # raises where no window fits
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        kernel = self.add_weight_of("depthwise", shape, name)
+        return channels * self.depth_multiplier, kernel
+
+
+class BaseDepthwiseConv(_DepthwiseLayer):
+    """A convolution of every channel with its own filters (*kernel_size, channels, multiplier)."""
+
+    weight_kinds = ("depthwise", "bias")
 
     @with_options(DepthwiseOptions, of_weights("depthwise", "bias"))
     def __init__(
@@ -46,11 +60,8 @@ class BaseDepthwiseConv(ConvolutionLayer):
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels, depth_multiplier) and bias."""
-        channels = self._channels(input_shape)
-        self.compute_output_shape(input_shape)  # raises where no window fits
-        shape = (*self.kernel_size, channels, self.depth_multiplier)
-        self.kernel = self.add_weight_of("depthwise", shape, "kernel")
-        self._add_bias(channels * self.depth_multiplier)
+        results, self.kernel = self._depthwise_kernel(input_shape, "kernel")
+        self._add_bias(results)
 
     def _results(self, channels: int) -> int:
         return channels * self.depth_multiplier
@@ -126,14 +137,10 @@ class DepthwiseConv2D(BaseDepthwiseConv):
     rank = 2
 
 
-class BaseSeparableConv(ConvolutionLayer):
+class BaseSeparableConv(_DepthwiseLayer):
     """A depthwise convolution, then one of 1 place over all channels."""
 
-    paddings = ("valid", "same", "causal")
     weight_kinds = ("depthwise", "pointwise", "bias")
-    depthwise_initializer: Any
-    depthwise_regularizer: Any
-    depthwise_constraint: Any
     pointwise_initializer: Any
     pointwise_regularizer: Any
     pointwise_constraint: Any
@@ -162,11 +169,8 @@ class BaseSeparableConv(ConvolutionLayer):
 
     def build(self, input_shape: Shape) -> None:
         """Make the kernels (*kernel_size, channels, multiplier), (1.., products, filters), bias."""
-        channels = self._channels(input_shape)
-        self.compute_output_shape(input_shape)  # raises where no window fits
-        shape = (*self.kernel_size, channels, self.depth_multiplier)
-        self.depthwise_kernel = self.add_weight_of("depthwise", shape, "depthwise_kernel")
-        shape = (*(1,) * self.rank, channels * self.depth_multiplier, self.filters)
+        between, self.depthwise_kernel = self._depthwise_kernel(input_shape, "depthwise_kernel")
+        shape = (*(1,) * self.rank, between, self.filters)
         self.pointwise_kernel = self.add_weight_of("pointwise", shape, "pointwise_kernel")
         self._add_bias(self.filters)
 

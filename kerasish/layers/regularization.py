@@ -27,7 +27,21 @@ def _share(rate: float, who: str) -> float:
     return rate
 
 
-class Dropout(Layer):
+class _RandomLayer(Layer):
+    """A layer that draws numbers in training, and is the identity otherwise."""
+
+    layer_role = "pass"
+    weightless = True
+
+    def _draw_from(self, seed: Any, strength: float) -> None:
+        """Keep the seed, and a generator of it unless `strength` is 0 and nothing is drawn."""
+        self.seed = seed
+        self.supports_masking = True
+        if strength > 0:
+            self.seed_generator = SeedGenerator(seed)
+
+
+class Dropout(_RandomLayer):
     """In training: each element 0 with probability `rate`, else divided by 1 - rate.
 
     Args:
@@ -43,9 +57,6 @@ class Dropout(Layer):
         (None, 3)
     """
 
-    layer_role = "pass"
-
-    weightless = True
     example = {"args": {"rate": 0.5}, "shape": (2, 3)}
 
     def __init__(
@@ -56,13 +67,9 @@ class Dropout(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed, self.noise_shape = (
-            _share(rate, self.display_name()), seed,
-            _as_noise_shape(noise_shape, self.display_name()),
-        )  # fmt: skip
-        self.supports_masking = True
-        if rate > 0:
-            self.seed_generator = SeedGenerator(seed)
+        self.rate = _share(rate, self.display_name())
+        self.noise_shape = _as_noise_shape(noise_shape, self.display_name())
+        self._draw_from(seed, rate)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Drop elements in training."""
@@ -181,7 +188,7 @@ class SpatialDropout3D(SpatialDropout2D):
     rank = 3
 
 
-class GaussianNoise(Layer):
+class GaussianNoise(_RandomLayer):
     """In training: x plus normal numbers of mean 0.
 
     Args:
@@ -193,19 +200,14 @@ class GaussianNoise(Layer):
         (None, 3)
     """
 
-    layer_role = "pass"
-
-    weightless = True
     example = {"args": {"stddev": 0.1}, "shape": (2, 3)}
 
     def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if stddev < 0:
             raise ValueError(f"{self.display_name()}: stddev must be >= 0, got {stddev}.")
-        self.stddev, self.seed = stddev, seed
-        self.supports_masking = True
-        if stddev > 0:
-            self.seed_generator = SeedGenerator(seed)
+        self.stddev = stddev
+        self._draw_from(seed, stddev)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Add noise in training."""
@@ -217,7 +219,7 @@ class GaussianNoise(Layer):
         return ops.add(inputs, noise)
 
 
-class GaussianDropout(Layer):
+class GaussianDropout(_RandomLayer):
     """In training: x times normal numbers of mean 1 and variance rate / (1 - rate).
 
     Args:
@@ -229,17 +231,12 @@ class GaussianDropout(Layer):
         (None, 3)
     """
 
-    layer_role = "pass"
-
-    weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed = _share(rate, self.display_name()), seed
-        self.supports_masking = True
-        if rate > 0:
-            self.seed_generator = SeedGenerator(seed)
+        self.rate = _share(rate, self.display_name())
+        self._draw_from(seed, rate)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Multiply by noise in training."""
@@ -252,7 +249,7 @@ class GaussianDropout(Layer):
         return ops.multiply(inputs, noise)
 
 
-class AlphaDropout(Layer):
+class AlphaDropout(_RandomLayer):
     """In training: elements become selu's lower limit, the rest such that mean and variance stay.
 
     Args:
@@ -268,23 +265,14 @@ class AlphaDropout(Layer):
         (None, 3)
     """
 
-    layer_role = "pass"
-
-    weightless = True
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
     def __init__(
         self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.rate, self.seed, self.noise_shape = (
-            _share(rate, self.display_name()),
-            seed,
-            noise_shape,
-        )
-        self.supports_masking = True
-        if rate > 0:
-            self.seed_generator = SeedGenerator(seed)
+        self.rate, self.noise_shape = _share(rate, self.display_name()), noise_shape
+        self._draw_from(seed, rate)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Drop elements in training."""

@@ -8,13 +8,14 @@ divisor belongs to the whole batch. `reduce_losses` asks the shares in force for
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasish import ops
+from kerasish.overriding import override
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -83,11 +84,6 @@ def batch_sum(x: Tensor, axis: Any = None) -> Tensor:
     return shares.total(total)
 
 
-@contextmanager
-def using_shares(shares: Shares | None) -> Iterator[None]:
+def using_shares(shares: Shares | None) -> AbstractContextManager[None]:
     """Let losses of this thread be shares, inside the block."""
-    before, _in_force.shares = _in_force.shares, shares
-    try:
-        yield
-    finally:
-        _in_force.shares = before
+    return override(_in_force, "shares", shares)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from kerasish.ops.shapes import Unknown
+from kerasish.overriding import override
 from kerasish.typing import AnyTensor, Structure
 
 P = ParamSpec("P")
@@ -133,23 +134,9 @@ def is_inferring(x: AnyTensor) -> bool:
     return _slot.inferring or any(type(s) is Unknown for s in x.shape)
 
 
-@contextmanager
-def _inferring() -> Iterator[None]:
-    before, _slot.inferring = _slot.inferring, True
-    try:
-        yield
-    finally:
-        _slot.inferring = before
-
-
-@contextmanager
-def using_engine(engine: Engine | None) -> Iterator[None]:
+def using_engine(engine: Engine | None) -> AbstractContextManager[None]:
     """Put `engine` (None: the default one) in charge in this thread, for the `with` block."""
-    before, _slot.engine = _slot.engine, engine
-    try:
-        yield
-    finally:
-        _slot.engine = before
+    return override(_slot, "engine", engine)
 
 
 class SymbolicArgument(Exception):  # noqa: N818 (a signal, not an error)
@@ -459,7 +446,7 @@ def function(f: Callable[P, R]) -> Callable[P, R]:
         if symbolic is None and kwargs:
             symbolic = _symbolic_among(kwargs.values())
         if symbolic is not None:
-            with _inferring():
+            with override(_slot, "inferring", True):
                 return symbolic.__kerasish_function__(composed, args, kwargs)
         engine = _slot.engine
         if engine is not None and engine.fuses_calls:

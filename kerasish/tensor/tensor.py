@@ -10,7 +10,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import SymbolicArgument, current_engine
+from kerasish.overriding import override
 from kerasish.typing import AnyTensor, Array, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ class _Recording(threading.local):
 recording = _Recording()
 
 
-@contextmanager
-def no_gradient() -> Iterator[None]:
+def no_gradient() -> AbstractContextManager[None]:
     """Keep no records inside the `with` block: nothing there can be differentiated.
 
     Example:
@@ -71,11 +71,7 @@ def no_gradient() -> Iterator[None]:
         >>> float(y)
         6.0
     """
-    before, recording.on = recording.on, False
-    try:
-        yield
-    finally:
-        recording.on = before
+    return override(recording, "on", False)
 
 
 class Tensor(BitOperators):

@@ -17,6 +17,7 @@ from kerasish import backends, layers, ops
 from kerasish.backends.static.codegen.driver import RecordError, aligned
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import compiled_plan as compiled_plans
+from kerasish.backends.static.lowering import units
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import MoveUnit
 from kerasish.backends.static.lowering.units import PythonUnit, aligned_array
@@ -150,13 +151,13 @@ def test_a_partly_written_broadcast(strict, monkeypatch):
 
 
 def test_a_plan_in_which_all_values_overlap(strict, monkeypatch):
-    plan = compiled_plans.plan_memory
+    plan = units.plan_memory
 
     def overlapping(lifetimes):
         created = plan(lifetimes)
         return created._replace(offsets=dict.fromkeys(created.offsets, 0))
 
-    monkeypatch.setattr(compiled_plans, "plan_memory", overlapping)
+    monkeypatch.setattr(units, "plan_memory", overlapping)
     with pytest.raises(PlanError, match=r"reads|over"):
         run(lambda x: ops.sort(ops.matmul(x, ops.transpose(x))) + ops.sum(x), X)
 

@@ -19,6 +19,7 @@ from kerasish.backends.eager.numpy_update import update_all
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.ops.op import Engine, Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
+from kerasish.overriding import override
 from kerasish.scopes import current_path
 from kerasish.tensor import (
     Tensor,
@@ -210,12 +211,8 @@ class Eager(Backend):
     def step_scope(self) -> Iterator[None]:
         """A context of a step: its assignments are made together at its end, if it succeeds."""
         scope = self._scope()
-        before, self._quiet.run = self._quiet.run, None
-        try:
-            with np.errstate(all="ignore"), using_scope(scope):
-                yield
-        finally:
-            self._quiet.run = before
+        with override(self._quiet, "run", None), np.errstate(all="ignore"), using_scope(scope):
+            yield
         scope.commit()
 
     def _scope(self) -> VariableScope:

@@ -21,6 +21,7 @@ from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.parts import PartsMixin
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
+from kerasish.overriding import override
 from kerasish.tensor import (
     Tensor,
     autocast,
@@ -168,16 +169,13 @@ class BuildMixin(PartsMixin):
     def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
         if self.call_parts.training and kwargs.get("training") is None:
             kwargs["training"] = bool(context.training or self.call_parts.training_default)
-        before, self._losses = self._losses, []
-        root, context.root = context.root, NOWHERE
-        try:
-            with autocast(self.compute_dtype if self._casts else None):
-                return self.call(*args, **kwargs)
-        except Exception as error:
-            note_layer(error, self, args, kwargs)  # type: ignore[arg-type]
-            raise
-        finally:
-            self._losses, context.root = before, root
+        with override(self, "_losses", []), override(context, "root", NOWHERE):
+            try:
+                with autocast(self.compute_dtype if self._casts else None):
+                    return self.call(*args, **kwargs)
+            except Exception as error:
+                note_layer(error, self, args, kwargs)  # type: ignore[arg-type]
+                raise
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Return the shapes from which the layer was built, or None."""

@@ -44,7 +44,3 @@ class LossesMixin:
             if getattr(v, "regularizer", None) is not None
         ]
         return [*self._losses, *penalties]
-
-    def _clear_losses(self: Any) -> None:
-        for layer in self.flatten_layers():
-            layer._losses = []

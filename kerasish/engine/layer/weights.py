@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from kerasish import constraints, initializers, regularizers
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
+from kerasish.overriding import override
 from kerasish.tensor import Variable, to_numpy
 from kerasish.typing import ConstraintLike, InitializerLike, RegularizerLike, Shape, ShapeLike
 
@@ -24,18 +25,13 @@ class _Allowance(threading.local):
 _allowance = _Allowance()
 
 
-@contextmanager
-def limited_weights(elements: int) -> Iterator[None]:
+def limited_weights(elements: int) -> AbstractContextManager[None]:
     """Let `add_weight` make at most this many elements inside the block.
 
     A model read from a file needs no more than the file holds; a config that asks for more is
     refused before memory is taken.
     """
-    before, _allowance.left = _allowance.left, elements
-    try:
-        yield
-    finally:
-        _allowance.left = before
+    return override(_allowance, "left", elements)
 
 
 def _spend(shape: tuple[int, ...], who: str) -> None:
@@ -135,14 +131,9 @@ class WeightsMixin:
         self._weights.append(result)
         return result
 
-    @contextmanager
-    def adding_weights(self: Any) -> Iterator[None]:
+    def adding_weights(self: Any) -> AbstractContextManager[None]:
         """Let `add_weight` add weights to a layer that is built, inside the block."""
-        complete, self._complete = self._complete, False
-        try:
-            yield
-        finally:
-            self._complete = complete
+        return override(self, "_complete", False)
 
     def add_variable(
         self: Any, shape: Shape, initializer: InitializerLike, **options: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -377,8 +376,3 @@ class Writer:
         if type(size) is int:
             return self.like(size, dtype)
         return self.cast(self.reshape(self.size(size), ()), dtype)
-
-
-def product_of(sizes: Sequence[Any]) -> int | None:
-    """Return the product of sizes; None where one is open."""
-    return math.prod(sizes) if all(type(n) is int for n in sizes) else None

@@ -10,7 +10,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
-from kerasish.layers.preprocessing.reading import batches_of
+from kerasish.layers.preprocessing.reading import learn_from
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, PolicyLike, Shape
 
@@ -121,10 +121,7 @@ class Discretization(Layer):
 
     def adapt(self, data: Array, steps: int | None = None) -> None:
         """Learn the boundaries from an array, or from an iterable of batches."""
-        self.reset_state()
-        for batch in batches_of(data, steps, self.display_name()):
-            self.update_state(batch)
-        self.finalize_state()
+        learn_from(self, data, steps)
 
     def reset_state(self) -> None:
         """Forget the data seen by `update_state`."""

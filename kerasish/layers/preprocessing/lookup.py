@@ -20,7 +20,7 @@ from kerasish.layers.preprocessing.encoding import (
     refuse_sparse,
 )
 from kerasish.layers.preprocessing.hashing import hashed, read_salt
-from kerasish.layers.preprocessing.reading import batches_of, read_integers, strings_like
+from kerasish.layers.preprocessing.reading import learn_from, read_integers, strings_like
 from kerasish.layers.preprocessing.vocabulary import (
     MASKED,
     UNKNOWN,
@@ -236,10 +236,7 @@ class IndexLookup(HostLayer):
 
     def adapt(self, data: Array, steps: int | None = None) -> None:
         """Learn the vocabulary: the most frequent tokens of an array or iterable of batches."""
-        self.reset_state()
-        for batch in batches_of(data, steps, self.display_name()):
-            self.update_state(batch)
-        self.finalize_state()
+        learn_from(self, data, steps)
 
     def reset_state(self) -> None:
         """Forget the tokens counted, and a vocabulary learnt from them."""

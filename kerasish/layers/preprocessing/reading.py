@@ -104,3 +104,16 @@ def batches_of(data: Array, steps: int | None, who: str) -> Iterator[Any]:
         yield batch.numpy() if hasattr(batch, "numpy") else batch
     if not count:
         raise ValueError(f"{who}: adapt() got no data.")
+
+
+def learn_from(layer: Any, data: Array, steps: int | None) -> None:
+    """Let a layer forget its state and learn it from batches.
+
+    Args:
+        layer: has `reset_state`, `update_state` and `finalize_state`.
+        data, steps: see `batches_of`.
+    """
+    layer.reset_state()
+    for batch in batches_of(data, steps, layer.display_name()):
+        layer.update_state(batch)
+    layer.finalize_state()

@@ -15,7 +15,7 @@ from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import UnknownNameError
 from kerasish.layers.preprocessing.encoding import check_mode
 from kerasish.layers.preprocessing.lookups import StringLookup
-from kerasish.layers.preprocessing.reading import batches_of, read_strings, strings_like
+from kerasish.layers.preprocessing.reading import learn_from, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
 from kerasish.typing import Array, Shape, Structure
 
@@ -152,10 +152,7 @@ class TextVectorization(HostLayer):
             batch_size: accepted; the result does not depend on it.
             steps: batches to take at most; None: all.
         """
-        self.reset_state()
-        for batch in batches_of(data, steps, self.display_name()):
-            self.update_state(batch)
-        self.finalize_state()
+        learn_from(self, data, steps)
 
     def reset_state(self) -> None:
         """Forget the tokens counted, and a vocabulary learnt from them."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
 from kerasish.ops.basic.arithmetic import maximum, minimum
 from kerasish.ops.basic.conversion import as_tensor, cast
-from kerasish.ops.basic.reshaping import shape as shape_of
 from kerasish.ops.op import function
 from kerasish.typing import Array, DTypeLike, TensorLike
 
@@ -154,9 +152,3 @@ def saturate_cast(x: TensorLike, dtype: DTypeLike) -> Tensor:
     if source[1] > target[1]:
         x = minimum(x, target[1])
     return cast(x, name)
-
-
-def same_rank(x: TensorLike, starts: Any, what: str) -> None:
-    """Raise unless `starts` holds one number for each axis of x."""
-    if len(starts) != len(shape_of(x)):
-        raise ShapeError(f"{what}: {len(starts)} start indices for shape {shape_of(x)}.")

@@ -71,9 +71,14 @@ def _filtered(x: AnyTensor, kernel: AnyTensor, padding: str) -> Tensor:
     return depthwise_conv(x, weights, 1, padding, "channels_last")
 
 
-def _channels_last(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, Any]:
-    """Return (float pictures as (n, h, w, c), a function that turns results back)."""
-    x = as_float(images)
+def to_channels_last(x: Tensor, data_format: str | None, what: str) -> tuple[Any, Any]:
+    """Return (pictures as (n, h, w, c), a function that turns results back).
+
+    Args:
+        x: pictures as (n, h, w, c) or (h, w, c), or channels first.
+        data_format: "channels_last" or "channels_first"; None: the default.
+        what: the op, for errors.
+    """
     if len(x.shape) not in (3, 4):
         raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
     first = config.standardize_data_format(data_format) == "channels_first"
@@ -104,7 +109,7 @@ def gaussian_blur(
         data_format: "channels_last" or "channels_first"; None: the default.
     """
     dtype = as_tensor(images).dtype
-    x, back = _channels_last(images, data_format, "gaussian_blur")
+    x, back = to_channels_last(as_float(images), data_format, "gaussian_blur")
     widths = [get_item(sigma, i) if hasattr(sigma, "shape") else sigma[i] for i in (0, 1)]
     across, down = (_curve(int(n), width) for n, width in zip(kernel_size, widths))
     kernel = multiply(reshape(down, (-1, 1)), reshape(across, (1, -1)))
@@ -131,7 +136,7 @@ def sobel_edges(images: TensorLike, data_format: str | None = None) -> Tensor:
         >>> sobel_edges(ops.ones((1, 4, 4, 3))).shape
         (1, 4, 4, 3, 2)
     """
-    x, back = _channels_last(images, data_format, "sobel_edges")
+    x, back = to_channels_last(as_float(images), data_format, "sobel_edges")
     x = pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="reflect")
     parts = [_filtered(x, kernel, "valid") for kernel in (_SOBEL, _SOBEL.T)]
     return back(stack(parts, -1))
@@ -162,8 +167,8 @@ def ssim(
 
     Source: Wang et al., IEEE Trans. Image Processing 13 (2004).
     """
-    a, _ = _channels_last(image1, data_format, "ssim")
-    b, _ = _channels_last(image2, data_format, "ssim")
+    a, _ = to_channels_last(as_float(image1), data_format, "ssim")
+    b, _ = to_channels_last(as_float(image2), data_format, "ssim")
     if len(a.shape) != len(b.shape) or not all(map(agree, a.shape, b.shape)):
         raise ShapeError(f"ssim: the pictures have the shapes {a.shape} and {b.shape}.")
     bell = _bell(filter_size, filter_sigma)

@@ -28,7 +28,7 @@ from kerasish.ops.basic.indexing import read_at
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.basic.reshaping import expand_dims, moveaxis, stack
 from kerasish.ops.basic.selection import get_item
-from kerasish.ops.images.filtering import gaussian_blur
+from kerasish.ops.images.filtering import gaussian_blur, to_channels_last
 from kerasish.ops.op import function
 from kerasish.ops.random import normal
 from kerasish.ops.shapes import agree
@@ -162,23 +162,6 @@ def _read(
     return cast(moveaxis(y, 1, -1), images.dtype)
 
 
-def _standing(images: AnyTensor, data_format: str | None, what: str) -> tuple[Any, Any]:
-    """Return (pictures as (n, h, w, c), a function that turns results back)."""
-    x = as_tensor(images)
-    if len(x.shape) not in (3, 4):
-        raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
-    first = config.standardize_data_format(data_format) == "channels_first"
-    single = len(x.shape) == 3
-    x = expand_dims(x, 0) if single else x
-    x = moveaxis(x, 1, -1) if first else x
-
-    def back(y: Tensor) -> Tensor:
-        y = moveaxis(y, -1, 1) if first else y
-        return get_item(y, 0) if single else y
-
-    return x, back
-
-
 def _grid(x: Tensor) -> tuple[Any, Any]:
     height, width = x.shape[1:3]
     rows = reshape(arange(height, dtype=float), (1, height, 1))
@@ -221,7 +204,7 @@ def affine_transform(
         (4, 4, 3)
     """
     _check(interpolation, fill_mode, "affine_transform")
-    x, back = _standing(images, data_format, "affine_transform")
+    x, back = to_channels_last(as_tensor(images), data_format, "affine_transform")
     maps = as_float(transform)
     if len(maps.shape) not in (1, 2) or not agree(maps.shape[-1], 8):
         raise ShapeError(
@@ -308,7 +291,7 @@ def perspective_transform(
         (1, 4, 4, 3)
     """
     _check(interpolation, "constant", "perspective_transform")
-    x, back = _standing(images, data_format, "perspective_transform")
+    x, back = to_channels_last(as_tensor(images), data_format, "perspective_transform")
     start, end = as_float(start_points), as_float(end_points)
     if start.shape != end.shape or start.shape[-2:] != (4, 2):
         raise ShapeError(
@@ -363,7 +346,7 @@ def elastic_transform(
         (1, 4, 4, 3)
     """
     _check(interpolation, fill_mode, "elastic_transform")
-    x, back = _standing(images, data_format, "elastic_transform")
+    x, back = to_channels_last(as_tensor(images), data_format, "elastic_transform")
     moves = smooth_moves(_state(seed), x.shape[:3], alpha, sigma, int(6 * sigma) | 1)
     return back(_displaced(x, moves, interpolation, fill_mode, fill_value))
 
@@ -412,5 +395,5 @@ def displace(
         data_format: "channels_last" or "channels_first"; None: the default.
     """
     _check(interpolation, fill_mode, "displace")
-    x, back = _standing(images, data_format, "displace")
+    x, back = to_channels_last(as_tensor(images), data_format, "displace")
     return back(_displaced(x, as_float(moves), interpolation, fill_mode, fill_value))

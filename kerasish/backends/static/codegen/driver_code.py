@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kerasish.backends.static.codegen.kernels import Text
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
+from kerasish.backends.static.machine.assembly import words_of
 
 INTERRUPTED = -1
 # Statuses: an index out of range; a condition that does not hold; a strict memory check failed.
@@ -15,11 +16,7 @@ OUT_OF_RANGE, UNMET, UNWRITTEN = 2, 1000, 1001
 PARALLEL = Text(
     f"""define internal void @SYMBOL.share(ptr %job) #0 {{
 entry:
-  %arg.at = getelementptr i64, ptr %job, i64 1
-  %n.at = getelementptr i64, ptr %job, i64 2
-  %function = load ptr, ptr %job, align 8
-  %arg = load ptr, ptr %arg.at, align 8
-  %n = load i64, ptr %n.at, align 8
+{words_of("job", "ptr function", "ptr arg", "i64 n")}
   %table = load ptr, ptr %arg, align 8
   %me.at = getelementptr i64, ptr %table, i64 {TABLE_OPENMP + 1}
   %me.function = load ptr, ptr %me.at, align 8
@@ -71,15 +68,15 @@ exit:
 }}"""
 )
 
-_WALK = """define {linkage}i32 @{name}(ptr %records, i64 %count, ptr %failed) #0 {{
+_WALK = """define {linkage}i32 @{name}({arguments}) #0 {{
 entry:
-  br label %head
+{loads}  br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
+  %twice = shl i64 %i, 1
+{note_time}  %more = icmp slt i64 %i, %count
   br i1 %more, label %body, label %good
 body:
-  %twice = shl i64 %i, 1
   %at = getelementptr i64, ptr %records, i64 %twice
   %arg.at = getelementptr i64, ptr %at, i64 1
   %function = load ptr, ptr %at, align 8
@@ -95,76 +92,44 @@ good:
   ret i32 0
 }}"""
 
-RUN = Text(_WALK.format(linkage="", name="SYMBOL"))
+
+_PLAIN = {
+    "linkage": "", "arguments": "ptr %records, i64 %count, ptr %failed", "loads": "",
+    "note_time": "",
+}  # fmt: skip
+RUN = Text(_WALK.format(name="SYMBOL", **_PLAIN))
 
 # Words: 0 records, 1 their number, 2 clock_gettime, 3 its clock, 4 two words per record and two
 # more, for the times (seconds, nanoseconds) before each record and after the last one, 5 the record
 # that failed.
-RUN_TIMED = Text("""define i32 @SYMBOL(ptr %job) #0 {
-entry:
-  %w1 = getelementptr i64, ptr %job, i64 1
-  %w2 = getelementptr i64, ptr %job, i64 2
-  %w3 = getelementptr i64, ptr %job, i64 3
-  %w4 = getelementptr i64, ptr %job, i64 4
-  %failed = getelementptr i64, ptr %job, i64 5
-  %records = load ptr, ptr %job, align 8
-  %count = load i64, ptr %w1, align 8
-  %clock.get = load ptr, ptr %w2, align 8
-  %clock = load i32, ptr %w3, align 8
-  %times = load ptr, ptr %w4, align 8
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %twice = shl i64 %i, 1
-  %time = getelementptr i64, ptr %times, i64 %twice
+_TIMED_WORDS = (
+    "ptr records", "i64 count", "ptr clock.get", "i32 clock", "ptr times", "address failed",
+)  # fmt: skip
+_NOTE_TIME = """  %time = getelementptr i64, ptr %times, i64 %twice
   %unused = call i32 %clock.get(i32 %clock, ptr %time)
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %good
-body:
-  %at = getelementptr i64, ptr %records, i64 %twice
-  %arg.at = getelementptr i64, ptr %at, i64 1
-  %function = load ptr, ptr %at, align 8
-  %arg = load ptr, ptr %arg.at, align 8
-  %status = call i32 %function(ptr %arg)
-  %next = add i64 %i, 1
-  %fine = icmp eq i32 %status, 0
-  br i1 %fine, label %head, label %bad
-bad:
-  store i64 %i, ptr %failed, align 8
-  ret i32 %status
-good:
-  ret i32 0
-}""")
+"""
+RUN_TIMED = Text(
+    _WALK.format(
+        name="SYMBOL", linkage="", arguments="ptr %job", note_time=_NOTE_TIME,
+        loads=words_of("job", *_TIMED_WORDS) + "\n",
+    )
+)  # fmt: skip
 
 # Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done, 5
 # advances (address of a word, amount), 6 their number, 7 the record that failed, 8 clock_gettime or
 # 0, 9 its clock, 10 the time, in that clock's nanoseconds, after which no step begins.
+_STEPS_WORDS = (
+    "ptr records", "i64 count", "i64 steps", "ptr flag", "address done.at", "ptr advances",
+    "i64 pairs", "address failed", "ptr clock.get", "i32 clock", "i64 last",
+)  # fmt: skip
 RUN_STEPS = Text(
-    _WALK.format(linkage="internal ", name="SYMBOL.walk")
+    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
     + f"""
 define i32 @SYMBOL(ptr %job) #0 {{
 entry:
-  %w1 = getelementptr i64, ptr %job, i64 1
-  %w2 = getelementptr i64, ptr %job, i64 2
-  %w3 = getelementptr i64, ptr %job, i64 3
-  %done.at = getelementptr i64, ptr %job, i64 4
-  %w5 = getelementptr i64, ptr %job, i64 5
-  %w6 = getelementptr i64, ptr %job, i64 6
-  %failed = getelementptr i64, ptr %job, i64 7
-  %w8 = getelementptr i64, ptr %job, i64 8
-  %w9 = getelementptr i64, ptr %job, i64 9
-  %w10 = getelementptr i64, ptr %job, i64 10
+{words_of("job", *_STEPS_WORDS)}
   %now.at = alloca [2 x i64], align 16
-  %clock.get = load ptr, ptr %w8, align 8
-  %clock = load i32, ptr %w9, align 8
-  %last = load i64, ptr %w10, align 8
   %timed = icmp ne ptr %clock.get, null
-  %records = load ptr, ptr %job, align 8
-  %count = load i64, ptr %w1, align 8
-  %steps = load i64, ptr %w2, align 8
-  %flag = load ptr, ptr %w3, align 8
-  %advances = load ptr, ptr %w5, align 8
-  %pairs = load i64, ptr %w6, align 8
   br label %head
 head:
   %s = phi i64 [ 0, %entry ], [ %s.next, %finish ], [ %s.next, %look ]
@@ -225,19 +190,15 @@ def library_call(kinds: str, result: str = "i32") -> Text:
         kinds: of each word: p pointer, i int, l int64, f the bits of a float.
     """
     types = {"p": "ptr", "i": "i32", "l": "i64", "f": "float"}
-    lines = ["  %f = load ptr, ptr %args, align 8"]
-    given = []
-    for n, kind in enumerate(kinds, 1):
-        lines.append(f"  %at{n} = getelementptr i64, ptr %args, i64 {n}")
-        lines.append(f"  %v{n} = load {types[kind]}, ptr %at{n}, align 8")
-        given.append(f"{types[kind]} %v{n}")
+    given = [f"{types[kind]} %v{n}" for n, kind in enumerate(kinds)]
+    loads = words_of("args", "ptr f", *(value.replace("%", "") for value in given))
     call = f"call {result} %f({', '.join(given)})"
-    lines.append(
+    end = (
         f"  %status = {call}\n  ret i32 %status"
         if result == "i32"
         else f"  {'%unused = ' if result != 'void' else ''}{call}\n  ret i32 0"
     )
-    return Text("define i32 @SYMBOL(ptr %args) #0 {\nentry:\n" + "\n".join(lines) + "\n}")
+    return Text(f"define i32 @SYMBOL(ptr %args) #0 {{\nentry:\n{loads}\n{end}\n}}")
 
 
 # dnnl_primitive_execute(primitive, stream, nargs, args) -> status
@@ -252,15 +213,16 @@ CALL_THREADS = library_call("i", "void")
 CALL_COPY = library_call("ppl", "ptr")
 
 
-# Words: 0 address of a value, 1 of what is expected there, 2 the number of bytes.
-EXPECT = Text(
-    f"""define i32 @SYMBOL(ptr %args) #0 {{
+def equal_bytes(status: int) -> Text:
+    """A function that compares bytes: word 0 and 1 are two addresses, word 2 the number of bytes.
+
+    Args:
+        status: what it returns where they differ; 0 where they are equal.
+    """
+    return Text(
+        f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
-  %w1 = getelementptr i64, ptr %args, i64 1
-  %w2 = getelementptr i64, ptr %args, i64 2
-  %value = load ptr, ptr %args, align 8
-  %wanted = load ptr, ptr %w1, align 8
-  %count = load i64, ptr %w2, align 8
+{words_of("args", "ptr value", "ptr wanted", "i64 count")}
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
@@ -275,8 +237,11 @@ body:
   %same = icmp eq i8 %a, %b
   br i1 %same, label %head, label %bad
 bad:
-  ret i32 {UNMET}
+  ret i32 {status}
 good:
   ret i32 0
 }}"""
-)
+    )
+
+
+EXPECT = equal_bytes(UNMET)

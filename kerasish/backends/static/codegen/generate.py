@@ -12,7 +12,7 @@ from kerasish.backends.static.codegen.closing import Closing
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.codegen.worker import Worker
-from kerasish.backends.static.machine.assembly import Target
+from kerasish.backends.static.machine.assembly import Target, entry_function
 
 
 def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]]:
@@ -29,6 +29,7 @@ def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]
     ]
     declared = set(worker.w.declared)
     closing_call = ""
+    at_status = f"  %status.at = getelementptr i64, ptr %args, i64 {words.STATUS}\n"
     if Closing.needed(plan):
         closing = Closing(plan, target)
         parts.append(
@@ -36,28 +37,9 @@ def generate(kernel: Kernel, symbol: str, target: Target) -> tuple[str, set[str]
         )
         declared |= closing.w.declared
         closing_call = f"  call void @{symbol}.closing(ptr %args)\n"
-    parts.append(_ENTRY.format(symbol=symbol, closing=closing_call, status=words.STATUS))
-    return "\n".join(parts), declared
-
-
-_ENTRY = """define i32 @{symbol}(ptr %args) #0 {{
-entry:
-  %status.at = getelementptr i64, ptr %args, i64 {status}
-  store i64 0, ptr %status.at, align 8
-  %threads.at = getelementptr i64, ptr %args, i64 1
-  %threads = load i64, ptr %threads.at, align 8
-  %many = icmp sgt i64 %threads, 1
-  br i1 %many, label %parallel, label %alone
-parallel:
-  %table = load ptr, ptr %args, align 8
-  %run = load ptr, ptr %table, align 8
-  call void %run(ptr @{symbol}.worker, ptr %args, i64 %threads)
-  br label %after
-alone:
-  call void @{symbol}.worker(ptr %args, i64 0, i64 1)
-  br label %after
-after:
-{closing}  %status = load i64, ptr %status.at, align 8
+    before = f"{at_status}  store i64 0, ptr %status.at, align 8\n"
+    after = f"""{closing_call}  %status = load i64, ptr %status.at, align 8
   %code = trunc i64 %status to i32
-  ret i32 %code
-}}"""
+  ret i32 %code"""
+    parts.append(entry_function(symbol, before, after))
+    return "\n".join(parts), declared

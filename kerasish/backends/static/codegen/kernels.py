@@ -18,7 +18,6 @@ import hashlib
 import json
 import struct
 import threading
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,12 +51,10 @@ Generated = Kernel | matmul.Matmul | pooling.Pooling | Text
 
 @dataclass
 class Statistics:
-    """What the cache has done in this process: kernels compiled or read from disk, and seconds."""
+    """What the cache has done in this process: kernels compiled, or read from disk."""
 
     compiled: int = 0
     read: int = 0
-    compile_seconds: float = 0.0
-    read_seconds: float = 0.0
 
 
 statistics = Statistics()
@@ -92,7 +89,6 @@ def forget() -> None:
 def _find(missing: Sequence[Hashable], target: Target) -> None:
     keys = {kernel_key(k, target): k for k in missing}
     folder = cache_folder()
-    start = time.perf_counter()
     codes = _read(folder, list(keys)) if folder else []
     for addresses in machine_code.load(codes):
         for symbol, address in addresses.items():
@@ -100,16 +96,13 @@ def _find(missing: Sequence[Hashable], target: Target) -> None:
                 _addresses[keys[symbol], target] = address
     absent = {key: k for key, k in keys.items() if (k, target) not in _addresses}
     statistics.read += len(keys) - len(absent)
-    statistics.read_seconds += time.perf_counter() - start
     if not absent:
         return
-    start = time.perf_counter()
     code = build(absent, target)
     addresses = machine_code.load([code])[0]
     for key, kernel in absent.items():
         _addresses[kernel, target] = addresses[key]
     statistics.compiled += len(absent)
-    statistics.compile_seconds += time.perf_counter() - start
     if folder:
         _write(folder, code)
 

@@ -42,6 +42,7 @@ from kerasish.backends.static.machine.assembly import (
     Writer,
     computed,
     constant,
+    entry_function,
     is_float,
     is_signed,
 )
@@ -50,24 +51,6 @@ VECTORS = (4, 3, 2)  # possible numbers of vectors of channels in registers
 MOST_PLACES = 9  # the largest window whose places are unrolled
 RANGES = 6  # the first word of the axes' ranges
 DTYPES = frozenset(STORED) - {"bool"}
-
-
-# Threads share out the worker's loop where there are several.
-_ENTRY = """define i32 @SYMBOL(ptr %args) #0 {
-entry:
-  %threads.at = getelementptr i64, ptr %args, i64 1
-  %threads = load i64, ptr %threads.at, align 8
-  %many = icmp sgt i64 %threads, 1
-  br i1 %many, label %parallel, label %alone
-parallel:
-  %table = load ptr, ptr %args, align 8
-  %run = load ptr, ptr %table, align 8
-  call void %run(ptr @SYMBOL.worker, ptr %args, i64 %threads)
-  ret i32 0
-alone:
-  call void @SYMBOL.worker(ptr %args, i64 0, i64 1)
-  ret i32 0
-}"""
 
 
 @dataclass(frozen=True)
@@ -143,7 +126,7 @@ def generate(pooling: Pooling, symbol: str, target: Target) -> tuple[str, set[st
     """Return the LLVM IR of `i32 symbol(ptr arguments)`, and what it declares."""
     share = _Share(pooling, target)
     text = f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0 {{\n"
-    text += f"{share.write()}\n}}\n" + _ENTRY.replace("SYMBOL", symbol)
+    text += f"{share.write()}\n}}\n" + entry_function(symbol)
     return text, share.w.declared
 
 

@@ -7,7 +7,7 @@ compiles nothing: it only allocates memory.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +15,16 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.build import Builder
-from kerasish.backends.static.lowering.units import CopyUnit, Place, Unit, nbytes_of, place_of
+from kerasish.backends.static.lowering.units import (
+    CopyUnit,
+    Place,
+    Unit,
+    nbytes_of,
+    place_of,
+    plan_units,
+)
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Value
-from kerasish.graph.plan import Lifetime, Plan, plan_memory
 
 
 class UndecidedUpdateError(RuntimeError):
@@ -67,8 +73,10 @@ class CompiledPlan:
         self._place_updates()
         self._check_order()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
-        self.sizes: dict[Any, int] = {}
-        self.plan = self._plan()
+        self.plan, self.sizes = plan_units(
+            graph, self.units, self.root, ChainMap[Any, Any](self._home, self.constants),
+            [root for root, _ in self.copies],
+        )  # fmt: skip
 
     def root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""
@@ -150,36 +158,6 @@ class CompiledPlan:
 
     def _is_fixed(self, key: Any) -> bool:
         return key in self._home or key in self.constants
-
-    # --- arena ------------------------------------------------------------------------------------
-
-    def _plan(self) -> Plan:
-        first: dict[Any, int] = {}
-        last: dict[Any, int] = {}
-        size = self.sizes
-
-        def touch(key: Value | Sequence[Any], step: int, nbytes: int) -> None:
-            if self._is_fixed(key):
-                return
-            first.setdefault(key, step)
-            last[key] = max(last.get(key, step), step)
-            size[key] = max(size.get(key, 0), nbytes)
-
-        for v in self.graph.inputs:
-            touch(v, -1, nbytes_of(v))
-        for step, unit in enumerate(self.units):
-            for v in (*unit.reads, *unit.writes):
-                touch(self.root(v), step, nbytes_of(v))
-            if unit.scratch:
-                touch(("scratch", unit), step, unit.scratch)
-            if unit.workspace_key is not None:
-                touch(unit.workspace_key, step, unit.workspace_bytes)
-        end = len(self.units)
-        for v in self.graph.outputs:
-            touch(self.root(v), end, nbytes_of(v))
-        for root, _ in self.copies:
-            touch(root, end, nbytes_of(root))
-        return plan_memory({k: Lifetime(first[k], last[k], size[k]) for k in first})
 
 
 class CompiledPlans:

@@ -22,12 +22,11 @@ from kerasish.backends.static.lowering.standalone_units import (
     WindowSumUnit,
     strips_of,
 )
-from kerasish.backends.static.lowering.units import PythonUnit, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import PythonUnit, Unit, plan_units
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import Product, apart
-from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops.op import REGISTRY
 
 
@@ -178,33 +177,10 @@ class StandalonePlan:
         self.weights = {
             v: np.ascontiguousarray(known[v]) for v in dict.fromkeys(used) if v in known
         }
-        self.plan = self._plan()
+        self.plan, _ = plan_units(graph, self.units, self.root, self.weights)
 
     def root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""
         while v in self.aliases:
             v = self.aliases[v]
         return v
-
-    def _plan(self) -> Plan:
-        first: dict[Any, int] = {}
-        last: dict[Any, int] = {}
-        sizes: dict[Any, int] = {}
-
-        def touch(key: Any, step: int, nbytes: int) -> None:
-            if key in self.weights:
-                return
-            first.setdefault(key, step)
-            last[key] = max(last.get(key, step), step)
-            sizes[key] = max(sizes.get(key, 0), nbytes)
-
-        for v in self.graph.inputs:
-            touch(v, -1, nbytes_of(v))
-        for step, unit in enumerate(self.units):
-            for v in (*unit.reads, *unit.writes):
-                touch(self.root(v), step, nbytes_of(v))
-            if unit.scratch:
-                touch(("scratch", unit), step, unit.scratch)
-        for v in self.graph.outputs:
-            touch(self.root(v), len(self.units), nbytes_of(v))
-        return plan_memory({k: Lifetime(first[k], last[k], sizes[k]) for k in first})

@@ -23,24 +23,11 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.machine.assembly import words_of
 
 _SOURCE = """define i32 @SYMBOL(ptr %args) #0 {{
 entry:
-  %w1 = getelementptr i64, ptr %args, i64 1
-  %w2 = getelementptr i64, ptr %args, i64 2
-  %w3 = getelementptr i64, ptr %args, i64 3
-  %w4 = getelementptr i64, ptr %args, i64 4
-  %w5 = getelementptr i64, ptr %args, i64 5
-  %w6 = getelementptr i64, ptr %args, i64 6
-  %w7 = getelementptr i64, ptr %args, i64 7
-  %indices = load ptr, ptr %args, align 8
-  %n = load i64, ptr %w1, align 8
-  %limit = load i64, ptr %w2, align 8
-  %marks = load ptr, ptr %w3, align 8
-  %unique = load ptr, ptr %w4, align 8
-  %slots = load ptr, ptr %w5, align 8
-  %counts = load ptr, ptr %w6, align 8
-  %words = load i64, ptr %w7, align 8
+{loads}
   br label %head
 head:
   %r = phi i64 [ 0, %entry ], [ %r.next, %next ]
@@ -112,7 +99,11 @@ def unique_rows(dtype: str) -> Text:
     """The record's function, not yet compiled, for indices of `dtype` ("int32" or "int64")."""
     kind = {"int32": "i32", "int64": "i64"}[dtype]
     widen = "%wide = sext i32 %raw to i64" if dtype == "int32" else "%wide = add i64 %raw, 0"
-    return Text(_SOURCE.format(type=kind, widen=widen))
+    loads = words_of(
+        "args", "ptr indices", "i64 n", "i64 limit", "ptr marks", "ptr unique", "ptr slots",
+        "ptr counts", "i64 words",
+    )  # fmt: skip
+    return Text(_SOURCE.format(type=kind, widen=widen, loads=loads))
 
 
 def unique_rows_block(

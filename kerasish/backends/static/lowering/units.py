@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime
-from kerasish.graph.ir import Node, Value
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops import dtypes
 from kerasish.typing import Array
 
@@ -155,3 +156,40 @@ def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
     runtime = load_runtime()
     words = [runtime.memmove, target.address, source.address, min(source.nbytes, target.nbytes)]
     return Record(runtime.call_copy, np.array(words, np.int64), name)
+
+
+def plan_units(
+    graph: Graph, units: Sequence[Unit], root: Callable[[Value], Value], fixed: Container[Any],
+    copies: Iterable[Value] = (),
+) -> tuple[Plan, dict[Any, int]]:  # fmt: skip
+    """Return where values, scratch memory and workspaces lie in the arena, and their sizes.
+
+    Args:
+        graph: its inputs live from before the first unit, its outputs until after the last.
+        units: in the order in which they run.
+        root: value -> the value whose memory it uses.
+        fixed: the values that have memory elsewhere.
+        copies: values that are read after the last unit, too.
+    """
+    first: dict[Any, int] = {}
+    last: dict[Any, int] = {}
+    sizes: dict[Any, int] = {}
+
+    def use(key: Any, step: int, nbytes: int) -> None:
+        if key not in fixed:
+            first.setdefault(key, step)
+            last[key] = max(last.get(key, step), step)
+            sizes[key] = max(sizes.get(key, 0), nbytes)
+
+    for v in graph.inputs:
+        use(v, -1, nbytes_of(v))
+    for step, unit in enumerate(units):
+        for v in (*unit.reads, *unit.writes):
+            use(root(v), step, nbytes_of(v))
+        if unit.scratch:
+            use(("scratch", unit), step, unit.scratch)
+        if unit.workspace_key is not None:
+            use(unit.workspace_key, step, unit.workspace_bytes)
+    for v in (*map(root, graph.outputs), *copies):
+        use(v, len(units), nbytes_of(v))
+    return plan_memory({k: Lifetime(first[k], last[k], sizes[k]) for k in first}), sizes

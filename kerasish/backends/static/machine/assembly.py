@@ -432,3 +432,50 @@ class Writer:
             text = f"phi {a.llvm} [ {a.text}, %{end_then} ], [ {b.text}, %{end_else} ]"
             joined.append(self.let(text, a.dtype, a.lanes))
         return joined
+
+
+def words_of(block: str, *words: str) -> str:
+    """Return the LLVM IR that reads the 64-bit words of a block of memory, in turn.
+
+    Args:
+        block: the name of the pointer to the block.
+        words: type and name of what is in each word, "i64 count"; "address count" gives the
+            address of the word.
+    """
+    lines = []
+    for number, word in enumerate(words):
+        kind, name = word.split()
+        at = name if kind == "address" else f"{name}.word"
+        lines.append(f"  %{at} = getelementptr i64, ptr %{block}, i64 {number}")
+        if kind != "address":
+            lines.append(f"  %{name} = load {kind}, ptr %{at}, align 8")
+    return "\n".join(lines)
+
+
+def entry_function(symbol: str, before: str = "", after: str = "") -> str:
+    """Return a record's function: its worker's loop is shared out where there are several threads.
+
+    The arguments' first word is the address of the table, whose first word is the parallel loop;
+    the second word is the number of threads.
+
+    Args:
+        symbol: the function's name; the worker is `symbol.worker`.
+        before: lines before the work.
+        after: lines after it, which return; "" returns 0.
+    """
+    after = after or "  ret i32 0"
+    return f"""define i32 @{symbol}(ptr %args) #0 {{
+entry:
+{before}{words_of("args", "ptr table", "i64 threads")}
+  %many = icmp sgt i64 %threads, 1
+  br i1 %many, label %parallel, label %alone
+parallel:
+  %run = load ptr, ptr %table, align 8
+  call void %run(ptr @{symbol}.worker, ptr %args, i64 %threads)
+  br label %after
+alone:
+  call void @{symbol}.worker(ptr %args, i64 0, i64 1)
+  br label %after
+after:
+{after}
+}}"""

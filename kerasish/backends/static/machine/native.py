@@ -42,7 +42,27 @@ from kerasish.backends.static.machine import elf
 
 _SPIN = "10000"
 _RUNTIME_SEQUENTIAL, _RUNTIME_OPENMP = 1, 2
-_lock = threading.RLock()
+
+
+def fork_safe_lock(namespace: dict[str, Any], name: str) -> Any:
+    """Return a re-entrant lock for a module's variable; a forked child binds it to a new one.
+
+    A thread that does not exist in the child may hold the old one.
+
+    Args:
+        namespace: the module's `globals()`.
+        name: the variable.
+    """
+
+    def renew() -> None:
+        namespace[name] = threading.RLock()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+    return threading.RLock()
+
+
+_lock = fork_safe_lock(globals(), "_lock")
 
 
 class NativeError(RuntimeError):
@@ -367,16 +387,6 @@ def _remember(loaded: ctypes.CDLL) -> None:
     _State.process = _State.process or os.getpid()
     if hasattr(loaded, "omp_get_max_threads"):
         _State.baseline = max(1, int(loaded.omp_get_max_threads()))
-
-
-def _renew_lock() -> None:
-    """Create a new lock in a forked child: a thread that does not exist there may hold the old."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def forked() -> bool:

@@ -8,7 +8,7 @@ is in `primitive.required` and reordered from (to) `plain_weights(...)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from kerasish.backends.static.onednn.layout import (
     channels_last,
     check_dtype,
     check_sizes,
+    chosen_layout,
     contiguous_strides,
     open_layout,
     strided,
@@ -34,8 +35,6 @@ from kerasish.backends.static.onednn.primitive import (
     make_attributes,
     post_operations,
 )
-
-Pads = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -142,20 +141,11 @@ def plain_weights(geometry: Geometry, dtype: str = "float32") -> Layout:
 
 def _weights(geometry: Geometry, dtype: str, choice: str, about: str) -> Layout:
     plain = plain_weights(geometry, dtype)
-    if choice == "any":
-        return open_layout(plain.dims, dtype)
-    if choice != "plain":
-        raise ValueError(f"{about}: weights_layout must be 'plain' or 'any', got {choice!r}.")
-    return plain
+    return chosen_layout(plain, dtype, choice, f"{about}: weights_layout")
 
 
 def _data(shape: Ints, dtype: str, choice: str, about: str) -> Layout:
-    plain = channels_last(shape, dtype)
-    if choice == "any":
-        return open_layout(plain.dims, dtype)
-    if choice != "plain":
-        raise ValueError(f"{about}: data_layout must be 'plain' or 'any', got {choice!r}.")
-    return plain
+    return chosen_layout(channels_last(shape, dtype), dtype, choice, f"{about}: data_layout")
 
 
 def _about(what: str, geometry: Geometry, dtype: str) -> str:

@@ -167,6 +167,19 @@ def open_layout(dims: Ints, dtype: str) -> Layout:
     return Layout(handle)
 
 
+def chosen_layout(plain: Layout, dtype: str, choice: str, about: str) -> Layout:
+    """Return the plain layout, or for the choice "any" one that the primitive chooses.
+
+    Raises:
+        ValueError: another choice; `about` names the argument.
+    """
+    if choice == "any":
+        return open_layout(plain.dims, dtype)
+    if choice != "plain":
+        raise ValueError(f"{about} must be 'plain' or 'any', got {choice!r}.")
+    return plain
+
+
 def channels_last(shape: Sequence[int], dtype: str) -> Layout:
     """Return the layout (n, c, *space) of a C-ordered array of shape (n, *space, c)."""
     shape = tuple(shape)

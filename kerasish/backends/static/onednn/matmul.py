@@ -11,8 +11,8 @@ from kerasish.backends.static.onednn.layout import (
     Layout,
     check_dtype,
     check_sizes,
+    chosen_layout,
     contiguous_strides,
-    open_layout,
     strided,
 )
 from kerasish.backends.static.onednn.primitive import (
@@ -92,10 +92,7 @@ def matmul(
     a = _layout(a_dims, a_strides, transpose_a, dtype, "a", about)
     b = _layout(b_dims, b_strides, transpose_b, dtype, "b", about)
     out = _layout(out_dims, out_strides, False, out_dtype, "out", about)
-    if b_layout == "any":
-        b = open_layout(b_dims, dtype)
-    elif b_layout != "plain":
-        raise ValueError(f"{about}: b_layout must be 'plain' or 'any', got {b_layout!r}.")
+    b = chosen_layout(b, dtype, b_layout, f"{about}: b_layout")
     _check_fpmath(fpmath, about)
     operations = post_operations(post, out_dims, tuple(range(len(out_dims))), about)
     flops = 2.0 * a_dims[-1] * _product(out_dims)

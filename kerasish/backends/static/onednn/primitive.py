@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -389,19 +388,9 @@ class Binding:
 # ------------------------------------------------------------------------------------------- cache
 
 _KEPT = 1024
-_lock = threading.RLock()
+_lock = native.fork_safe_lock(globals(), "_lock")
 _recent: OrderedDict[tuple[Any, ...], Primitive] = OrderedDict()
 _alive: weakref.WeakValueDictionary[tuple[Any, ...], Primitive] = weakref.WeakValueDictionary()
-
-
-def _renew_lock() -> None:
-    """Create a new lock in a forked child: a thread that does not exist there may hold the old."""
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) -> Primitive:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record
-from kerasish.backends.static.codegen.driver_code import UNWRITTEN
+from kerasish.backends.static.codegen.driver_code import UNWRITTEN, equal_bytes
 from kerasish.backends.static.codegen.kernels import Text, compile_one
 from kerasish.backends.static.lowering.units import Place, copy_record, nbytes_of
+from kerasish.backends.static.machine.assembly import words_of
 from kerasish.backends.static.machine.guard_pages import PATTERN, Range
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
@@ -30,16 +31,7 @@ _NAME_BYTES = 256
 # compared, 5 the first element that is equal to the pattern.
 _SEARCH = """define i32 @SYMBOL(ptr %args) #0 {{
 entry:
-  %w1 = getelementptr i64, ptr %args, i64 1
-  %w2 = getelementptr i64, ptr %args, i64 2
-  %w3 = getelementptr i64, ptr %args, i64 3
-  %w4 = getelementptr i64, ptr %args, i64 4
-  %w5 = getelementptr i64, ptr %args, i64 5
-  %data = load ptr, ptr %args, align 8
-  %count = load i64, ptr %w1, align 8
-  %pattern = load {type}, ptr %w2, align 8
-  %set = load {type}, ptr %w3, align 8
-  %keep = load {type}, ptr %w4, align 8
+{loads}
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
@@ -54,38 +46,13 @@ body:
   %same = icmp eq {type} %bits, %pattern
   br i1 %same, label %bad, label %head
 bad:
-  store i64 %i, ptr %w5, align 8
+  store i64 %i, ptr %first, align 8
   ret i32 {status}
 good:
   ret i32 0
 }}"""
 
-# Words: 0 address, 1 bytes, 2 address of what should be there; status 1 where it is not.
-_COMPARE = Text("""define i32 @SYMBOL(ptr %args) #0 {
-entry:
-  %w1 = getelementptr i64, ptr %args, i64 1
-  %w2 = getelementptr i64, ptr %args, i64 2
-  %data = load ptr, ptr %args, align 8
-  %count = load i64, ptr %w1, align 8
-  %wanted = load ptr, ptr %w2, align 8
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %good
-body:
-  %at = getelementptr i8, ptr %data, i64 %i
-  %wanted.at = getelementptr i8, ptr %wanted, i64 %i
-  %a = load i8, ptr %at, align 1
-  %b = load i8, ptr %wanted.at, align 1
-  %next = add i64 %i, 1
-  %same = icmp eq i8 %a, %b
-  br i1 %same, label %head, label %bad
-bad:
-  ret i32 1
-good:
-  ret i32 0
-}""")
+_CHANGED = equal_bytes(1)
 
 
 class Pattern(NamedTuple):
@@ -138,7 +105,12 @@ def fill(key: Any, place: Place) -> Iterator[Record]:
 
 @functools.cache
 def _search_text(width: int) -> Text:
-    return Text(_SEARCH.format(type=_WIDTHS[width], bytes=width, status=UNWRITTEN))
+    kind = _WIDTHS[width]
+    loads = words_of(
+        "args", "ptr data", "i64 count", f"{kind} pattern", f"{kind} set", f"{kind} keep",
+        "address first",
+    )  # fmt: skip
+    return Text(_SEARCH.format(type=kind, bytes=width, status=UNWRITTEN, loads=loads))
 
 
 def search(v: Value, place: Place, what: str) -> Iterator[Record]:
@@ -159,8 +131,8 @@ def compare(part: Range, what: str) -> Record:
     """Return the record that fails if bytes around a block have changed."""
     nbytes = part.stop - part.start
     filling = _filling(8, PATTERN, nbytes)
-    words = [part.start, nbytes, filling.ctypes.data + part.start % 8]
-    return Record(compile_one(_COMPARE), np.array(words, np.int64), f"strict memory: {what}",
+    words = [part.start, filling.ctypes.data + part.start % 8, nbytes]
+    return Record(compile_one(_CHANGED), np.array(words, np.int64), f"strict memory: {what}",
                   filling)  # fmt: skip
 
 

@@ -56,12 +56,16 @@ def _instance_normalization(n: Node) -> Structure:
     return ops.add(ops.multiply(y, _along(n.need(1), x)), _along(n.need(2), x))
 
 
+def _last_axes(n: Node) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return (the input, it in at least 32 bits, its axes from the attribute `axis` on)."""
+    x = tensor(n.x)
+    wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    return x, wide, tuple(range(axis_of(n.attr("axis", -1), rank_of(x)), rank_of(x)))
+
+
 @reads("LayerNormalization")
 def _layer_normalization(n: Node) -> Structure:
-    x = tensor(n.x)
-    axis = axis_of(n.attr("axis", -1), rank_of(x))
-    wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    axes = tuple(range(axis, rank_of(x)))
+    x, wide, axes = _last_axes(n)
     y, mean, inverse = standardized(wide, axes, n.attr("epsilon", 1e-5))
     y = ops.multiply(ops.cast(y, x.dtype), tensor(n.need(1)))
     if n.get(2) is not None:
@@ -71,10 +75,7 @@ def _layer_normalization(n: Node) -> Structure:
 
 @reads("RMSNormalization")
 def _rms_normalization(n: Node) -> Structure:
-    x = tensor(n.x)
-    axis = axis_of(n.attr("axis", -1), rank_of(x))
-    wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
-    axes = tuple(range(axis, rank_of(x)))
+    x, wide, axes = _last_axes(n)
     mean = ops.mean(ops.square(wide), axes, keepdims=True)
     y = ops.multiply(wide, ops.rsqrt(ops.add(mean, n.attr("epsilon", 1e-5))))
     return ops.multiply(ops.cast(y, x.dtype), tensor(n.need(1)))
