@@ -12,6 +12,7 @@ from typing import Any
 from kerasish import tree
 from kerasish.autodiff import name_of, walk_back
 from kerasish.ops.basic.conversion import optimization_barrier
+from kerasish.ops.basic.printing import silence
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,
@@ -57,7 +58,7 @@ def recompute(
         return result
 
     def again() -> list[Tensor]:
-        with past.back(), around():
+        with past.back(), around(), silence():
             renewed = function(*_renewed(tuple(args)), **_renewed(kwargs))
         return [t for t in tree.flatten(renewed) if isinstance(t, Tensor)]
 

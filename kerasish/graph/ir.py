@@ -82,6 +82,7 @@ class NodeOp(Protocol):
     exact_storage: bool
     epilogues: bool
     communicates: str
+    effect: bool
 
     @property
     def kernel(self) -> Callable[..., Any]:
