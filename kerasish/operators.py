@@ -159,6 +159,20 @@ class Operators:
 
     # np.sum(x) and the like call the method of the name, with words of their own such as `out`.
 
+    def print(self, label: str = "") -> Tensor:
+        """Print the numbers when they are computed, in compiled steps too; return this tensor.
+
+        Args:
+            label: a text in front of the numbers.
+
+        Example:
+            >>> import kerasish
+            >>> h = kerasish.ops.convert_to_tensor([1.0, 2.0])
+            >>> y = h.print("h:") + 1
+            h: [1. 2.]
+        """
+        return ops.print(*([label] if label else []), self)
+
     def sum(self, axis: Axis | None = None, keepdims: bool = False, **numpy: Any) -> Tensor:
         """Return the sum over `axis`."""
         if numpy:

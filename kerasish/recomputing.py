@@ -13,6 +13,7 @@ from kerasish import tree
 from kerasish.autodiff import name_of, walk_back
 from kerasish.ops.basic.conversion import optimization_barrier
 from kerasish.overriding import override
+from kerasish.ops.basic.printing import silence
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,
@@ -58,7 +59,7 @@ def recompute(
         return result
 
     def again() -> list[Tensor]:
-        with past.back(), around():
+        with past.back(), around(), silence():
             renewed = function(*_renewed(tuple(args)), **_renewed(kwargs))
         return [t for t in tree.flatten(renewed) if isinstance(t, Tensor)]
 

@@ -28,6 +28,7 @@ SLOW = {
     "simple_rnn": "a recurrence for each example", "simple_rnn_gradient": "likewise",
     "lstm": "likewise", "lstm_gradient": "likewise", "gru": "likewise", "gru_gradient": "likewise",
     "random_bits": "refused: vectorized_map draws for one element after the other",
+    "print_values": "the batcher prints all examples at once, in `run_effect`",
     "fill": "has no tensor input", "count_up": "has no tensor input",
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from kerasish.autodiff.batching_rules import RULES, Inputs, one_by_one
 from kerasish.autodiff.transforms import grad, vjp
 from kerasish.errors import NumberAskedError, ShapeError
 from kerasish.ops.basic import control
+from kerasish.ops.basic.printing import only_where
 from kerasish.ops.op import Engine, Op, current_engine, using_engine
 from kerasish.scopes import Scope
 from kerasish.tensor import (
@@ -90,14 +91,34 @@ class Batcher(Engine):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 else results
 
+    def run_effect(self, op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Run an op for its effect, once for all examples."""
+        inner = [self.inner_of(t) for t in inputs]
+        some = any(t is not None for t in inner)
+        with using_engine(self.outer):
+            given = [t if b is None else b for t, b in zip(inputs, inner)]
+            if some and attrs["conditional"]:  # a condition selects the same rows of all
+                given = [
+                    ops.broadcast_to(t, (self.size, *t.shape)) if b is None else t
+                    for t, b in zip(given, inner)
+                ]
+            current_engine().run_effect(op, given, attrs)
+
     def control(self, kind: str, **parts: Any) -> Structure:
         """Return what a choice gives: every branch runs, and each example takes its own."""
         if kind == "cond" and self.inner_of(parts["pred"]) is not None:
-            results = [parts["true_fn"](), parts["false_fn"]()]
+            pred = ops.cast(parts["pred"], "bool")
+            with only_where(pred):
+                results = [parts["true_fn"]()]
+            with only_where(ops.logical_not(pred)):
+                results.append(parts["false_fn"]())
             return tree.map_structure(lambda a, b: ops.where(parts["pred"], a, b), *results)
         if kind == "switch" and self.inner_of(parts["index"]) is not None:
-            results = [branch(*parts["operands"]) for branch in parts["branches"]]
             index = parts["index"]
+            results = []
+            for number, branch in enumerate(parts["branches"]):
+                with only_where(ops.equal(index, number)):
+                    results.append(branch(*parts["operands"]))
             chosen = results[-1]
             for i in reversed(range(len(results) - 1)):
                 choose = functools.partial(ops.where, ops.less_equal(index, i))

@@ -13,6 +13,7 @@ from kerasish.backends import CompiledStep, choose
 from kerasish.devices import lies_on_gpu
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.ops import dtypes
+from kerasish.ops.basic.printing import silence
 from kerasish.tensor import (
     Tensor,
     Variable,
@@ -187,7 +188,7 @@ def _pull_back(
         args, kwargs = tree.map_structure(_as_tensor, tree.pack_sequence_as(call, filled[:count]))
         scope = VariableScope()
         scope.given = dict(zip(variables, filled[count:]))
-        with using_scope(scope):
+        with using_scope(scope), silence():
             result = f(*args, **kwargs)
         created = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
         return [t for t in created if dtypes.is_inexact(t.dtype)]

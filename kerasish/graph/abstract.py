@@ -8,6 +8,7 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.errors import NumberAskedError
+from kerasish.ops.basic.printing import silence
 from kerasish.ops.op import Engine, Op, using_engine
 from kerasish.ops.shapes import Spec, Unknown
 from kerasish.tensor import (
@@ -48,6 +49,9 @@ class ShapesOnly(Engine):
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 and isinstance(specs, Spec) else results
+
+    def run_effect(self, op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Do nothing: there are no numbers to print."""
 
     def control(self, kind: str, **parts: Any) -> Any:
         """Return the result of control flow: a loop body runs once, every branch runs."""
@@ -191,7 +195,8 @@ def run_aside(
         records: whether it may take derivatives.
     """
     quiet = nullcontext() if records else no_gradient()
-    with using_engine(None), using_scope(None), using_scope(VariableScope()), quiet:
+    scopes = using_engine(None), using_scope(None), using_scope(VariableScope())
+    with scopes[0], scopes[1], scopes[2], quiet, silence():
         return function(*args, **(kwargs or {}))
 
 

@@ -82,7 +82,11 @@ class NodeOp(Protocol):
     exact_storage: bool
     epilogues: bool
     communicates: str
+<<<<<<< HEAD
     calls_python: bool
+=======
+    effect: bool
+>>>>>>> eyes
 
     @property
     def kernel(self) -> Callable[..., Any]:

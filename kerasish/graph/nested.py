@@ -9,7 +9,7 @@ from kerasish import ops, tree
 from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.control import control_op
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.tracer import NodeWriter
+from kerasish.graph.tracer import NodeWriter, effect_order
 from kerasish.ops.basic.control import keep_kind, tensors_of
 from kerasish.ops.op import using_engine
 from kerasish.ops.shapes import Spec
@@ -85,8 +85,12 @@ class Tracer(NodeWriter):
             written = list(step.written)
         test = Inner(self)
         with test.inside():
-            holds = ops.cast(ops.reshape(cond(*state.enter(test)), ()), "bool")
+            entered = state.enter(test)
+            before = test.written.get(effect_order())
+            holds = ops.cast(ops.reshape(cond(*entered), ()), "bool")
             decision = test.value_of(holds)
+        if test.written.get(effect_order()) is not before:
+            raise TraceError(f"while_loop{at_user_line()}: cond must not print; print in the body.")
         if set(test.written) - set(written):
             raise TraceError(
                 f"while_loop{at_user_line()}: cond must not assign variables; let the body do it."
@@ -179,7 +183,9 @@ class Tracer(NodeWriter):
         """Return results in the structure of `like`; assign the remaining ones to `written`."""
         count = len(results) - len(written)
         for variable, new in zip(written, results[count:]):
-            (current_scope() or self).write(variable, new)
+            # Effects are the trace's own: no scope of the user's inside it keeps them back.
+            scope = self if variable is effect_order() else current_scope() or self
+            scope.write(variable, new)
         return _filled(like, results[:count])
 
 
@@ -189,6 +195,7 @@ class Inner(Tracer):
     def __init__(self, outer: Tracer) -> None:
         super().__init__()
         self.around = outer
+        self.effects = outer.effects
         self.own: set[Value] = set()
         self.captured: dict[Any, tuple[Tensor, Value]] = {}  # (value, its gradient's name) -> ...
 

@@ -84,7 +84,7 @@ def trace_answering(
         NumberAskedError: Python read a number that is not known during the trace.
     """
     tracer = Tracer()
-    tracer.answers = answers
+    tracer.answers, tracer.effects = answers, True
     return trace_by(tracer, function, *args, **(kwargs or {}))
 
 

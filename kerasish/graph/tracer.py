@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,18 @@ from kerasish.tensor import Scope, Tensor, Variable, prepare, record, recording,
 from kerasish.typing import Array, Structure
 
 
+@functools.cache
+def effect_order() -> Variable:
+    """Return the variable that ops with an effect read and assign, each after the one before."""
+    return Variable(0, dtype="int32", trainable=False, name="effect_order")
+
+
 class NodeWriter(Scope, Engine):
     """Records every op as a node and every variable that is read as an input."""
 
     def __init__(self) -> None:
         self.answers: Answers | None = None  # None: Python may not ask for numbers
+        self.effects = False  # whether the graph is to do what ops with an effect do
         self.nodes: list[Node] = []
         self.paths: dict[Value, str] = {}  # first result of a node -> the layers around it
         self.constants: dict[Value, Any] = {}
@@ -47,6 +55,12 @@ class NodeWriter(Scope, Engine):
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 else results
+
+    def run_effect(self, op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Record a node that reads what the effect before it has made."""
+        if self.effects:
+            order = effect_order()
+            self.write(order, self.apply(op, [self.read(order), *inputs], attrs))
 
     def write_node(self, node: Node) -> None:
         """Record a node."""

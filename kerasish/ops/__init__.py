@@ -21,6 +21,7 @@ from kerasish.ops.basic.control import *
 from kerasish.ops.basic.conversion import *
 from kerasish.ops.basic.error_function import *
 from kerasish.ops.basic.exponentials import rsqrt as rsqrt
+from kerasish.ops.basic.printing import print as print
 from kerasish.ops.basic.reshaping import shape as shape
 from kerasish.ops.basic.selection import top_k as top_k
 from kerasish.ops.basic.selection import unstack as unstack

@@ -93,6 +93,16 @@ class Engine:
         """Return the array of a value of a trace, for which Python asks; None: it is not known."""
         return None
 
+    def run_effect(self, op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        """Run an op for its effect, after the effects before it in the program.
+
+        Args:
+            op: has the trait `effect`: its first input and its result order effects.
+            inputs: the inputs behind the first one.
+            attrs: all attributes of the op.
+        """
+        self.apply(op, [0, *inputs], attrs)
+
     def control(self, kind: str, **parts: Any) -> Structure:
         """Return what control flow gives; NotImplemented leaves it to Python (`ops.control`).
 
@@ -175,7 +185,13 @@ class Traits:
         epilogues: its native product can add a bias or another value and take relu in passing.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
+<<<<<<< HEAD
         calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
+=======
+        effect: whether the op runs for what it does (it prints), not for its result, which is its
+            first input. A trace lets each effect read the result of the one before it, and makes
+            the last one an output, so that no pass drops, merges or reorders them.
+>>>>>>> eyes
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
     """
 
@@ -191,7 +207,11 @@ class Traits:
     exact_storage = False
     epilogues = False
     communicates = ""
+<<<<<<< HEAD
     calls_python = False
+=======
+    effect = False
+>>>>>>> eyes
     flops: Callable[..., int] | None = None
 
 

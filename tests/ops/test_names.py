@@ -27,6 +27,7 @@ OWN = {
     "crf_score",
     "gru",
     "lstm",
+    "print",
     "simple_rnn",
 }
 

@@ -27,6 +27,7 @@ from kerasish.ops.basic.comparison import equal, less, logical_and, select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import zeros
 from kerasish.ops.basic.movement import concatenate, reshape, strided_slice
+from kerasish.ops.basic.printing import only_where
 from kerasish.ops.basic.reshaping import expand_dims, flip, stack
 from kerasish.ops.basic.selection import get_item
 from kerasish.ops.basic.statistics import clip
@@ -225,7 +226,9 @@ def _masked(
     for _ in range(count, most):
         holds = cast(_scalar(cond(*values), "while_loop: the result of cond"), "bool")
         active = holds if active is None else logical_and(active, holds)
-        values = _choose(active, step(values), values)
+        with only_where(active):
+            new = step(values)
+        values = _choose(active, new, values)
     return values
 
 

@@ -22,7 +22,7 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,6 +47,9 @@ from kerasish.backends.static.codegen.driver_code import (
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_OPENMP, TABLE_WORDS
 from kerasish.backends.static.machine import guard_pages, native
+from kerasish.ops.basic import printing
+
+RAISED = -7301  # the status of a record whose Python function raised
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,44 @@ class RecordError(RuntimeError):
     """A record gave an error status; the message names the record and the status."""
 
 
+class _Callback:
+    """What the record of a Python function keeps.
+
+    Args:
+        function: called without arguments.
+
+    Attributes:
+        pointer: the function as one of C, which returns a status.
+        error: what the function raised in its last call.
+    """
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+        self.error: BaseException | None = None
+        self.pointer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._run)
+
+    def _run(self, block: int) -> int:
+        # No exception may leave a function that C calls: Ctrl-C is raised when the program ends.
+        try:
+            self._function()
+        except BaseException as error:  # noqa: BLE001 (kept and raised)
+            self.error = error
+            return RAISED
+        return 0
+
+
+def callback_record(function: Callable[[], object], name: str) -> Record:
+    """Return a record that calls a Python function, which needs the GIL for as long as it runs.
+
+    Args:
+        function: called without arguments; what it raises ends the run and is raised there.
+        name: for messages.
+    """
+    callback = _Callback(function)
+    address = ctypes.cast(callback.pointer, ctypes.c_void_p).value or 0
+    return Record(address, np.zeros(1, np.int64), name, callback)
+
+
 class UnmetConditionError(RecordError):
     """A value is not what the program takes for granted; `number` says which condition it is."""
 
@@ -234,11 +275,16 @@ class Program:
         seconds = times[:, 0] - times[0, 0] + times[:, 1] * 1e-9
         return np.diff(seconds).tolist()
 
-    def error(self, index: int, status: int) -> RecordError:
-        """The error for a record that failed."""
+    def error(self, index: int, status: int) -> BaseException:
+        """Return the error for a record that failed."""
         record = self.records[index]
         if status == UNMET:
+            printing.forget()  # another path prints
             return UnmetConditionError(record.keep.number)
+        printing.release()
+        if status == RAISED:
+            error: BaseException = record.keep.error
+            return error
         name = record.name or "unnamed"
         reason = f"status {status}"
         if record.function == self.runtime.call_dnnl:

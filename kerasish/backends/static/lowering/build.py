@@ -21,7 +21,13 @@ from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
-from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, PythonUnit, Unit
+from kerasish.backends.static.lowering.units import (
+    CopyUnit,
+    EffectUnit,
+    EmptyUnit,
+    PythonUnit,
+    Unit,
+)
 from kerasish.backends.static.machine import native
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
@@ -74,6 +80,12 @@ class Builder:
         if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
+            return
+        if node.op.effect:
+            for v in node.inputs:
+                self._materialize(v)
+            self.aliases[node.out] = node.inputs[0]
+            self.units.append(EffectUnit(node, self.kernel_of(node.op)))
             return
         if name == "transpose":
             self.pending[node.out] = node

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+<<<<<<< HEAD
 from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
+=======
+from kerasish.backends.static.codegen.driver import (
+    Record,
+    aligned,
+    callback_record,
+    load_runtime,
+)
+from kerasish.graph.ir import Node, Value
+>>>>>>> eyes
 from kerasish.ops import dtypes
 from kerasish.typing import Array
 
@@ -130,6 +141,22 @@ class PythonUnit(Unit):
                     np.copyto(view, result)
 
         return call
+
+
+class EffectUnit(Unit):
+    """An op that runs for its effect: a record of the native program calls its kernel."""
+
+    def __init__(self, node: Node, kernel: Callable[..., Any]) -> None:
+        super().__init__(node.op.name, node.inputs, ())
+        self.node, self.kernel = node, kernel
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the record that calls Python."""
+        views = [view_of(locate(v), v) for v in self.reads]
+        for view in views:
+            view.flags.writeable = False
+        call = functools.partial(self.kernel, *views, **self.node.attrs)
+        return [callback_record(call, self.name)]
 
 
 class EmptyUnit(Unit):

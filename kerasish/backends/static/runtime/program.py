@@ -17,12 +17,14 @@ from kerasish.backends.static.codegen.driver import (
     Record,
     RecordError,
     aligned,
+    callback_record,
     condition_record,
     load_runtime,
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
+    EffectUnit,
     Place,
     PythonUnit,
     Unit,
@@ -34,6 +36,7 @@ from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.graph.ir import Value
+from kerasish.ops.basic import printing
 from kerasish.typing import Array
 
 
@@ -99,7 +102,14 @@ class Executable:
         watch = self._watch
         self._units_of: dict[int, Unit] = {}  # by the record's id; the programs keep the records
         checks = self._conditions()
+        # What is printed before the last condition holds is printed by one path only.
+        holds = bool(self._answers) and any(map(_may_print, self.units))
+        if holds:
+            records.append(callback_record(printing.hold, "hold prints"))
         records.extend(checks.get(-1, ()))
+        decided = max(checks, default=-1)
+        if holds and decided == -1:
+            records.append(callback_record(printing.release, "release prints"))
         copies = [CopyUnit(root, old) for root, old in self.compiled_plan.copies]
         for step, unit in enumerate([*self.units, *copies]):
             if watch is not None:
@@ -114,6 +124,8 @@ class Executable:
             if watch is not None:
                 records.extend(watch.after(step, self.locate))
             records.extend(checks.get(step, ()))
+            if holds and step == decided:
+                records.append(callback_record(printing.release, "release prints"))
         close()
         return parts
 
@@ -171,7 +183,16 @@ class Executable:
                         ) from error
                     raise
             else:
-                part()
+                try:
+                    part()
+                except BaseException:
+                    printing.release()
+                    raise
+
+
+def _may_print(unit: Unit) -> bool:
+    control = isinstance(unit, PythonUnit) and unit.node.op.kind == "control"
+    return control or isinstance(unit, EffectUnit)
 
 
 def _with_threads(records: Sequence[Record]) -> list[Record]:
