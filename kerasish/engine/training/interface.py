@@ -39,6 +39,14 @@ class TrainedModel(Protocol):
         """The names by which inputs are told apart, where they are known."""
 
     @property
+    def input_count(self) -> int | None:
+        """The number of inputs, where it is known."""
+
+    @property
+    def output_count(self) -> int | None:
+        """The number of outputs, where it is known."""
+
+    @property
     def weights(self) -> list[Variable]:
         """All weights."""
 
