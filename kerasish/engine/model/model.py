@@ -227,6 +227,11 @@ class Model(Trainer):
         return None if self.layer_graph is None else len(self.layer_graph.inputs)
 
     @property
+    def known_inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs of a functional model."""
+        return [] if self.layer_graph is None else self.layer_graph.inputs
+
+    @property
     def output_count(self) -> int | None:
         """The number of outputs of a functional model."""
         return None if self.layer_graph is None else len(self.layer_graph.outputs)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep
     from kerasish.callbacks.callback import Callback
     from kerasish.callbacks.history import History
+    from kerasish.engine.layer.operation import KerasTensor
 
 
 def _of_program(name: str, doc: str) -> Any:
@@ -80,6 +81,11 @@ class Trainer(Layer):
     def input_count(self) -> int | None:
         """The number of inputs, where it is known."""
         return None
+
+    @property
+    def known_inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs, where they are known."""
+        return []
 
     @property
     def output_count(self) -> int | None:
