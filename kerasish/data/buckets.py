@@ -9,47 +9,8 @@ import numpy as np
 
 from kerasish import config
 from kerasish.engine.data import PyDataset
+from kerasish.engine.data.ladder import best_boundaries
 from kerasish.typing import Array
-
-
-def best_boundaries(lengths: Sequence[int], count: int) -> list[int]:
-    """Return at most `count` bounds with the least padding; the last is the greatest length.
-
-    Args:
-        lengths: integers >= 0.
-        count: the number of bounds, >= 1.
-
-    Example:
-        >>> best_boundaries([1, 2, 2, 9, 10], 2)
-        [2, 10]
-    """
-    if count < 1:
-        raise ValueError(f"boundaries: expected at least 1 bucket, got {count}.")
-    kinds, number = np.unique(np.maximum(np.asarray(lengths, "int64"), 1), return_counts=True)
-    if len(kinds) > 2000:  # the search takes quadratic time, so similar lengths are combined
-        picked = np.unique(np.linspace(0, len(kinds) - 1, 2000).astype(int))
-        sums = np.concatenate([[0], np.cumsum(number)])
-        kinds, number = kinds[picked], np.diff(sums[np.concatenate([[0], picked + 1])])
-    rows = np.concatenate([[0], np.cumsum(number)])
-    # cost[j]: the padded steps of the first j lengths in the buckets so far. A bucket from length
-    # i + 1 to length j pads each of its rows to length j.
-    cost = np.concatenate([[0], np.full(len(kinds), np.inf)])
-    choices = []
-    for _ in range(min(count, len(kinds))):
-        new, choice = cost.copy(), np.arange(len(cost))
-        for j in range(1, len(cost)):
-            ways = cost[:j] + kinds[j - 1] * (rows[j] - rows[:j])
-            i = int(np.argmin(ways))
-            if ways[i] < new[j]:
-                new[j], choice[j] = ways[i], i
-        cost = new
-        choices.append(choice)
-    bounds, j = [], len(kinds)
-    for choice in reversed(choices):
-        if choice[j] != j:
-            bounds.append(int(kinds[j - 1]))
-            j = int(choice[j])
-    return bounds[::-1]
 
 
 class Buckets(PyDataset):

@@ -209,9 +209,12 @@ class Embedding(LowRankLayer):
             rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
         return rows
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor | None:
-        """Return x != 0 with `mask_zero`, else None."""
-        return ops.not_equal(inputs, 0) if self.mask_zero else None
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+        """Return x != 0 with `mask_zero`, and where the input's mask is true, if it has one."""
+        if not self.mask_zero:
+            return mask
+        own = ops.not_equal(inputs, 0)
+        return own if mask is None else ops.logical_and(own, mask)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

@@ -10,7 +10,9 @@ import numpy as np
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
 from kerasish.engine.data.py_dataset import PyDataset, PyDatasetData
+from kerasish.engine.data.ragged import Ragged
 from kerasish.engine.data.rows import is_sparse, is_stored
+from kerasish.engine.data.sequences import SequenceData, holds_ragged
 from kerasish.engine.data.source import DataSource, SourceData
 from kerasish.engine.data.streams import StreamData
 from kerasish.engine.data.weights import check_class_weight
@@ -35,8 +37,9 @@ def make_data(
 
     Args:
         x: arrays (or lists, tuples, dicts of them; lists of numbers, data frames, sparse matrices,
-            h5py datasets, memory maps, tensors of any library); or a source of ready batches:
-            a generator, an iterator, a `PyDataset`, or anything that can be iterated again.
+            h5py datasets, memory maps, tensors of any library, `Ragged` sequences); or a source of
+            ready batches: a generator, an iterator, a `PyDataset`, or anything that can be
+            iterated again.
         y: targets, arrays likewise; None with a source of batches, which gives them itself.
         sample_weight: weight of each sample, arrays likewise.
         class_weight: {class: weight}; multiplies the weights of the samples.
@@ -69,7 +72,10 @@ def make_data(
         _check_alone(x, y, sample_weight, batch_size)
         return PyDatasetData(x, class_weight, steps_per_epoch, shuffle, seed, training)
     if is_arrays(x):
-        return ArrayData(
+        kind = SequenceData if holds_ragged(x) else ArrayData
+        if kind is ArrayData:
+            _refuse_ragged(y=y, sample_weight=sample_weight)
+        return kind(
             x,
             y,
             sample_weight,
@@ -95,11 +101,20 @@ def is_py_dataset(x: Structure) -> bool:
 
 def is_arrays(x: Structure) -> bool:
     """Return whether `x` is an array or a structure of arrays, rather than a source of batches."""
-    if isinstance(x, (np.ndarray, list, tuple, Mapping)):
+    if isinstance(x, (np.ndarray, list, tuple, Mapping, Ragged)):
         return True
     if hasattr(x, "__next__") or isinstance(x, _NO_DATA):
         return False
     return is_sparse(x) or is_stored(x) or any(hasattr(x, mark) for mark in _ARRAY_MARKS)
+
+
+def _refuse_ragged(**given: Structure) -> None:
+    for name, value in given.items():
+        if holds_ragged(value):
+            raise ValueError(
+                f"{name}: expected rows of equal length, since those of x are, got sequences of "
+                "different lengths. Pad them (utils.pad_sequences), or give x as sequences too."
+            )
 
 
 def _check_count(name: str, value: float | None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.engine.data.convert import map_leaves
+from kerasish.engine.data.ragged import Ragged
 from kerasish.engine.data.rows import RowRange, is_sparse, is_stored
 from kerasish.typing import Structure
 
@@ -70,6 +71,8 @@ def _counts(structure: Structure, name: str) -> dict[str, int]:
 
 
 def _count(leaf: Any, name: str) -> int:
+    if isinstance(leaf, Ragged):
+        return len(leaf)
     shape = getattr(leaf, "shape", None)
     if shape is not None and len(shape):
         return int(shape[0])
@@ -82,6 +85,8 @@ def _count(leaf: Any, name: str) -> int:
 
 
 def _rows(leaf: Any, start: int, stop: int) -> Any:
+    if isinstance(leaf, Ragged):
+        return leaf[start:stop]
     if hasattr(leaf, "iloc"):
         return leaf.iloc[start:stop]
     if is_sparse(leaf):

@@ -38,6 +38,7 @@ def check_inputs(model: Model, x: Structure) -> None:
 def inputs_of(model: Model, x: Structure) -> list[tuple[str, int, Any]]:
     """Return (name, place among the model's inputs, array) of each array of x."""
     graph = model.layer_graph
+    x = _checked(x)
     if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
         return []
     if isinstance(x, dict):
@@ -48,6 +49,17 @@ def inputs_of(model: Model, x: Structure) -> list[tuple[str, int, Any]]:
         many = len(flat) > 1
         given = [(f"x[{i}]" if many else "x", i, array) for i, array in enumerate(flat)]
     return [(name, i, a) for name, i, a in given if isinstance(a, np.ndarray) and a.ndim]
+
+
+def _checked(x: Structure) -> Any:
+    """Return x with one array for each input: the values, of an input that is several arrays."""
+    if hasattr(x, "checked"):
+        return x.checked
+    if isinstance(x, dict):
+        return {name: _checked(part) for name, part in x.items()}
+    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+        return [_checked(part) for part in x]
+    return x
 
 
 def check_indices(model: Model, name: str, array: Array, layer: Any) -> None:

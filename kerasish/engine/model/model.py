@@ -148,8 +148,10 @@ class Model(Trainer):
         return structure if self.layer_graph is not None else super()._cast_specs(structure)
 
     def compute_mask(self, inputs: Structure, previous_mask: Structure) -> Structure | None:
-        """Return the mask of the result."""
-        return None if self.layer_graph is not None else super().compute_mask(inputs, previous_mask)
+        """Return the mask of the result: None, since its layers mark the results themselves."""
+        if self.layer_graph is not None or not self.supports_masking:
+            return None
+        return super().compute_mask(inputs, previous_mask)
 
     @builds_by_call
     def build(self, input_shape: Shape) -> None:
@@ -218,6 +220,21 @@ class Model(Trainer):
             return []
         struct = self.inputs_structure
         return list(map(str, struct)) if isinstance(struct, dict) else self.input_names
+
+    @property
+    def input_count(self) -> int | None:
+        """The number of inputs of a functional model."""
+        return None if self.layer_graph is None else len(self.layer_graph.inputs)
+
+    @property
+    def known_inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs of a functional model."""
+        return [] if self.layer_graph is None else self.layer_graph.inputs
+
+    @property
+    def output_count(self) -> int | None:
+        """The number of outputs of a functional model."""
+        return None if self.layer_graph is None else len(self.layer_graph.outputs)
 
     @property
     def output_names(self) -> list[str]:

@@ -58,6 +58,11 @@ class Sequential(Model):
             self._forget()
             self._maybe_rebuild()
 
+    @property
+    def input_count(self) -> int | None:
+        """The number of inputs: 1, unless the first layer takes several."""
+        return 1 if self.layer_graph is None else super().input_count
+
     def _all_layers(self) -> list[Any]:
         return list(self._stack)
 

@@ -15,9 +15,11 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
-from kerasish.engine.data.tables import as_inputs
+from kerasish.engine.data.sequences import SequenceData, holds_ragged
 from kerasish.engine.training.arguments import DataArguments, limited_steps, verbosity
+from kerasish.engine.training.given import read_given
 from kerasish.engine.training.program import TrainingProgram
+from kerasish.engine.training.sequence_outputs import sequence_outputs
 from kerasish.engine.training.step import batch_size_of, numbers
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
 from kerasish.tensor import Tensor, to_numpy
@@ -31,7 +33,7 @@ def one_batch(
     class_weight: Mapping[Any, Any] | None = None,
 ) -> Data:
     """Return the data of arrays that are one batch, checked as fit checks them."""
-    rows = batch_size_of(tree.map_structure(_arrayed, x))
+    rows = batch_size_of(x if holds_ragged(x) else tree.map_structure(_arrayed, x))
     return make_data(x, y, sample_weight, class_weight, batch_size=max(rows, 1), shuffle=False)
 
 
@@ -109,9 +111,9 @@ def _data_and_callbacks(
     program: TrainingProgram, kind: str, given: DataArguments, verbose: int | str, callbacks: Any
 ) -> tuple[Data, CallbackList]:
     """Return the data, with the step of this kind prepared for it, and the callbacks."""
-    x, y = as_inputs(given.x, program.model.input_keys), as_inputs(given.y)
+    x, y, weights = read_given(program.model, given.x, given.y, given.sample_weight)
     data = make_data(
-        x, y, given.sample_weight, batch_size=given.batch_size,
+        x, y, weights, batch_size=given.batch_size,
         steps_per_epoch=limited_steps(given.steps), shuffle=False, training=False,
     )  # fmt: skip
     data = program.model.on_host(data)
@@ -210,6 +212,9 @@ def predict(
         raise
     finally:
         data.close()
+    if isinstance(data, SequenceData):
+        columns = sequence_outputs(data, program.model, list(zip(*results)))
+        return tree.pack_sequence_as(structure, columns)
     columns = [
         np.concatenate(parts) if len(parts) > 1 else own_array(parts[0]) for parts in zip(*results)
     ]

@@ -14,6 +14,7 @@ from kerasish.tensor import Variable
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
+    from kerasish.engine.layer.operation import KerasTensor
     from kerasish.engine.model.model import Model
     from kerasish.tensor import Tensor
 
@@ -37,6 +38,18 @@ class TrainedModel(Protocol):
     @property
     def input_keys(self) -> list[str]:
         """The names by which inputs are told apart, where they are known."""
+
+    @property
+    def input_count(self) -> int | None:
+        """The number of inputs, where it is known."""
+
+    @property
+    def known_inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs, where they are known."""
+
+    @property
+    def output_count(self) -> int | None:
+        """The number of outputs, where it is known."""
 
     @property
     def weights(self) -> list[Variable]:

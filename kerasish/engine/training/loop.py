@@ -14,7 +14,7 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
-from kerasish.engine.data.tables import as_inputs
+from kerasish.engine.data.sequences import SequenceData
 from kerasish.engine.training.arguments import (
     DataArguments,
     FitSettings,
@@ -25,6 +25,7 @@ from kerasish.engine.training.arguments import (
 from kerasish.engine.training.blocks import run_blocks
 from kerasish.engine.training.evaluation import logs_of, run_rows, run_test
 from kerasish.engine.training.facts import training_facts
+from kerasish.engine.training.given import read_given
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import numbers
 from kerasish.engine.training.updates import Updates
@@ -32,6 +33,7 @@ from kerasish.ranks import current_group, current_sharding
 
 if TYPE_CHECKING:
     from kerasish.engine.data.py_dataset import PyDataset
+    from kerasish.engine.model.model import Model
 
 
 class FitLoop:
@@ -87,8 +89,7 @@ class FitLoop:
     def _prepare(self) -> None:
         """Make data and callbacks, build the model, check what can be checked."""
         given, validation = self.given, self.validates
-        names = self.model.input_keys
-        x, y, weights = as_inputs(given.x, names), as_inputs(given.y), given.sample_weight
+        x, y, weights = read_given(self.model, given.x, given.y, given.sample_weight)
         held_out = validation.data
         is_split = bool(validation.split) and held_out is None
         if is_split:
@@ -99,13 +100,14 @@ class FitLoop:
             training=True,
         )  # fmt: skip
         first = self.settings.initial_epoch
+        is_cut = data.in_memory or isinstance(data, SequenceData)
         self.data = data = self.model.on_host(data)
         self.program.prepare("train", *data.peek(first))
         self.validation = None
         if held_out is not None:
-            rows = validation.batch_size or (given.batch_size if data.in_memory else None)
+            rows = validation.batch_size or (given.batch_size if is_cut else None)
             self.validation = self.model.on_host(
-                _validation(held_out, rows, validation.steps, names)
+                _validation(self.model, held_out, rows, validation.steps)
             )
             self.program.prepare("test", *self.validation.peek())
             held = self.validation
@@ -275,12 +277,12 @@ def _arrays_of(data: Data) -> dict[str, Any]:
 
 
 def _validation(
-    given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None, names: list[str]
+    model: Model, given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None
 ) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
-    x, y = as_inputs(x, names), as_inputs(y)
+    x, y, weights = read_given(model, x, y, weights)
     return make_data(
         x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
     )

@@ -11,6 +11,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.backends import Backend
 from kerasish.engine import diagnostics
+from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import step
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.optimizer_shards import OptimizerShards
@@ -171,7 +172,7 @@ class PreparationMixin:
     def _prepare_training(self, x: Structure) -> None:
         model = self.model
         if not model.built:
-            infer(lambda x: model(x, training=True), [x])
+            infer(lambda x: model(assemble(x), training=True), [x])
         self._build_optimizer()
 
     def _build_optimizer(self) -> None:

@@ -12,6 +12,7 @@ from kerasish import optimizers, registry
 from kerasish.backends import Backend, CompiledStep
 from kerasish.backends import choose as choose_backend
 from kerasish.engine import diagnostics
+from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
@@ -360,7 +361,7 @@ class TrainingProgram(PreparationMixin):
         model = self.model
         if kind == "train":
             if model.overrides("train_step"):
-                return lambda x, y, w: model.train_step(step.pack(x, y, w))
+                return lambda x, y, w: model.train_step(step.pack(assemble(x), y, w))
             if sharding is not None:
                 return functools.partial(sharded.train, self, model.trainable_variables, sharding)
             # Python that reads numbers, or a flag, may build layers in a step. A trace asks for
@@ -371,15 +372,15 @@ class TrainingProgram(PreparationMixin):
             return functools.partial(step.train, self, variables)
         if kind == "test":
             if model.overrides("test_step"):
-                return step.quietly(lambda x, y, w: model.test_step(step.pack(x, y, w)))
+                return step.quietly(lambda x, y, w: model.test_step(step.pack(assemble(x), y, w)))
             if sharding is not None:
                 return step.quietly(functools.partial(sharded.test, self, sharding))
             return step.quietly(lambda x, y, w: step.test(self, x, y, w))
         if kind == "results":
             return step.quietly(model.get_metrics_result)
         if model.overrides("predict_step"):
-            return step.quietly(lambda x: model.predict_step(step.pack(x)))
-        return step.quietly(lambda x: model(x, training=False))
+            return step.quietly(lambda x: model.predict_step(step.pack(assemble(x))))
+        return step.quietly(lambda x: model(assemble(x), training=False))
 
     def apply_gradients(
         self, gradients: Sequence[Any], variables: Sequence[Variable], **signals: Any

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
+from kerasish.engine.data.parts import assemble
 from kerasish.engine.training.interface import StepProgram, TrainedModel
 from kerasish.tensor import Variable, no_gradient
 from kerasish.typing import Logs, Structure, TensorLike
@@ -66,6 +67,7 @@ def train(
         x, y, sample_weight: the batch.
     """
     note_uses(program)
+    x = assemble(x)
     predictions = program.model(x, training=True)
     loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
@@ -115,6 +117,7 @@ def _takes_training(method: Callable[..., Any]) -> bool:
 
 def outline(program: StepProgram, x: Structure, y: Structure, sample_weight: Structure) -> None:
     """A training step without gradients and updates: to be run on shapes alone."""
+    x = assemble(x)
     predictions = program.model(x, training=True)
     loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
@@ -135,6 +138,7 @@ def test(
 ) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     note_uses(program)
+    x = assemble(x)
     predictions = program.model(x, training=False)
     loss = loss_of(program.model, x, y, predictions, sample_weight, False)
     track_loss(program, loss, x)

@@ -15,6 +15,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.engine.training import evaluation, step
 from kerasish.engine.training.arguments import DataArguments, FitSettings, ValidationArguments
 from kerasish.engine.training.compiled import check_known
+from kerasish.engine.training.given import read_given
 from kerasish.engine.training.loop import FitLoop, check_training_data
 from kerasish.engine.training.program import CompileSettings, TrainingProgram, compile_names
 from kerasish.graph.draw import write_picture
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep
     from kerasish.callbacks.callback import Callback
     from kerasish.callbacks.history import History
+    from kerasish.engine.layer.operation import KerasTensor
 
 
 def _of_program(name: str, doc: str) -> Any:
@@ -74,6 +76,21 @@ class Trainer(Layer):
     def input_keys(self) -> list[str]:
         """The names by which inputs are told apart, where they are known."""
         return []
+
+    @property
+    def input_count(self) -> int | None:
+        """The number of inputs, where it is known."""
+        return None
+
+    @property
+    def known_inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs, where they are known."""
+        return []
+
+    @property
+    def output_count(self) -> int | None:
+        """The number of outputs, where it is known."""
+        return None
 
     def host_stage(self) -> HostStage | None:
         """Return the part of the model that runs on the host, before each step; None: no part."""
@@ -411,7 +428,8 @@ class Trainer(Layer):
         new = not program.is_prepared(kind)
         plain = sample_weight is None and class_weight is None and self.host_stage() is None
         if new or not plain or not evaluation.lies_on_gpu(x, y):
-            data = self.on_host(evaluation.one_batch(x, y, sample_weight, class_weight))
+            given = read_given(self, x, y, sample_weight)
+            data = self.on_host(evaluation.one_batch(*given, class_weight))
             x, y, weights = data.peek()
             program.prepare(kind, x, y, weights)
             if new and kind == "train":
@@ -428,10 +446,10 @@ class Trainer(Layer):
         """Return the model's results for one batch, as NumPy arrays."""
         program = self.training_program
         if not program.is_prepared("predict"):
-            x = self.on_host(evaluation.one_batch(x)).peek()[0]
+            x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
             program.prepare("predict", x)
         elif type(x) is not np.ndarray or x.dtype != np.float32 or self.host_stage() is not None:
-            x = self.on_host(evaluation.one_batch(x)).peek()[0]
+            x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
         result = program.step("predict")(x)
         if type(result) is Tensor:
             return evaluation.own_array(result)
