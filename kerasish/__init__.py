@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations as activations
 from kerasish import backend as backend
@@ -60,19 +60,45 @@ from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
 from kerasish.tensor import name_scope as name_scope
 from kerasish.tensor import no_gradient as no_gradient
-from kerasish.unsupported import explain
+from kerasish.unsupported import explain as _explain
 
 __version__ = "0.1.0"
 
 # Modules that bring a heavy package along, or that few programs need: imported when first named.
-_ON_FIRST_USE = ("applications", "distribution", "testing", "visualization", "wrappers")
-_explain = explain(__name__)
+if TYPE_CHECKING:
+    from kerasish import applications as applications
+    from kerasish import distribution as distribution
+    from kerasish import testing as testing
+    from kerasish import visualization as visualization
+    from kerasish import wrappers as wrappers
+else:
+    _ON_FIRST_USE = ("applications", "distribution", "testing", "visualization", "wrappers")
+    _look_up = _explain(__name__)
+
+    def __getattr__(name: str) -> Any:
+        if name in _ON_FIRST_USE:
+            return importlib.import_module(f"{__name__}.{name}")
+        return _look_up(name)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ON_FIRST_USE:
-        return importlib.import_module(f"{__name__}.{name}")
-    return _explain(name)
+# The modules that users name. Importing the package binds its other packages, too.
+_MODULES = (
+    "activations", "applications", "autodiff", "backend", "callbacks", "config", "constraints",
+    "data", "datasets", "distribution", "dtype_policies", "errors", "export", "initializers",
+    "layers", "losses", "metrics", "mixed_precision", "models", "ops", "optimizers",
+    "preprocessing", "random", "regularizers", "saving", "testing", "tree", "typing", "utils",
+    "visualization", "wrappers",
+)  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    """Return the public names, and those that every module has."""
+    own = {
+        name
+        for name, value in globals().items()
+        if name[0] != "_" and getattr(value, "__module__", "").startswith(__name__)
+    }
+    return sorted(own.union(_MODULES, (name for name in globals() if name[:2] == "__")))
 
 
 def version() -> str:

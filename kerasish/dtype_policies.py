@@ -224,4 +224,5 @@ config.keep_dtype_policy(dtype_policy, set_dtype_policy)
 registry.add_builtins("keras", {"DTypePolicy": DTypePolicy, "FloatDTypePolicy": DTypePolicy})
 registry.add_builtins("keras.dtype_policies", {"DTypePolicyMap": DTypePolicyMap})
 
-__getattr__ = explain(__name__)
+if not TYPE_CHECKING:  # checkers report names that are not there
+    __getattr__ = explain(__name__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.typing import Axis, DTypeLike, Shape, TensorLike
+from kerasish.typing import Axis, DTypeLike, IndexLike, Shape, TensorLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -138,7 +138,7 @@ class Operators:
     def __ge__(self, other: TensorLike) -> Tensor:
         return ops.greater_equal(self, other)
 
-    def __getitem__(self, key: TensorLike) -> Tensor:
+    def __getitem__(self, key: IndexLike) -> Tensor:
         return ops.get_item(self, key)
 
     def __round__(self, decimals: int | None = None) -> Tensor:

@@ -12,8 +12,8 @@ from typing import Any
 from kerasish import tree
 from kerasish.autodiff import name_of, walk_back
 from kerasish.ops.basic.conversion import optimization_barrier
-from kerasish.overriding import override
 from kerasish.ops.basic.printing import silence
+from kerasish.overriding import override
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
     Record,

@@ -18,7 +18,21 @@ else:
     Unpack = Any  # annotations are texts, which nothing evaluates
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
+Result = TypeVar("Result")
 _PLAIN = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def any_arguments(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Let subclasses define the method with other arguments, as type checkers see it.
+
+    Example:
+        >>> @any_arguments
+        ... def call(inputs, training=None, mask=None):
+        ...     return inputs
+        >>> call(3)
+        3
+    """
+    return method
 
 
 def with_options(

@@ -23,6 +23,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+
     import numpy as np
 
     from kerasish.constraints import Constraint
@@ -82,6 +84,9 @@ ShapeLike: TypeAlias = int | Sequence[Any]
 DTypeLike: TypeAlias = "str | type | np.dtype[Any]"
 # A dtype or a dtype policy, or its config.
 PolicyLike: TypeAlias = "str | type | np.dtype[Any] | DTypePolicy | Mapping[str, Any]"
+# What stands in brackets after a tensor: a number, a slice, `...`, None, an array, or several.
+_Index: TypeAlias = "TensorLike | slice | EllipsisType | None"
+IndexLike: TypeAlias = "_Index | tuple[_Index, ...]"
 # One axis or several.
 Axis: TypeAlias = int | Sequence[int]
 # One number for all spatial axes, or one for each.

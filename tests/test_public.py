@@ -150,6 +150,17 @@ def test_signature_is_that_of_keras(ours, theirs):
     assert not differences(signature(ours), theirs)
 
 
+def test_dir_shows_the_public_names_and_no_others():
+    shown = {name for name in dir(kerasish) if not name.startswith("__")}
+    modules = {name.partition(".")[0] for name in KERAS} - {"keras"}
+    theirs = {name for name in (*modules, *KERAS["keras"]) if hasattr(kerasish, name)}
+    # Modules that Keras does not have, or that only hold others.
+    ours = {"autodiff", "backend", "data", "datasets", "errors", "testing", "typing"}
+    more = set(exported(kerasish)) - {"Any"}  # classes and functions
+    assert shown == theirs | ours | more
+    assert all(hasattr(kerasish, name) for name in shown)
+
+
 def test_version_is_said_once():
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.?\w+)?", kerasish.__version__)
     if importlib.util.find_spec("kerasish").origin.startswith(str(TESTS.parent)):

@@ -28,7 +28,6 @@ FIRST = (
 
 # Names without an underscore that packages share among themselves, and Keras does not have.
 INTERNAL = {
-    "": {"explain"},
     "autodiff": {
         "backward", "gradients_of", "leaves_of", "name_of", "sum_to_shape", "walk_back",
     },

@@ -1,5 +1,7 @@
 """Callbacks: stopping, saving, learning rates, progress and logs. They receive the model."""
 
+from typing import TYPE_CHECKING
+
 from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
 from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
 from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
@@ -21,4 +23,5 @@ from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
 from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
 from kerasish.unsupported import explain
 
-__getattr__ = explain(__name__)
+if not TYPE_CHECKING:  # checkers report names that are not there
+    __getattr__ = explain(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kerasish.signatures import any_arguments
 from kerasish.typing import DTypeLike, ShapeLike
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Initializer:
         [0.5, 0.5]
     """
 
+    @any_arguments
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Any:
         """Return an array or tensor of this shape."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(shape, dtype).")

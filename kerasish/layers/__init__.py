@@ -1,6 +1,6 @@
 """Layers, one family a file."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
 from kerasish.engine import Input as Input
@@ -186,7 +186,8 @@ registry.add_builtins(
 )
 
 
-__getattr__ = explain(__name__)
+if not TYPE_CHECKING:  # checkers report names that are not there
+    __getattr__ = explain(__name__)
 
 
 def serialize(layer: Layer) -> dict[str, Any] | str:

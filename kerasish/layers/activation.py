@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import activations, constraints, initializers, ops, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.options import activation_of
+from kerasish.layers.options import LayerOptions, SlopeOptions, activation_of
+from kerasish.signatures import Unpack
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -40,7 +41,7 @@ class Activation(Layer):
     weightless = True
     example = {"args": {"activation": "tanh"}, "shape": (2, 3)}
 
-    def __init__(self, activation: ActivationLike, **kwargs: Any) -> None:
+    def __init__(self, activation: ActivationLike, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.activation = activation_of(activation)
         self.supports_masking = True
@@ -73,7 +74,7 @@ class ReLU(Layer):
         max_value: float | None = None,
         negative_slope: float = 0.0,
         threshold: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         for name, value in (("max_value", max_value), ("negative_slope", negative_slope),
@@ -112,7 +113,7 @@ class LeakyReLU(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, negative_slope: float = 0.3, **kwargs: Any) -> None:
+    def __init__(self, negative_slope: float = 0.3, **kwargs: Unpack[SlopeOptions]) -> None:
         if "alpha" in kwargs:
             negative_slope = kwargs.pop("alpha")
         super().__init__(**kwargs)
@@ -152,7 +153,7 @@ class PReLU(Layer):
         alpha_regularizer: RegularizerLike | None = None,
         alpha_constraint: ConstraintLike | None = None,
         shared_axes: Sequence[int] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.alpha_initializer = initializers.get(alpha_initializer)
@@ -197,7 +198,7 @@ class ELU(Layer):
     weightless = True
     example = {"args": {"alpha": 0.5}, "shape": (2, 3)}
 
-    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+    def __init__(self, alpha: float = 1.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.alpha = alpha
         self.supports_masking = True
@@ -223,7 +224,7 @@ class Softmax(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.axis = axis
         self.supports_masking = True

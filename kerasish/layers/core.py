@@ -14,7 +14,13 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
 from kerasish.layers.lora import LowRankKernel, LowRankLayer
-from kerasish.layers.options import KERNEL, KernelOptions, activation_of
+from kerasish.layers.options import (
+    KERNEL,
+    EmbeddingOptions,
+    KernelOptions,
+    LayerOptions,
+    activation_of,
+)
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
 from kerasish.signatures import Unpack, with_options
@@ -156,7 +162,7 @@ class Embedding(LowRankLayer):
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
         quantization_config: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         length = kwargs.pop("input_length", None)
         if length is not None and "input_shape" not in kwargs:
@@ -244,7 +250,7 @@ class Lambda(Layer):
         output_shape: Any = None,
         mask: AnyTensor | None = None,
         arguments: dict[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.function, self.arguments = function, dict(arguments or {})
@@ -319,7 +325,7 @@ class Masking(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3, 4)}
 
-    def __init__(self, mask_value: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, mask_value: float = 0.0, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.mask_value = mask_value
         self.supports_masking = True
@@ -347,7 +353,7 @@ class Identity(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from kerasish import constraints, initializers, ops, registry, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
+from kerasish.layers.options import LayerOptions
 from kerasish.losses.loss import Loss
 from kerasish.losses.reduction import reduce_losses
+from kerasish.signatures import Unpack
 from kerasish.typing import (
     AnyTensor,
     Array,
@@ -68,7 +70,7 @@ class CRF(Layer):
         kernel_regularizer: RegularizerLike | None = None,
         transition_regularizer: RegularizerLike | None = None,
         transition_constraint: ConstraintLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units, self.use_kernel, self.use_bias = int(units), use_kernel, use_bias

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops, random
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
 from kerasish.random import SeedGenerator
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Attention(Layer):
         score_mode: str = "dot",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if score_mode not in ("dot", "concat"):
@@ -157,7 +159,9 @@ class AdditiveAttention(Attention):
 
     example: Any = {"args": {}, "shape": [(2, 4, 3), (2, 5, 3)]}
 
-    def __init__(self, use_scale: bool = True, dropout: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, use_scale: bool = True, dropout: float = 0.0, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(use_scale=use_scale, dropout=dropout, **kwargs)
 
     def build(self, input_shape: Structure) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.layers.options import LayerOptions
 from kerasish.layers.spatial import SpatialLayer, as_sizes
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class BaseGlobalPooling(SpatialLayer):
     weightless = True
 
     def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(data_format, **kwargs)
         self.keepdims = keepdims
@@ -67,7 +69,7 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
     reads_mask = True
 
     def __init__(
-        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Any
+        self, data_format: str | None = None, keepdims: bool = False, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(data_format, keepdims, **kwargs)
         self.supports_masking = True
@@ -186,7 +188,10 @@ class BaseAdaptivePooling(SpatialLayer):
     _pool: Any = None
 
     def __init__(
-        self, output_size: int | Sequence[int], data_format: str | None = None, **kwargs: Any
+        self,
+        output_size: int | Sequence[int],
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         self.output_size = as_sizes(output_size, self.rank, "output_size", self.display_name())

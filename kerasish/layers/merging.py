@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
 from kerasish.losses.reduction import broadcasts
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Axis, Shape, Structure, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
 
@@ -23,7 +24,7 @@ class _Merge(Layer):
     _broadcasts = True  # whether inputs meet number by number
     _merges_masks = True
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -97,7 +98,7 @@ def _fit_mask(mask: AnyTensor | None, x: Tensor) -> Tensor | None:
     return ops.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
 
 
-def _extreme(choose: Op, inputs: list[Any], masks: list[Any]) -> Tensor:
+def _extreme(choose: Callable[..., Tensor], inputs: list[Any], masks: list[Any]) -> Tensor:
     """Return the extreme of what the masks keep; where they keep nothing, of all."""
     result, kept = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:]):
@@ -109,7 +110,7 @@ def _extreme(choose: Op, inputs: list[Any], masks: list[Any]) -> Tensor:
     return result
 
 
-def _folded(meet: Op, inputs: list[Any]) -> Tensor:
+def _folded(meet: Callable[..., Tensor], inputs: list[Any]) -> Tensor:
     result = inputs[0]
     for x in inputs[1:]:
         result = meet(result, x)
@@ -226,7 +227,7 @@ class Concatenate(_Merge):
 
     _broadcasts = False
 
-    def __init__(self, axis: int = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: int = -1, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.axis = axis
 
@@ -280,7 +281,7 @@ class Dot(_Merge):
     example = {"args": {"axes": 1}, "shape": [(2, 3), (2, 3)]}
     _broadcasts = False
 
-    def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Any) -> None:
+    def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.axes = tuple(axes) if isinstance(axes, (list, tuple)) else axes
         self.normalize = normalize

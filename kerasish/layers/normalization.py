@@ -9,7 +9,7 @@ from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.options import NORMALIZATION, NormalizationOptions
+from kerasish.layers.options import NORMALIZATION, LayerOptions, NormalizationOptions
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.layers.weighted import WeightedLayer
 from kerasish.losses.shares import current_shares
@@ -390,7 +390,7 @@ class UnitNormalization(Layer):
     weightless = True
     example = {"args": {}, "shape": (2, 3)}
 
-    def __init__(self, axis: Axis = -1, **kwargs: Any) -> None:
+    def __init__(self, axis: Axis = -1, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(axis, (int, list, tuple)):
             raise TypeError(
@@ -424,7 +424,9 @@ class RMSNormalization(Layer):
 
     example = {"args": {}, "shape": (2, 3, 4)}
 
-    def __init__(self, axis: Axis = -1, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(
+        self, axis: Axis = -1, epsilon: float = 1e-6, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
         self.epsilon = float(epsilon)

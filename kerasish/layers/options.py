@@ -19,22 +19,51 @@ from kerasish.typing import (
 _FIRST = {"bias": "zeros", "beta": "zeros", "gamma": "ones", "recurrent": "orthogonal"}
 
 
-class LayerOptions(TypedDict, total=False):
-    """What every layer takes; `Layer` says what the first five mean.
+class InputOptions(TypedDict, total=False):
+    """What every layer takes, beside its name and dtype; `Layer` says what the first three mean.
 
     The others are older names of the shape of the first input.
     """
 
     activity_regularizer: RegularizerLike | None
     trainable: bool
-    dtype: PolicyLike | None
     autocast: bool
-    name: str | None
     input_shape: Sequence[int | None]
     batch_input_shape: Sequence[int | None]
     batch_shape: Sequence[int | None]
     batch_size: int | None
+
+
+class UnnamedOptions(InputOptions, total=False):
+    """`LayerOptions` of a constructor that has a parameter `name`."""
+
+    dtype: PolicyLike | None
     input_dim: int
+
+
+class NamedOptions(InputOptions, total=False):
+    """`LayerOptions` of a constructor that has a parameter `input_dim`."""
+
+    dtype: PolicyLike | None
+    name: str | None
+
+
+class LayerOptions(NamedOptions, total=False):
+    """What every layer takes."""
+
+    input_dim: int
+
+
+class SlopeOptions(LayerOptions, total=False):
+    """`LayerOptions`, and Keras 2's name of `negative_slope`."""
+
+    alpha: float
+
+
+class EmbeddingOptions(NamedOptions, total=False):
+    """`NamedOptions`, and Keras 2's length of the sequences, which nothing needs."""
+
+    input_length: int | None
 
 
 class BiasOptions(LayerOptions, total=False):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.layers.options import UnnamedOptions
 from kerasish.layers.spatial import WindowLayer, as_sizes
+from kerasish.signatures import Unpack
 from kerasish.typing import IntOrTuple, Shape
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ class BasePooling(WindowLayer):
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[UnnamedOptions],
     ) -> None:
         super().__init__(padding, data_format, name=name, **kwargs)
         who = self.display_name()
@@ -65,7 +67,7 @@ class BaseMaxPooling(BasePooling):
         padding: str = "valid",
         data_format: str | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[UnnamedOptions],
     ) -> None:
         super().__init__(pool_size, strides, padding, data_format, name, **kwargs)
 

@@ -11,7 +11,9 @@ import numpy as np
 from kerasish import config, ops, random, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
+from kerasish.layers.options import InputOptions, LayerOptions
 from kerasish.random import SeedGenerator
+from kerasish.signatures import Unpack
 from kerasish.typing import PolicyLike, ShapeLike
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class Dropout(_RandomLayer):
         rate: float,
         noise_shape: str | Sequence[Any] | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.rate = _share(rate, self.display_name())
@@ -104,7 +106,7 @@ class _SpatialDropout(Dropout):
     def __init__(
         self, rate: float, seed: int | None = None, name: str | None = None,
         dtype: PolicyLike | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[InputOptions],
     ) -> None:  # fmt: skip
         super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
         self.input_spec = InputSpec(ndim=self.rank + 2)
@@ -163,7 +165,7 @@ class SpatialDropout2D(_SpatialDropout):
 
     def __init__(
         self, rate: float, data_format: str | None = None, seed: int | None = None,
-        name: str | None = None, dtype: PolicyLike | None = None, **kwargs: Any,
+        name: str | None = None, dtype: PolicyLike | None = None, **kwargs: Unpack[InputOptions],
     ) -> None:  # fmt: skip
         super().__init__(rate, seed=seed, name=name, dtype=dtype, **kwargs)
         self.data_format = config.standardize_data_format(data_format)
@@ -202,7 +204,9 @@ class GaussianNoise(_RandomLayer):
 
     example = {"args": {"stddev": 0.1}, "shape": (2, 3)}
 
-    def __init__(self, stddev: float, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, stddev: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         if stddev < 0:
             raise ValueError(f"{self.display_name()}: stddev must be >= 0, got {stddev}.")
@@ -233,7 +237,9 @@ class GaussianDropout(_RandomLayer):
 
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, rate: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.rate = _share(rate, self.display_name())
         self._draw_from(seed, rate)
@@ -268,7 +274,11 @@ class AlphaDropout(_RandomLayer):
     example = {"args": {"rate": 0.3}, "shape": (2, 3)}
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
+        self,
+        rate: float,
+        noise_shape: Any = None,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.rate, self.noise_shape = _share(rate, self.display_name()), noise_shape
@@ -304,8 +314,9 @@ class ActivityRegularization(Layer):
     weightless = True
     example = {"args": {"l1": 0.1, "l2": 0.2}, "shape": (2, 3)}
 
-    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
-        super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **kwargs)
+    def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Unpack[LayerOptions]) -> None:
+        options: dict[str, Any] = dict(kwargs)
+        super().__init__(activity_regularizer=regularizers.L1L2(l1=l1, l2=l2), **options)
         self.l1, self.l2 = l1, l2
         self.supports_masking = True
 

@@ -9,7 +9,9 @@ from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
 from kerasish.layers.spatial import SpatialLayer, as_sizes
+from kerasish.signatures import Unpack
 from kerasish.typing import IntOrTuple
 
 if TYPE_CHECKING:
@@ -43,7 +45,10 @@ class _Pad(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
-        self, padding: int | Sequence[Any], data_format: str | None = None, **kwargs: Any
+        self,
+        padding: int | Sequence[Any],
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         result = pairs(padding, self.rank, self.display_name())
@@ -74,7 +79,10 @@ class ZeroPadding1D(_Pad):
     rank = 1
 
     def __init__(
-        self, padding: int | Sequence[int] = 1, data_format: str | None = None, **kwargs: Any
+        self,
+        padding: int | Sequence[int] = 1,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -96,7 +104,10 @@ class ZeroPadding2D(_Pad):
     rank = 2
 
     def __init__(
-        self, padding: Sequence[Any] = (1, 1), data_format: str | None = None, **kwargs: Any
+        self,
+        padding: Sequence[Any] = (1, 1),
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(padding, data_format, **kwargs)
 
@@ -130,7 +141,10 @@ class _Crop(SpatialLayer):
     layer_role = "pass"
 
     def __init__(
-        self, cropping: str | int | Sequence[Any], data_format: str | None = None, **kwargs: Any
+        self,
+        cropping: str | int | Sequence[Any],
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         result = pairs(cropping, self.rank, self.display_name())
@@ -165,7 +179,9 @@ class Cropping1D(_Crop):
     example = {"args": {"cropping": (1, 1)}, "shape": (2, 4, 3)}
     rank = 1
 
-    def __init__(self, cropping: str | Sequence[int] = (1, 1), **kwargs: Any) -> None:
+    def __init__(
+        self, cropping: str | Sequence[int] = (1, 1), **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(cropping, None, **kwargs)
 
 
@@ -231,7 +247,7 @@ class UpSampling1D(Layer):
 
     example = {"args": {"size": 2}, "shape": (2, 3, 4)}
 
-    def __init__(self, size: int = 2, **kwargs: Any) -> None:
+    def __init__(self, size: int = 2, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(size, int) or isinstance(size, bool):
             raise TypeError(f"{self.display_name()}: size is an integer, got {size!r}.")
@@ -266,7 +282,7 @@ class UpSampling2D(SpatialLayer):
     def __init__(
         self, size: IntOrTuple = (2, 2), data_format: str | None = None,
         interpolation: str = "nearest",
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(data_format, **kwargs)
         self.size = as_sizes(size, 2, "size", self.display_name())
@@ -306,7 +322,10 @@ class UpSampling3D(SpatialLayer):
     rank = 3
 
     def __init__(
-        self, size: IntOrTuple = (2, 2, 2), data_format: str | None = None, **kwargs: Any
+        self,
+        size: IntOrTuple = (2, 2, 2),
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format, **kwargs)
         self.size = as_sizes(size, 3, "size", self.display_name())

@@ -9,7 +9,9 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.engine.layer.layer import Layer
+from kerasish.layers.options import LayerOptions
 from kerasish.layers.preprocessing.reading import batches_of
+from kerasish.signatures import Unpack
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Axis, Shape
 
@@ -33,7 +35,10 @@ class Rescaling(Layer):
     example = {"args": {"scale": 0.5, "offset": 1.0}, "shape": (2, 3)}
 
     def __init__(
-        self, scale: float | Sequence[float], offset: float | Sequence[float] = 0.0, **kwargs: Any
+        self,
+        scale: float | Sequence[float],
+        offset: float | Sequence[float] = 0.0,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.scale, self.offset = scale, offset
@@ -72,7 +77,7 @@ class Normalization(Layer):
     def __init__(
         self, axis: Axis | None = -1, mean: float | Sequence[float] | None = None,
         variance: float | Sequence[float] | None = None, invert: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)

@@ -11,6 +11,8 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, to_specs
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -33,7 +35,7 @@ class Flatten(Layer):
 
     example = {"args": {}, "shape": (2, 3, 4)}
 
-    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, data_format: str | None = None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(min_ndim=1)
@@ -64,7 +66,7 @@ class Reshape(Layer):
 
     _mixes_steps = True
 
-    def __init__(self, target_shape: Sequence[int], **kwargs: Any) -> None:
+    def __init__(self, target_shape: Sequence[int], **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         many = target_shape if isinstance(target_shape, (tuple, list)) else (target_shape,)
         self.target_shape = tuple(int(s) for s in many)
@@ -112,7 +114,7 @@ class Permute(Layer):
 
     _mixes_steps = True
 
-    def __init__(self, dims: Sequence[int], **kwargs: Any) -> None:
+    def __init__(self, dims: Sequence[int], **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.dims = tuple(dims)
         if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
@@ -141,7 +143,7 @@ class RepeatVector(Layer):
 
     example = {"args": {"n": 3}, "shape": (2, 4)}
 
-    def __init__(self, n: int, **kwargs: Any) -> None:
+    def __init__(self, n: int, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(n, int):
             raise TypeError(f"{self.display_name()}: n is an integer, got {n!r}.")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.core import Embedding
+from kerasish.layers.options import NamedOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, ConstraintLike, InitializerLike, RegularizerLike, Shape
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class ReversibleEmbedding(Embedding):
         mask_zero: bool = False,
         reverse_dtype: Any = None,
         logit_soft_cap: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[NamedOptions],
     ) -> None:
         super().__init__(
             input_dim, output_dim, embeddings_initializer, embeddings_regularizer,

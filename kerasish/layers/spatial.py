@@ -9,8 +9,9 @@ from kerasish import config
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
 from kerasish.ops.basic.window import resolve_padding, window_counts
-from kerasish.signatures import with_defaults
+from kerasish.signatures import Unpack, with_defaults
 from kerasish.typing import Shape
 
 _PER_AXIS = ("pool_size", "strides", "dilation_rate")
@@ -47,7 +48,7 @@ class SpatialLayer(Layer):
             if sizes:
                 cls.__init__ = with_defaults(cls.__init__, sizes)  # type: ignore[method-assign]
 
-    def __init__(self, data_format: str | None, **kwargs: Any) -> None:
+    def __init__(self, data_format: str | None, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.data_format = config.standardize_data_format(data_format)
         self.input_spec = InputSpec(ndim=self.rank + 2)

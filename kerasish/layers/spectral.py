@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
+from kerasish.layers.options import LayerOptions
 from kerasish.layers.wrappers import Wrapper
+from kerasish.signatures import Unpack
 from kerasish.typing import Shape
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ class SpectralNormalization(Wrapper):
         (None, 2)
     """
 
-    def __init__(self, layer: Layer, power_iterations: int = 1, **kwargs: Any) -> None:
+    def __init__(
+        self, layer: Layer, power_iterations: int = 1, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(layer, **kwargs)
         if power_iterations <= 0:
             raise ValueError(

@@ -8,6 +8,8 @@ from kerasish import ops
 from kerasish.engine.layer.dropped_masks import LostMask
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Shape
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Wrapper(Layer):
         2
     """
 
-    def __init__(self, layer: Layer, **kwargs: Any) -> None:
+    def __init__(self, layer: Layer, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ValueError(f"{self.display_name()}: expected a layer, got {layer!r}.")
@@ -54,7 +56,7 @@ class TimeDistributed(Wrapper):
 
     layer_role = "time distributed"
 
-    def __init__(self, layer: Layer, **kwargs: Any) -> None:
+    def __init__(self, layer: Layer, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(layer, **kwargs)
         self.supports_masking = True
 

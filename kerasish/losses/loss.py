@@ -9,6 +9,7 @@ from kerasish import ops, registry, tree
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
+from kerasish.signatures import any_arguments
 from kerasish.tensor import Tensor
 from kerasish.tree import is_namedtuple
 from kerasish.typing import DTypeLike, Structure, TensorLike
@@ -52,6 +53,7 @@ class Loss(Watched):
         """The dtype that it computes in."""
         return self._dtype
 
+    @any_arguments
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         """Return the loss of each sample."""
         raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred).")

@@ -22,6 +22,7 @@ from kerasish.engine.layer.parts import PartsMixin
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.overriding import override
+from kerasish.signatures import any_arguments
 from kerasish.tensor import (
     Tensor,
     autocast,
@@ -90,6 +91,7 @@ class BuildMixin(PartsMixin):
     _build_shapes: dict[str, Any] | None = None
 
     @builds_by_call
+    @any_arguments
     def build(self, input_shape: Any) -> None:
         """Make the weights for inputs of `input_shape`; subclasses with weights override it."""
         self._build_shapes = {"input_shape": input_shape}

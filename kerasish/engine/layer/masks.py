@@ -11,6 +11,7 @@ from kerasish.engine.diagnostics import warn_once
 from kerasish.engine.layer.arguments import _masks_of
 from kerasish.engine.layer.call_context import CallParts
 from kerasish.engine.layer.dropped_masks import LostMask, lost_mask_of, pass_on
+from kerasish.signatures import any_arguments
 from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Structure, TensorLike
 
@@ -158,6 +159,7 @@ class MasksMixin:
             if m is not None and getattr(t, "_keras_mask", None) is None and t is not first:
                 t._keras_mask = m
 
+    @any_arguments
     def compute_mask(self, inputs: Structure, previous_mask: Structure) -> Structure:
         """Return the mask of the result: by default that of the input."""
         return previous_mask

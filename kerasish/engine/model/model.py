@@ -27,6 +27,7 @@ from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
 from kerasish.errors import UnknownNameError
 from kerasish.graph.abstract import infer
+from kerasish.signatures import any_arguments
 from kerasish.typing import AnyTensor, PathLike, Shape, Structure
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Model(Trainer):
         self._casts = False  # each layer casts for itself
         self.built = True
 
+    @any_arguments
     def call(
         self, inputs: Structure, training: bool | None = None, mask: Structure = None
     ) -> Structure:
@@ -147,6 +149,7 @@ class Model(Trainer):
     def _cast_specs(self, structure: Structure) -> Structure:
         return structure if self.layer_graph is not None else super()._cast_specs(structure)
 
+    @any_arguments
     def compute_mask(self, inputs: Structure, previous_mask: Structure) -> Structure | None:
         """Return the mask of the result: None, since its layers mark the results themselves."""
         if self.layer_graph is not None or not self.supports_masking:
@@ -154,6 +157,7 @@ class Model(Trainer):
         return super().compute_mask(inputs, previous_mask)
 
     @builds_by_call
+    @any_arguments
     def build(self, input_shape: Shape) -> None:
         """Build the layers by running `call` on inputs of the given shape(s)."""
         if self.layer_graph is not None or self.built:

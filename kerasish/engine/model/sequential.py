@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
@@ -42,7 +42,10 @@ class Sequential(Model):
     _known_shape: Any = None  # of the inputs, while layers are added or taken off
 
     def __init__(
-        self, layers: Sequence[Any] | None = None, trainable: bool = True, name: str | None = None
+        self,
+        layers: Sequence[Layer | KerasTensor | Callable[..., Any]] | None = None,
+        trainable: bool = True,
+        name: str | None = None,
     ) -> None:
         Layer.__init__(self, trainable=trainable, name=name)
         self.training_program = TrainingProgram(self)

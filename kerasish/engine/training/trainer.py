@@ -366,12 +366,11 @@ class Trainer(Layer):
         steps: int | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         return_dict: bool = False,
-        **kwargs: Any,
+        *,
+        _use_cached_eval_dataset: bool = False,
     ) -> dict[str, Any] | float | list[float]:
         """Return the loss and metrics on the data: a number, a list, or a dict (`return_dict`)."""
         self.training_program.require_compiled("evaluate")
-        if set(kwargs) - {"_use_cached_eval_dataset"}:
-            raise TypeError(f"evaluate: unexpected argument(s) {sorted(kwargs)}.")
         data = DataArguments(x, y, sample_weight, batch_size=batch_size, steps=steps)
         logs = evaluation.evaluate(self.training_program, data, verbose, callbacks)
         return logs if return_dict else _listed(logs)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range, rescale
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, SeedLike, Structure
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class RandomBrightness(PictureLayer):
         factor: FloatOrTuple,
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, **kwargs)
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
@@ -76,7 +78,7 @@ class RandomContrast(PictureLayer):
         factor: FloatOrTuple,
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -119,7 +121,7 @@ class RandomColorDegeneration(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
@@ -156,7 +158,7 @@ class RandomGrayscale(PictureLayer):
         factor: float = 0.5,
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         if not 0 <= factor <= 1:
@@ -196,7 +198,7 @@ class RandomInvert(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -233,7 +235,7 @@ class RandomPosterization(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (1, 8), self.display_name())
@@ -275,7 +277,7 @@ class Solarization(PictureLayer):
         threshold_factor: FloatOrTuple = 0.0,
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, **kwargs)
         unit, who = (0.0, 1.0), self.display_name()
@@ -318,7 +320,7 @@ class RandomSaturation(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
@@ -356,7 +358,7 @@ class RandomHue(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -417,7 +419,7 @@ class RandomColorJitter(PictureLayer):
         hue_factor: FloatOrTuple | None = None,
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.value_range = value_range

@@ -9,6 +9,8 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, IntOrTuple, SeedLike, Structure
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class RandomSharpness(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -91,7 +93,7 @@ class RandomGaussianBlur(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         who = self.display_name()

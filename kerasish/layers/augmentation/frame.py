@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer
+from kerasish.layers.options import LayerOptions, UnnamedOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import SeedLike, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -70,7 +72,11 @@ class CenterCrop(_Framed):
     example: Any = {"args": {"height": 2, "width": 3}, "shape": (2, 3, 4, 3)}
 
     def __init__(
-        self, height: int, width: int, data_format: str | None = None, **kwargs: Any
+        self,
+        height: int,
+        width: int,
+        data_format: str | None = None,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(height, width, data_format=data_format, **kwargs)
 
@@ -125,7 +131,7 @@ class RandomCrop(_Framed):
         seed: int | None = None,
         data_format: str | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[UnnamedOptions],
     ) -> None:
         super().__init__(height, width, seed=seed, data_format=data_format, name=name, **kwargs)
 
@@ -201,7 +207,7 @@ class Resizing(_Framed):
         fill_value: float = 0.0,
         antialias: bool = False,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(height, width, data_format=data_format, **kwargs)
         self.interpolation = interpolation
@@ -254,7 +260,9 @@ class MaxNumBoundingBoxes(PictureLayer):
 
     draws, always = False, True
 
-    def __init__(self, max_number: int, fill_value: int = -1, **kwargs: Any) -> None:
+    def __init__(
+        self, max_number: int, fill_value: int = -1, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.max_number, self.fill_value = int(max_number), int(fill_value)
 

@@ -41,7 +41,7 @@ class RandomFlip(PictureLayer):
         mode: str = "horizontal_and_vertical",
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.mode = one_of(mode, _FLIPS, self.display_name(), "mode")
@@ -97,7 +97,12 @@ class _Affine(PictureLayer):
     mask_rule, moves = "nearest", True
 
     def __init__(
-        self, *, fill_mode: str, interpolation: str, fill_value: float, **kwargs: Any
+        self,
+        *,
+        fill_mode: str,
+        interpolation: str,
+        fill_value: float,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.fill_mode = one_of(fill_mode, _FILLS, self.display_name(), "fill_mode")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, read_range, rescale
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ class AutoContrast(PictureLayer):
     draws, always = False, True
     example: Any = {"args": {"value_range": (-1.0, 1.0)}, "shape": (2, 3, 4, 3)}
 
-    def __init__(self, value_range: Sequence[float] = (0, 255), **kwargs: Any) -> None:
+    def __init__(
+        self, value_range: Sequence[float] = (0, 255), **kwargs: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**kwargs)
         self.value_range = read_range(value_range, self.display_name())
 
@@ -64,7 +68,7 @@ class Equalization(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         bins: int = 256,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.value_range, self.bins = read_range(value_range, self.display_name()), bins
@@ -133,7 +137,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
         clip_limit: float = 4.0,
         tile_grid_size: Sequence[int] = (8, 8),
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(data_format=data_format, **kwargs)
         self.value_range, self.clip_limit = value_range, clip_limit

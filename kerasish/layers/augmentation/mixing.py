@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, SeedLike, Shape, Structure
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class MixUp(PictureLayer):
         alpha: float = 0.2,
         data_format: str | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.alpha = alpha
@@ -130,7 +132,7 @@ class CutMix(_Patched):
         factor: FloatOrTuple = 1.0,
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -200,7 +202,7 @@ class RandomErasing(_Patched):
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         who = self.display_name()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from kerasish import config, ops, random
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
+from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, SeedLike, Shape, Structure
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class PictureLayer(Layer):
         seed: int | None = None,
         data_format: str | None = None,
         bounding_box_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.data_format = config.standardize_data_format(data_format)

@@ -18,6 +18,8 @@ from kerasish.layers.augmentation.filter import RandomSharpness
 from kerasish.layers.augmentation.geometry import RandomRotation, RandomShear, RandomTranslation
 from kerasish.layers.augmentation.histogram import AutoContrast, Equalization
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Array, FloatOrTuple, SeedLike, Structure
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class RandAugment(_Choosing):
         interpolation: str = "bilinear",
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -197,7 +199,7 @@ class AugMix(_Choosing):
         interpolation: str = "bilinear",
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())

@@ -9,8 +9,10 @@ import numpy as np
 
 from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
+from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.ops.images import warping
+from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, SeedLike, Structure
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class RandomPerspective(PictureLayer):
         fill_value: float = 0.0,
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
@@ -124,7 +126,7 @@ class RandomElasticTransform(PictureLayer):
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         who = self.display_name()

@@ -9,8 +9,10 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
+from kerasish.layers.options import InputOptions
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import learn_from
+from kerasish.signatures import Unpack
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, PolicyLike, Shape
 
@@ -91,10 +93,11 @@ class Discretization(Layer):
         epsilon: float = 0.01,
         output_mode: str = "int", sparse: bool = False, dtype: PolicyLike | None = None,
         name: str | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[InputOptions],
     ) -> None:  # fmt: skip
         # An integer dtype is that of the results: the values are not cut to integers.
-        super().__init__(dtype=dtype, name=name, **{"autocast": False, **kwargs})
+        kwargs.setdefault("autocast", False)
+        super().__init__(dtype=dtype, name=name, **kwargs)
         who = self.display_name()
         check_mode(who, output_mode, ("int", "one_hot", "multi_hot", "count"))
         refuse_sparse(who, sparse)

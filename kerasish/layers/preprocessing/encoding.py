@@ -9,6 +9,8 @@ import numpy as np
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import Array, Shape, TensorLike
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ class CategoryEncoding(Layer):
 
     def __init__(
         self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         who = self.display_name()

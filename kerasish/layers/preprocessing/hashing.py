@@ -10,6 +10,7 @@ import numpy as np
 from kerasish import config, ops
 from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.layer.operation import KerasTensor
+from kerasish.layers.options import InputOptions, LayerOptions
 from kerasish.layers.preprocessing.encoding import (
     check_mode,
     encode,
@@ -22,6 +23,7 @@ from kerasish.layers.preprocessing.fingerprint import (
     keyed_fingerprints,
 )
 from kerasish.layers.preprocessing.reading import is_text, read_integers, read_strings
+from kerasish.signatures import Unpack
 from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Array, PolicyLike, TensorLike
 
@@ -95,7 +97,7 @@ class Hashing(HostLayer):
         self, num_bins: int, mask_value: AnyTensor | None = None,
         salt: str | int | Sequence[int] | None = None,
         output_mode: str = "int",
-        sparse: bool = False, **kwargs: Any,
+        sparse: bool = False, **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         if kwargs.get("dtype") is None:
             kwargs["dtype"] = "int64" if output_mode == "int" else config.floatx()
@@ -153,7 +155,7 @@ class HashedCrossing(HostLayer):
     def __init__(
         self, num_bins: int, output_mode: str = "int", sparse: bool = False,
         name: str | None = None,
-        dtype: PolicyLike | None = None, **kwargs: Any,
+        dtype: PolicyLike | None = None, **kwargs: Unpack[InputOptions],
     ) -> None:  # fmt: skip
         if dtype is None:
             dtype = "int64" if output_mode == "int" else config.floatx()

@@ -12,6 +12,7 @@ from kerasish import config, ops
 from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import UnknownNameError
+from kerasish.layers.options import LayerOptions
 from kerasish.layers.preprocessing.encoding import (
     check_mode,
     count_in_rows,
@@ -31,6 +32,7 @@ from kerasish.layers.preprocessing.vocabulary import (
     read_lines,
     save_tokens,
 )
+from kerasish.signatures import Unpack
 from kerasish.typing import Array, TensorLike
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class IndexLookup(HostLayer):
         sparse: bool,
         pad_to_max_tokens: bool, oov_method: str, salt: str | int | Sequence[int] | None,
         vocabulary_size: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         who = self.display_name()

@@ -11,6 +11,8 @@ import numpy as np
 from kerasish import config, ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Array, Shape
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class STFTSpectrogram(Layer):
         self, mode: str = "log", frame_length: int = 256, frame_step: int | None = None,
         fft_length: int | None = None, window: str = "hann", periodic: bool = False,
         scaling: str | None = "density", padding: str = "valid", expand_dims: bool = False,
-        data_format: str | None = None, **kwargs: Any,
+        data_format: str | None = None, **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         who = self.display_name()
@@ -218,7 +220,7 @@ class MelSpectrogram(Layer):
         sequence_length: int | None = None, window: str = "hann", sampling_rate: int = 16000,
         num_mel_bins: int = 128, min_freq: float = 20.0, max_freq: float | None = None,
         power_to_db: bool = True, top_db: float = 80.0, mag_exp: float = 2.0,
-        min_power: float = 1e-10, ref_power: float = 1.0, **kwargs: Any,
+        min_power: float = 1e-10, ref_power: float = 1.0, **kwargs: Unpack[LayerOptions],
     ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         length = fft_length if sequence_length is None else sequence_length

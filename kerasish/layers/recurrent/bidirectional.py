@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops, registry
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.layers.options import LayerOptions
+from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Shape, Structure
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class Bidirectional(Layer):
         merge_mode: str | None = "concat",
         weights: Any = None,
         backward_layer: Any = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         checked: Any = layer
         if not isinstance(checked, Layer):

@@ -9,9 +9,12 @@ from kerasish import activations, ops, random
 from kerasish.errors import ShapeError
 from kerasish.layers.options import activation_of
 from kerasish.layers.weighted import KernelLayer
-from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, Shape
+from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, SeedLike, Shape
 
 if TYPE_CHECKING:
+    from kerasish.constraints import Constraint
+    from kerasish.initializers.initializer import Initializer
+    from kerasish.regularizers import Regularizer
     from kerasish.tensor import Tensor
 
 
@@ -19,6 +22,28 @@ def is_plain(cell: Any) -> bool:
     """Return whether a cell's activations are tanh and, where it has gates, sigmoid."""
     gates = getattr(cell, "recurrent_activation", activations.sigmoid)
     return cell.activation is activations.tanh and gates is activations.sigmoid
+
+
+class CellAttributes:
+    """The types of what recurrent layers show of their cells: see `of_cell`."""
+
+    activation: Callable[..., Any]
+    recurrent_activation: Callable[..., Any]
+    use_bias: bool
+    unit_forget_bias: bool
+    reset_after: bool
+    kernel_initializer: Initializer
+    recurrent_initializer: Initializer
+    bias_initializer: Initializer
+    kernel_regularizer: Regularizer | None
+    recurrent_regularizer: Regularizer | None
+    bias_regularizer: Regularizer | None
+    kernel_constraint: Constraint | None
+    recurrent_constraint: Constraint | None
+    bias_constraint: Constraint | None
+    dropout: float
+    recurrent_dropout: float
+    seed: SeedLike | None
 
 
 class BaseCell(KernelLayer):

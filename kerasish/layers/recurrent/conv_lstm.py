@@ -9,7 +9,7 @@ from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.errors import ShapeError
 from kerasish.layers.options import CELL, RECURRENT, CellOptions, RecurrentOptions
-from kerasish.layers.recurrent.cell import LSTMFormulas
+from kerasish.layers.recurrent.cell import CellAttributes, LSTMFormulas
 from kerasish.layers.recurrent.loop import RNN, make_cell, of_cell
 from kerasish.layers.spatial import WindowLayer, as_sizes
 from kerasish.ops.basic.window import channels_back, channels_to_last
@@ -128,7 +128,7 @@ class ConvLSTMCell(WindowLayer, LSTMFormulas):
     "filters", "kernel_size", "strides", "padding", "data_format", "dilation_rate", "activation",
     "recurrent_activation", "use_bias", "unit_forget_bias", *CELL,
 )  # fmt: skip
-class BaseConvLSTM(RNN):
+class BaseConvLSTM(CellAttributes, RNN):
     """A convolutional LSTM over the steps of a sequence of pictures; see `ConvLSTMCell`.
 
     Args:
@@ -140,6 +140,12 @@ class BaseConvLSTM(RNN):
     """
 
     _rank = 0
+    filters: int
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: str
+    data_format: str
+    dilation_rate: tuple[int, ...]
 
     @with_options(RecurrentOptions, _OPTIONS, unit_forget_bias="bias_initializer")
     def __init__(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasish import ops, tree
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
-from kerasish.layers.options import CELL
-from kerasish.layers.recurrent.cell import BaseCell, RecurrentCell
+from kerasish.layers.options import CELL, LayerOptions
+from kerasish.layers.recurrent.cell import BaseCell, CellAttributes, RecurrentCell
+from kerasish.signatures import Unpack
 from kerasish.tensor import Variable
 from kerasish.typing import AnyTensor, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
+
+C = TypeVar("C", bound=type)
 
 
 class StackedRNNCells(Layer):
@@ -31,7 +34,7 @@ class StackedRNNCells(Layer):
         (None, 3)
     """
 
-    def __init__(self, cells: Sequence[Any], **kwargs: Any) -> None:
+    def __init__(self, cells: Sequence[Any], **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         for cell in cells:
             if not hasattr(cell, "state_size") or not callable(getattr(cell, "call", None)):
@@ -130,7 +133,7 @@ class RNN(Layer):
         stateful: bool = False,
         unroll: bool = False,
         zero_output_for_mask: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(cell, (list, tuple)):
@@ -322,7 +325,7 @@ class RNN(Layer):
         return [own, *(None for _ in tree.flatten(self.state_size))]
 
 
-class CellLayer(RNN):
+class CellLayer(CellAttributes, RNN):
     """A recurrent layer that makes its own cell: the cell's arguments are its own.
 
     Args:
@@ -332,6 +335,7 @@ class CellLayer(RNN):
 
     layer_role = "recurrent"
     cell_class: type[BaseCell]
+    units: int
 
     def __init__(self, options: Mapping[str, Any], **of_cell: Any) -> None:
         cell, rest = make_cell(self.cell_class, options, **of_cell)
@@ -354,10 +358,10 @@ def _shown(name: str) -> property:
     return property(read, doc=f"The cell's {name}.")
 
 
-def of_cell(*names: str) -> Callable[..., Any]:
+def of_cell(*names: str) -> Callable[[C], C]:
     """Return a decorator that lets a layer show these attributes of its cell as its own."""
 
-    def decorate(cls: type) -> type:
+    def decorate(cls: C) -> C:
         for name in names:
             setattr(cls, name, _shown(name))
         return cls

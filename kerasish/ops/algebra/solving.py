@@ -16,7 +16,7 @@ from kerasish.ops.basic.reshaping import expand_dims, squeeze
 from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, agree, broadcast_shapes
-from kerasish.typing import AnyTensor, Array, ArrayModule, TensorLike
+from kerasish.typing import AnyTensor, Array, ArrayModule, ScalarLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -222,7 +222,7 @@ def _pinv_grad(g: Tensor, y: Tensor, x: Tensor, rcond: Any) -> tuple[Any, ...]:
     ],
 )
 @in_single
-def pinv(xp: ArrayModule, x: Array, *, rcond: Any = None) -> Array:
+def pinv(xp: ArrayModule, x: Array, *, rcond: ScalarLike | None = None) -> Array:
     """The pseudo-inverse of Moore and Penrose.
 
     Args:

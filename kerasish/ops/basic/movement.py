@@ -102,7 +102,7 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
     view=True,
     aliases=True,
 )
-def reshape(xp: ArrayModule, x: Array, *, newshape: Any) -> Array:
+def reshape(xp: ArrayModule, x: Array, *, newshape: Shape) -> Array:
     """The elements of x, in C order, in another shape; one size may be -1.
 
     Args:
@@ -180,7 +180,7 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     view=True,
     repeats=True,
 )
-def broadcast_to(xp: ArrayModule, x: Array, *, shape: Any) -> Array:
+def broadcast_to(xp: ArrayModule, x: Array, *, shape: Shape) -> Array:
     """x repeated along axes of size 1 and new leading axes.
 
     Args:

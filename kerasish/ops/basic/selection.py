@@ -21,7 +21,7 @@ from kerasish.ops.basic.reduce import argsort
 from kerasish.ops.basic.reshaping import expand_dims, ravel
 from kerasish.ops.op import function, is_inferring
 from kerasish.ops.shapes import Shape, agree, is_unknown, normalize_axis
-from kerasish.typing import AnyTensor, Axis, DTypeLike, Structure, TensorLike
+from kerasish.typing import AnyTensor, Axis, DTypeLike, IndexLike, Structure, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -39,7 +39,7 @@ def _is_plain(part: Any) -> bool:
 
 
 @function
-def get_item(x: AnyTensor, key: Any) -> Any:
+def get_item(x: AnyTensor, key: IndexLike) -> Tensor:
     """Return x[key]: numbers, slices, None, Ellipsis, integer arrays, truth arrays.
 
     Args:
@@ -50,7 +50,7 @@ def get_item(x: AnyTensor, key: Any) -> Any:
         >>> get_item(arange(6), slice(None, None, 2)).tolist()
         [0, 2, 4]
     """
-    parts = list(key) if isinstance(key, tuple) else [key]
+    parts: list[Any] = list(key) if isinstance(key, tuple) else [key]
     parts = [p.__index__() if _is_number(p) else p for p in parts]
     parts = _fill_ellipsis(parts, len(x.shape))
     if builtins.all(_is_plain(p) for p in parts):
@@ -98,7 +98,7 @@ def _listed(part: object) -> Any:
     return np.asarray(part) if part and plain else as_tensor(part)
 
 
-def _slice_plain(x: AnyTensor, parts: list[Any]) -> AnyTensor:
+def _slice_plain(x: AnyTensor, parts: list[Any]) -> Any:
     slices, shape, axis = [], [], 0
     for p in parts:
         if p is None:
