@@ -82,11 +82,8 @@ class NodeOp(Protocol):
     exact_storage: bool
     epilogues: bool
     communicates: str
-<<<<<<< HEAD
     calls_python: bool
-=======
     effect: bool
->>>>>>> eyes
 
     @property
     def kernel(self) -> Callable[..., Any]:

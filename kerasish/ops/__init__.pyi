@@ -173,6 +173,7 @@ from kerasish.ops.basic.pool import adaptive_average_pool as adaptive_average_po
 from kerasish.ops.basic.pool import adaptive_max_pool as adaptive_max_pool
 from kerasish.ops.basic.pool import average_pool as average_pool
 from kerasish.ops.basic.pool import max_pool as max_pool
+from kerasish.ops.basic.printing import print as print
 from kerasish.ops.basic.reshaping import expand_dims as expand_dims
 from kerasish.ops.basic.reshaping import flip as flip
 from kerasish.ops.basic.reshaping import moveaxis as moveaxis

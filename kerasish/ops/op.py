@@ -185,13 +185,10 @@ class Traits:
         epilogues: its native product can add a bias or another value and take relu in passing.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
-<<<<<<< HEAD
         calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
-=======
         effect: whether the op runs for what it does (it prints), not for its result, which is its
             first input. A trace lets each effect read the result of the one before it, and makes
             the last one an output, so that no pass drops, merges or reorders them.
->>>>>>> eyes
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
     """
 
@@ -207,11 +204,8 @@ class Traits:
     exact_storage = False
     epilogues = False
     communicates = ""
-<<<<<<< HEAD
     calls_python = False
-=======
     effect = False
->>>>>>> eyes
     flops: Callable[..., int] | None = None
 
 

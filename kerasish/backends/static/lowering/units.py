@@ -10,19 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-<<<<<<< HEAD
-from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime
-from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.plan import Lifetime, Plan, plan_memory
-=======
 from kerasish.backends.static.codegen.driver import (
     Record,
     aligned,
     callback_record,
     load_runtime,
 )
-from kerasish.graph.ir import Node, Value
->>>>>>> eyes
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops import dtypes
 from kerasish.typing import Array
 
