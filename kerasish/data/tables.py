@@ -214,10 +214,9 @@ class ParquetNode(FileRowsNode):
                     skip -= rows
                     continue
                 # One group at a time: several would be read ahead, all of them in memory.
-                for batch in file.iter_batches(_ROWS, row_groups=[group], columns=names):
-                    if skip < batch.num_rows:
-                        yield _block(batch.slice(skip), names, self.chosen)
-                    skip = max(skip - batch.num_rows, 0)
+                batches = file.iter_batches(_ROWS, row_groups=[group], columns=names)
+                yield from _blocks(batches, names, self.chosen, skip)
+                skip = 0
 
     def describe(self) -> str:
         return self._described("from_parquet")
@@ -240,10 +239,7 @@ class CsvNode(FileRowsNode):
             path, parse_options=csv.ParseOptions(delimiter=self._delimiter), convert_options=options
         ) as file:
             names = self.chosen.names(file.schema.names, path)
-            for batch in file:
-                if skip < batch.num_rows:
-                    yield _block(batch.slice(skip), names, self.chosen)
-                skip = max(skip - batch.num_rows, 0)
+            yield from _blocks(file, names, self.chosen, skip)
 
     def describe(self) -> str:
         return self._described("from_csv")
@@ -253,8 +249,13 @@ def _arrow_type(arrow: Any, dtype: str) -> Any:
     return arrow.string() if dtype == "string" else arrow.from_numpy_dtype(np.dtype(dtype))
 
 
-def _block(batch: Any, names: list[str], chosen: Chosen) -> Any:
-    return chosen.element({name: arrow_to_numpy(batch.column(name), name) for name in names})
+def _blocks(batches: Any, names: list[str], chosen: Chosen, skip: int) -> Iterator[Any]:
+    """Yield the columns of each batch, without the first `skip` rows of all."""
+    for batch in batches:
+        if skip < batch.num_rows:
+            rest = batch.slice(skip)
+            yield chosen.element({n: arrow_to_numpy(rest.column(n), n) for n in names})
+        skip = max(skip - batch.num_rows, 0)
 
 
 def _pyarrow(module: str) -> Any:

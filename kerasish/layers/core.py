@@ -11,7 +11,6 @@ import numpy as np
 from kerasish import activations, constraints, initializers, ops, registry, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
-from kerasish.errors import ShapeError
 from kerasish.layers.functions import find_function, refuse_code
 from kerasish.layers.lora import LowRankKernel, LowRankLayer
 from kerasish.layers.options import (
@@ -93,11 +92,7 @@ class Dense(LowRankKernel, KernelLayer):
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, units) and bias (units,), and LoRA's where a rank is given."""
-        size = input_shape[-1]
-        if size is None:
-            raise ShapeError(
-                f"{self.display_name()}: the input's last size must be known, got {input_shape}."
-            )
+        size = self._last_size(input_shape)
         self.kernel = self.add_weight_of("kernel", (size, self.units))
         self.bias = self.add_weight_of("bias", (self.units,)) if self.use_bias else None
         self.start_lora()

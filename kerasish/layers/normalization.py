@@ -38,6 +38,13 @@ def _floating(x: Tensor) -> Tensor:
     return x if x.dtype in ("float64", "float16", "bfloat16") else ops.cast(x, "float32")
 
 
+def _as_axes(axis: Any, who: str) -> int | list[int]:
+    """Return a number, or a list of several, as configs hold them."""
+    if not isinstance(axis, (int, list, tuple)):
+        raise TypeError(f"{who}: axis is a number or a list of them, got {axis!r}.")
+    return list(axis) if isinstance(axis, (list, tuple)) else axis
+
+
 class NormalizationLayer(WeightedLayer):
     """What layers with a factor gamma and a term beta share.
 
@@ -286,11 +293,7 @@ class LayerNormalization(NormalizationLayer):
     ) -> None:
         self.rms_scaling = bool(options.pop("rms_scaling", False))
         super().__init__(epsilon, center, scale, **options)
-        if not isinstance(axis, (int, list, tuple)):
-            raise TypeError(
-                f"{self.display_name()}: axis is a number or a list of them, got {axis!r}."
-            )
-        self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
+        self.axis = _as_axes(axis, self.display_name())
 
     def build(self, input_shape: Shape) -> None:
         """Make gamma and beta, of the sizes of the axes."""
@@ -392,11 +395,7 @@ class UnitNormalization(Layer):
 
     def __init__(self, axis: Axis = -1, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
-        if not isinstance(axis, (int, list, tuple)):
-            raise TypeError(
-                f"{self.display_name()}: axis is a number or a list of them, got {axis!r}."
-            )
-        self.axis = list(axis) if isinstance(axis, (list, tuple)) else axis
+        self.axis = _as_axes(axis, self.display_name())
         self.supports_masking = True
 
     def call(self, inputs: Tensor) -> Tensor:

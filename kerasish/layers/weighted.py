@@ -7,7 +7,9 @@ from typing import Any
 
 from kerasish import constraints, initializers, regularizers
 from kerasish.engine.layer.layer import Layer
+from kerasish.errors import ShapeError
 from kerasish.tensor import Variable
+from kerasish.typing import Shape
 
 _GET: dict[str, Callable[[Any], Any]] = {
     "initializer": initializers.get,
@@ -62,3 +64,16 @@ class KernelLayer(WeightedLayer):
     bias_initializer: Any
     bias_regularizer: Any
     bias_constraint: Any
+
+    def _last_size(self, input_shape: Shape) -> int:
+        """Return the last size of the input's shape.
+
+        Raises:
+            ShapeError: it is not known.
+        """
+        size = input_shape[-1]
+        if size is None:
+            raise ShapeError(
+                f"{self.display_name()}: the input's last size must be known, got {input_shape}."
+            )
+        return size

@@ -44,10 +44,7 @@ class Adadelta(Optimizer):
         super().__init__(learning_rate, **options)
         self.rho, self.epsilon = rho, epsilon
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self._accumulated_grads, self._accumulated_delta_vars = self.add_optimizer_variables(
             variables, ["accumulated_grad", "accumulated_delta_var"]
         )

@@ -53,10 +53,7 @@ class Adafactor(Optimizer):
         self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
         self.relative_step = relative_step
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         for variable, slots in zip(variables, self._slots):
             shape, name = variable.shape, variable.path.replace("/", "_")
             if len(shape) < 2:

@@ -43,10 +43,7 @@ class Adagrad(Optimizer):
         super().__init__(learning_rate, **options)
         self.initial_accumulator_value, self.epsilon = initial_accumulator_value, epsilon
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         start = initializers.Constant(self.initial_accumulator_value)
         self._accumulators_of_squares = self.add_optimizer_variables(
             variables, "accumulator", start

@@ -58,10 +58,7 @@ class Eve(Optimizer):
         self.beta_1, self.beta_2, self.beta_3 = beta_1, beta_2, beta_3
         self.c, self.loss_minimum, self.epsilon = c, loss_minimum, epsilon
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, ["momentum", "velocity"]
         )

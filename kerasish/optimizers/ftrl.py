@@ -65,10 +65,7 @@ class Ftrl(Optimizer):
         self.l2_shrinkage_regularization_strength = l2_shrinkage_regularization_strength
         self.beta = beta
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         start = initializers.Constant(self.initial_accumulator_value)
         self._squares, self._linears = self.add_optimizer_variables(
             variables, ["accumulator", "linear"], [start, "zeros"]

@@ -44,10 +44,7 @@ class Lion(Optimizer):
             raise ValueError(f"Lion: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
         self.beta_1, self.beta_2 = beta_1, beta_2
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums = self.add_optimizer_variables(variables, "momentum")
 
     def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:

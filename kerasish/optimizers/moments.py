@@ -33,10 +33,7 @@ class MomentsOptimizer(Optimizer):
         super().__init__(learning_rate, **options)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, list(self.slot_names)
         )

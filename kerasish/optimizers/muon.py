@@ -74,10 +74,7 @@ class Muon(Optimizer):
         self.adam_lr_ratio, self.momentum = adam_lr_ratio, momentum
         self.ns_steps, self.nesterov, self.rms_rate = ns_steps, nesterov, rms_rate
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         for variable in variables:
             self.add_optimizer_variables([variable], "momentum")
             if self._takes_adam(variable):

@@ -35,10 +35,8 @@ class Nadam(MomentsOptimizer):
 
     elementwise = True
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
+        super().add_slots(variables)
         self._u_product = self.add_variable((), "ones", name="u_product")
 
     def _u(self, t: Tensor) -> Tensor:

@@ -118,8 +118,12 @@ class Optimizer(OptimizerState):
             name = "gradient_accumulator"
             self._accumulators = [self.add_variable_from_reference(v, name) for v in variables]
         self._formula = formula_of(self)
+        self.add_slots(variables)
 
     # --- what a subclass writes -----------------------------------------------------------------
+
+    def add_slots(self, variables: Sequence[Variable]) -> None:
+        """Make the slots of each variable, with `add_optimizer_variables`; none by default."""
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any

@@ -47,10 +47,7 @@ class RMSprop(Optimizer):
         self.rho, self.momentum, self.epsilon = rho, momentum, epsilon
         self.centered = centered
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self._velocities = self.add_optimizer_variables(variables, "velocity")
         if self.momentum > 0:
             self._momentums = self.add_optimizer_variables(variables, "momentum")

@@ -50,10 +50,8 @@ class ScheduleFreeAdamW(MomentsOptimizer):
             raise ValueError(f"ScheduleFreeAdamW: 0 < beta_1 <= 1 expected, got {beta_1!r}.")
         self.warmup_steps = warmup_steps
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
+        super().add_slots(variables)
         for z, variable in zip(self._momentums, variables):
             z.assign(variable.value)
 

@@ -45,10 +45,7 @@ class SGD(Optimizer):
             raise ValueError(f"SGD: 0 <= momentum <= 1 expected, got {momentum!r}.")
         self.momentum, self.nesterov = momentum, nesterov
 
-    def build(self, variables: Sequence[Variable]) -> None:
-        if self.built:
-            return
-        super().build(variables)
+    def add_slots(self, variables: Sequence[Variable]) -> None:
         self.momentums = []
         if self.momentum:
             self.momentums = self.add_optimizer_variables(variables, "momentum")

@@ -90,16 +90,16 @@ class _Seen:
         return True
 
 
+def _visit_any(path: str, value: Any, collected: list[Place], seen: _Seen) -> None:
+    (_visit if _is_part(value) else _visit_many)(path, value, collected, seen)
+
+
 def _visit(path: str, owner: LayerLike | Optimizer, collected: list[Place], seen: _Seen) -> None:
     if not seen.add(owner):
         return
     collected.append(Place(path, owner))
     for name, value in _attributes(owner):
-        inner = f"{path}/{name}" if path else name
-        if _is_part(value):
-            _visit(inner, value, collected, seen)
-        else:
-            _visit_many(inner, value, collected, seen)
+        _visit_any(f"{path}/{name}" if path else name, value, collected, seen)
 
 
 def _visit_many(
@@ -115,10 +115,7 @@ def _visit_many(
         number = counts.get(name, 0)
         counts[name] = number + 1
         inner = f"{path}/{name}_{number}" if number else f"{path}/{name}"
-        if _is_part(value):
-            _visit(inner, value, collected, seen)
-        else:
-            _visit_many(inner, value, collected, seen)
+        _visit_any(inner, value, collected, seen)
 
 
 def _attributes(owner: LayerLike | Optimizer) -> Iterator[tuple[str, Any]]:

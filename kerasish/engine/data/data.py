@@ -80,6 +80,7 @@ class Data:
 
     num_samples: int | None = None
     batch_size: int | None = None
+    _length: int | None = None  # batches that the source has in a pass, None where unknown
     in_memory = False
     reads_ahead = False
     exhausted = False
@@ -95,7 +96,13 @@ class Data:
 
     @property
     def num_batches(self) -> int | None:
-        return self._steps
+        return self._at_most_steps(self._length)
+
+    def _at_most_steps(self, batches: int | None) -> int | None:
+        """Return the batches per epoch for the number that the source has, None where unknown."""
+        if self._steps is None or batches is None:
+            return self._steps or batches
+        return min(self._steps, batches)
 
     def epoch(self, epoch: int = 0, start: int = 0) -> Epoch:
         """Return the batches of an epoch, from batch `start` on.

@@ -116,10 +116,7 @@ class PyDatasetData(Data):
 
     @property
     def num_batches(self) -> int | None:
-        total = self._dataset.num_batches
-        if total is None or self._steps is None:
-            return self._steps or total
-        return min(self._steps, total)
+        return self._at_most_steps(self._dataset.num_batches)
 
     def _indices(self, epoch: int, total: int | None) -> Iterable[int]:
         if total is None:

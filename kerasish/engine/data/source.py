@@ -111,12 +111,6 @@ class SourceData(Data):
         self._plain: tuple[Any, ...] | None = None  # dtypes of (x, y) that are given as they are
         self._before: dict[str, Any] | None = None  # the place before what `peek` has read
 
-    @property
-    def num_batches(self) -> int | None:
-        if self._steps is None or self._length is None:
-            return self._steps or self._length
-        return min(self._steps, self._length)
-
     def facts(self) -> dict[str, str]:
         epoch = "" if self._steps is None else f", {self._steps} per epoch"
         return {**self._source.facts(), "batches": f"{self._source.batches_per_pass()}{epoch}"}

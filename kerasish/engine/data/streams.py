@@ -54,12 +54,6 @@ class StreamData(Data):
         self._what = f"the {type(source).__name__}"
         self._length = _length(source)
 
-    @property
-    def num_batches(self) -> int | None:
-        if self._steps is None or self._length is None:
-            return self._steps or self._length
-        return min(self._steps, self._length)
-
     def go_to(
         self,
         first: int,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kerasish import activations, ops, random
-from kerasish.errors import ShapeError
 from kerasish.layers.options import activation_of
 from kerasish.layers.weighted import KernelLayer
 from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, SeedLike, Shape
@@ -173,11 +172,7 @@ class RecurrentCell(BaseCell):
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, gates), recurrent_kernel (units, gates) and bias."""
-        size = input_shape[-1]
-        if size is None:
-            raise ShapeError(
-                f"{self.display_name()}: the input's last size must be known, got {input_shape}."
-            )
+        size = self._last_size(input_shape)
         width = self._gates * self.units
         shapes = (size, width), (self.units, width), self._bias_shape()
         self._add_weights(*shapes, self._start_of_bias(self.units))

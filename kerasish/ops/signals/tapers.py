@@ -76,6 +76,11 @@ def blackman(x: int) -> Tensor:
     return _cosines(x, 0.42, -0.5, 0.08)
 
 
+def _from_minus_one(count: int) -> Tensor:
+    """Return `count` numbers that rise evenly from -1 to 1."""
+    return subtract(divide(arange(count, dtype=float), (count - 1) / 2), 1)
+
+
 def bartlett(x: int) -> Tensor:
     """Return the triangular window of x samples, 0 at both ends.
 
@@ -89,8 +94,7 @@ def bartlett(x: int) -> Tensor:
     count = _count(x)
     if count == 1:
         return ones((1,))
-    half = (count - 1) / 2
-    return subtract(1, absolute(subtract(divide(arange(count, dtype=float), half), 1)))
+    return subtract(1, absolute(_from_minus_one(count)))
 
 
 def kaiser(x: int, beta: float) -> Tensor:
@@ -107,8 +111,6 @@ def kaiser(x: int, beta: float) -> Tensor:
     count = _count(x)
     if count == 1:
         return ones((1,))
-    half = (count - 1) / 2
-    t = subtract(divide(arange(count, dtype=float), half), 1)
     # Rounding may leave |t| a hair above 1.
-    rest = absolute(subtract(1, square(t)))
+    rest = absolute(subtract(1, square(_from_minus_one(count))))
     return divide(i0(multiply(sqrt(rest), beta)), i0(multiply(ones(()), beta)))

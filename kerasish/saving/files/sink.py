@@ -15,25 +15,21 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Sink(io.RawIOBase):
-    """The rest of an open binary file, whose errors wait until they are asked for.
+class FilePart(io.RawIOBase):
+    """A part of an open binary file, as a file of its own with a place of its own.
 
     Args:
-        raw: the file, open for reading and writing, unbuffered.
+        raw: the file, unbuffered.
         start: where the part begins.
+        size: its size in bytes.
     """
 
-    def __init__(self, raw: Any, start: int = 0) -> None:
+    def __init__(self, raw: Any, start: int, size: int) -> None:
         super().__init__()
         self._raw, self._start, self._at = raw, start, 0
-        self.size = 0
-        self.error: OSError | None = None
+        self.size = size
 
     def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def writable(self) -> bool:
         """Return True."""
         return True
 
@@ -50,6 +46,23 @@ class Sink(io.RawIOBase):
     def tell(self) -> int:
         """Return the place."""
         return self._at
+
+
+class Sink(FilePart):
+    """The rest of an open binary file, whose errors wait until they are asked for.
+
+    Args:
+        raw: the file, open for reading and writing, unbuffered.
+        start: where the part begins.
+    """
+
+    def __init__(self, raw: Any, start: int = 0) -> None:
+        super().__init__(raw, start, 0)
+        self.error: OSError | None = None
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
 
     def write(self, data: Buffer) -> int:
         """Write, or after an error pretend to; return the number of bytes."""

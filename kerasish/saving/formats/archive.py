@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import math
 import os
 import re
@@ -21,7 +20,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
 from kerasish.saving.files.atomic import replacing
-from kerasish.saving.files.sink import Overlay, open_raw
+from kerasish.saving.files.sink import FilePart, Overlay, open_raw
 from kerasish.saving.files.source import SLACK, elements_in
 from kerasish.saving.formats.assets import load_assets, written_assets
 from kerasish.saving.formats.json_text import described, read_json, restore, shortened, write_json
@@ -225,35 +224,13 @@ class Archive:
                 continue
 
 
-class Window(io.RawIOBase):
+class Window(FilePart):
     """A part of an open file, as a file of its own for reading."""
-
-    def __init__(self, raw: Any, start: int, size: int) -> None:
-        super().__init__()
-        self._raw, self._start, self._size, self._at = raw, start, size, 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place and return it."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place."""
-        return self._at
 
     def readinto(self, buffer: Buffer) -> int:
         """Fill a buffer with what comes next; return the number of bytes."""
         view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self._size - self._at))
+        count = max(0, min(len(view), self.size - self._at))
         self._raw.seek(self._start + self._at)
         got = self._raw.readinto(view[:count]) or 0
         self._at += got

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.saving.hdf5.reader import Link
+from kerasish.saving.hdf5.reader import Link, Linking
 
 _MOST = 1_000_000
 
@@ -27,7 +27,7 @@ def opened(raw: Any) -> Iterator[Group]:
         yield Group(file)
 
 
-class Group:
+class Group(Linking):
     """A group: names that lead to groups and arrays."""
 
     def __init__(self, item: Any) -> None:
@@ -35,14 +35,6 @@ class Group:
 
         self._item, self.name = item, item.name
         self.address = h5py.h5o.get_info(item.id).addr
-
-    _known: dict[str, Link] | None = None
-
-    def links(self) -> dict[str, Link]:
-        """Return where each name leads."""
-        if self._known is None:
-            self._known = self._read_links()
-        return self._known
 
     def _read_links(self) -> dict[str, Link]:
         import h5py

@@ -42,6 +42,22 @@ class Link(NamedTuple):
     address: int
 
 
+class Linking:
+    """What groups share: their links are read once."""
+
+    _known: dict[str, Link] | None = None
+
+    def links(self) -> dict[str, Link]:
+        """Return where each name leads."""
+        if self._known is None:
+            self._known = self._read_links()
+        return self._known
+
+    def _read_links(self) -> dict[str, Link]:
+        """Read where each name leads."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how links are read.")
+
+
 class Bytes:
     """The bytes of a file, handed out only where there are any."""
 
@@ -173,16 +189,8 @@ def _attribute_name(data: bytes) -> tuple[str, int, tuple[int, int], bool]:
     return name, at, (sizes[0], sizes[1]), padded
 
 
-class Group(Item):
+class Group(Linking, Item):
     """A group: names that lead to groups and arrays."""
-
-    _known: dict[str, Link] | None = None
-
-    def links(self) -> dict[str, Link]:
-        """Return where each name leads."""
-        if self._known is None:
-            self._known = self._read_links()
-        return self._known
 
     def _read_links(self) -> dict[str, Link]:
         results: dict[str, Link] = {}

@@ -7,7 +7,7 @@ ours are copied into that order, and gradients out of it. One spatial axis is tw
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import config
@@ -96,8 +96,24 @@ def _request(
     )  # fmt: skip
 
 
-def _plan(request: Convolution | None, like: Array) -> cudnn.Plan | None:
-    return None if request is None else cudnn.planned(request, like.device.id)
+def _run(
+    request: Convolution | None, like: Array, given: Mapping[int, tuple[Callable[..., Array], Any]],
+    target: int, shape: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    """Return the array that cuDNN computes, or None where it computes none.
+
+    Args:
+        like: an array on the device, of the result's dtype.
+        given: role -> (function that lays an array out for cuDNN, the array).
+        target: the role of the result.
+        shape: its shape.
+    """
+    plan = None if request is None else cudnn.planned(request, like.device.id)
+    if plan is None:
+        return None
+    result = empty(shape, like.dtype)
+    arrays = {role: lay_out(array) for role, (lay_out, array) in given.items()}
+    return result if cudnn.ran(plan, {**arrays, target: result}) else None
 
 
 def _turned(kernel: Array) -> Any:
@@ -121,12 +137,8 @@ def convolution(
     counts = window_counts(x.shape[1:-1], window, strides, padding, dilation, "convolution")
     shape = (x.shape[0], *counts, kernel.shape[-1])
     request = _request("forward", x, x.shape, kernel.shape, shape, strides, padding, dilation)
-    plan = _plan(request, x)
-    if plan is None:
-        return None
-    y = empty(shape, x.dtype)
-    done = cudnn.ran(plan, {DATA: compact(x), WEIGHTS: _turned(kernel), RESULT: y})
-    return y if done else None
+    given = {DATA: (compact, x), WEIGHTS: (_turned, kernel)}
+    return _run(request, x, given, RESULT, shape)
 
 
 def of_biased(
@@ -153,12 +165,9 @@ def biased_convolution(x: Any, kernel: Any, bias: Any, *, rectified: bool, **att
     windows = (attrs["strides"], attrs["padding"], attrs["dilation"])
     counts = window_counts(x.shape[1:-1], kernel.shape[:-2], *windows, "convolution")
     shape = (x.shape[0], *counts, kernel.shape[-1])
-    plan = _plan(of_biased(x, kernel, shape, rectified, attrs), x)
-    if plan is None:
-        return None
-    y = empty(shape, x.dtype)
-    given = {DATA: compact(x), WEIGHTS: _turned(kernel), BIAS: compact(bias)}
-    return y if cudnn.ran(plan, {**given, RESULT: y}) else None
+    request = of_biased(x, kernel, shape, rectified, attrs)
+    given = {DATA: (compact, x), WEIGHTS: (_turned, kernel), BIAS: (compact, bias)}
+    return _run(request, x, given, RESULT, shape)
 
 
 def convolution_data_gradient(
@@ -174,12 +183,8 @@ def convolution_data_gradient(
     """Return the gradient of a convolution by its data, g arriving at its result; or None."""
     shape = (g.shape[0], *size, kernel.shape[-2] * groups)
     request = _request("data", g, shape, kernel.shape, g.shape, strides, padding, dilation)
-    plan = _plan(request, g)
-    if plan is None:
-        return None
-    dx = empty(shape, g.dtype)
-    done = cudnn.ran(plan, {RESULT: compact(g), WEIGHTS: _turned(kernel), DATA: dx})
-    return dx if done else None
+    given = {RESULT: (compact, g), WEIGHTS: (_turned, kernel)}
+    return _run(request, g, given, DATA, shape)
 
 
 def convolution_kernel_gradient(
@@ -196,11 +201,8 @@ def convolution_kernel_gradient(
     channels, results = x.shape[-1] // groups, g.shape[-1]
     shape = (*size, channels, results)
     request = _request("kernel", x, x.shape, shape, g.shape, strides, padding, dilation)
-    plan = _plan(request, x)
-    if plan is None:
+    given = {DATA: (compact, x), RESULT: (compact, g)}
+    turned = _run(request, x, given, WEIGHTS, (results, *size, channels))
+    if turned is None:
         return None
-    result = empty(shape, x.dtype)
-    turned = empty((results, *size, channels), x.dtype)
-    if not cudnn.ran(plan, {DATA: compact(x), RESULT: compact(g), WEIGHTS: turned}):
-        return None
-    return copy_into(result, turned.transpose(*range(1, len(shape)), 0))
+    return copy_into(empty(shape, x.dtype), turned.transpose(*range(1, len(shape)), 0))
