@@ -72,13 +72,7 @@ def _filtered(x: AnyTensor, kernel: AnyTensor, padding: str) -> Tensor:
 
 
 def to_channels_last(x: Tensor, data_format: str | None, what: str) -> tuple[Any, Any]:
-    """Return (pictures as (n, h, w, c), a function that turns results back).
-
-    Args:
-        x: pictures as (n, h, w, c) or (h, w, c), or channels first.
-        data_format: "channels_last" or "channels_first"; None: the default.
-        what: the op, for errors.
-    """
+    """Return (pictures as (n, h, w, c), a function that turns results back); `what` is the op."""
     if len(x.shape) not in (3, 4):
         raise ShapeError(f"{what}: expected (n, h, w, c) or (h, w, c), got shape {x.shape}.")
     first = config.standardize_data_format(data_format) == "channels_first"
