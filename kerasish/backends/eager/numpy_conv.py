@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from kerasish.ops.basic.window import padding_widths, window_places
 from kerasish.ops.op import REGISTRY
 from kerasish.typing import Array
 
@@ -33,15 +34,6 @@ def _chunks(n: int, bytes_each: int, limit: int) -> Iterator[slice]:
     return (slice(i, min(i + step, n)) for i in range(0, n, step))
 
 
-def _taps(window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Iterator[Any]:
-    for place in itertools.product(*map(range, window)):
-        cuts = (
-            slice(k * d, k * d + (count - 1) * s + 1, s)
-            for k, count, s, d in zip(place, counts, strides, dilation)
-        )
-        yield place, (slice(None), *cuts)
-
-
 def padded(
     x: Array,
     window: Shape,
@@ -50,16 +42,11 @@ def padded(
     padding: Sequence[Any],
     dilation: Sequence[int],
 ) -> Array:
-    """Return x with zeros round it, long enough for every window; x itself if it is already."""
-    width = [(0, 0)]
-    for size, w, count, s, (before, _), d in zip(
-        x.shape[1:-1], window, counts, strides, padding, dilation
-    ):
-        end = (count - 1) * s + (w - 1) * d + 1
-        width.append((before, max(end - before - size, 0)))
-    if not any(map(any, width)):
+    """Return x with zeros around it, long enough for every window; x itself if it is already."""
+    widths = padding_widths(x.shape[1:-1], counts, window, strides, padding, dilation)
+    if not any(map(any, widths)):
         return np.ascontiguousarray(x)
-    width.append((0, 0))
+    width = [(0, 0), *widths, (0, 0)]
     whole = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
     whole[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
     return whole
@@ -72,7 +59,7 @@ def _rows(x: Array, window: Shape, counts: Shape, strides: Shape, dilation: Shap
     if channels < FEW_CHANNELS:
         columns = np.empty((*window, channels, n, *counts), x.dtype)
         by_channel = np.moveaxis(x, -1, 0)
-        for place, cuts in _taps(window, counts, strides, dilation):
+        for place, cuts in window_places(window, counts, strides, dilation):
             columns[place] = by_channel[(slice(None), *cuts)]
         return columns.reshape(shape[::-1]).T
     own = x.strides
@@ -157,7 +144,7 @@ def _dense_data(
         rows = g[part].reshape(-1, g.shape[-1])
         columns = np.matmul(rows, matrix).reshape(-1, *counts, *window, channels)
         keep = (slice(None),) * (len(counts) + 1)
-        for place, cuts in _taps(window, counts, strides, dilation):
+        for place, cuts in window_places(window, counts, strides, dilation):
             x[part][cuts] += columns[(*keep, *place)]
     return x[(slice(None), *(slice(a, a + n) for (a, _), n in zip(padding, size)))]
 
@@ -216,7 +203,7 @@ def _each_channel(
         for part in _chunks(x.shape[0], each, CACHE_BYTES):
             seen, total = x[part], np.zeros((part.stop - part.start, *counts, channels), x.dtype)
             scratch = np.empty(total.shape, x.dtype)
-            for place, cuts in _taps(window, counts, strides, dilation):
+            for place, cuts in window_places(window, counts, strides, dilation):
                 np.multiply(seen[cuts], spread[place], out=scratch)
                 np.add(total, scratch, out=total)
             y[part][..., j] = total
@@ -250,7 +237,7 @@ def _each_channel_data(
         }
         for part in _chunks(g.shape[0], each, CACHE_BYTES):
             scratch = np.empty(given[part].shape, g.dtype)
-            for place, cuts in _taps(window, counts, strides, dilation):
+            for place, cuts in window_places(window, counts, strides, dilation):
                 np.multiply(given[part], spread[place], out=scratch)
                 target = x[part][cuts]
                 np.add(target, scratch, out=target)
@@ -277,7 +264,7 @@ def _each_channel_kernel(
         ones = np.ones(len(rows), x.dtype)
         for j in range(many):
             given = arriving[part][..., j]
-            for place, cuts in _taps(size, counts, strides, dilation):
+            for place, cuts in window_places(size, counts, strides, dilation):
                 np.multiply(x[part][cuts], given, out=scratch)
                 kernel[(*place, slice(None), j)] += ones @ rows
     return kernel.reshape(*size, 1, channels * many)
@@ -300,8 +287,12 @@ def _in_blas_dtype(kernel: Callable[..., Any], reference: Callable[..., Any]) ->
     return functools.wraps(kernel)(run)
 
 
-def _groups(x: Array, groups: int) -> list[Any]:
-    return np.split(x, groups, axis=-1)
+def _by_group(
+    function: Callable[..., Array], a: Array, b: Array, groups: int, place: tuple[Any, ...]
+) -> Array:
+    """Return the results of a function for each group of the last axes of a and b, joined."""
+    parts = zip(np.split(a, groups, axis=-1), np.split(b, groups, axis=-1))
+    return np.concatenate([function(x, y, *place) for x, y in parts], axis=-1)
 
 
 def convolution(
@@ -324,8 +315,7 @@ def convolution(
         return _dense(x, kernel, *place)
     if groups == x.shape[-1]:
         return _each_channel(x, kernel, *place)
-    parts = zip(_groups(x, groups), _groups(kernel, groups))
-    return np.concatenate([_dense(a, k, *place) for a, k in parts], axis=-1)
+    return _by_group(_dense, x, kernel, groups, place)
 
 
 def convolution_data_gradient(
@@ -337,8 +327,7 @@ def convolution_data_gradient(
         return _dense_data(g, kernel, *place)
     if kernel.shape[-2] == 1:
         return _each_channel_data(g, kernel, *place, groups)
-    parts = zip(_groups(g, groups), _groups(kernel, groups))
-    return np.concatenate([_dense_data(a, k, *place) for a, k in parts], axis=-1)
+    return _by_group(_dense_data, g, kernel, groups, place)
 
 
 def convolution_kernel_gradient(
@@ -350,8 +339,7 @@ def convolution_kernel_gradient(
         return _dense_kernel(x, g, *place)
     if groups == x.shape[-1]:
         return _each_channel_kernel(x, g, *place)
-    parts = zip(_groups(x, groups), _groups(g, groups))
-    return np.concatenate([_dense_kernel(a, b, *place) for a, b in parts], axis=-1)
+    return _by_group(_dense_kernel, x, g, groups, place)
 
 
 KERNELS: dict[str, Any] = {

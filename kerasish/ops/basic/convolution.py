@@ -12,13 +12,18 @@ lies (n, *spatial, channels), kernels (*window, channels / groups, results).
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.window import per_axis, resolve_padding, window_counts
+from kerasish.ops.basic.window import (
+    padding_widths,
+    per_axis,
+    resolve_padding,
+    window_counts,
+    window_places,
+)
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Shape, Spec, agree
 from kerasish.typing import Array, ArrayModule, IntOrTuple
@@ -41,24 +46,9 @@ def _padded(
     padding: Array,
     dilation: Array,
 ) -> Array:
-    """Return x with zeros round it, long enough for every window."""
-    width = [(0, 0)]
-    for size, count, w, s, (before, _), d in zip(
-        x.shape[1:-1], counts, window, strides, padding, dilation
-    ):
-        end = (count - 1) * s + (w - 1) * d + 1
-        width.append((before, max(end - before - size, 0)))
-    return xp.pad(x, [*width, (0, 0)])
-
-
-def _taps(window: Any, counts: Any, strides: Any, dilation: Any) -> Any:
-    """Yield (position in the window, slices of the padded data that meet it)."""
-    for position in itertools.product(*map(range, window)):
-        places = [
-            slice(k * d, k * d + (count - 1) * s + 1, s)
-            for k, count, s, d in zip(position, counts, strides, dilation)
-        ]
-        yield position, (slice(None), *places)
+    """Return x with zeros around it, long enough for every window."""
+    widths = padding_widths(x.shape[1:-1], counts, window, strides, padding, dilation)
+    return xp.pad(x, [(0, 0), *widths, (0, 0)])
 
 
 def _by_group(xp: ArrayModule, x: Array, groups: Array) -> Array:
@@ -172,7 +162,7 @@ def convolution(
     weight = kernel.astype(dtype)
     results = kernel.shape[-1]
     y = xp.zeros((groups, x.shape[0] * _product(counts), results // groups), dtype)
-    for position, places in _taps(window, counts, strides, dilation):
+    for position, places in window_places(window, counts, strides, dilation):
         part = xp.moveaxis(weight[position].reshape(-1, groups, results // groups), 1, 0)
         y = y + xp.matmul(_by_group(xp, data[places], groups), part)
     return xp.moveaxis(y, 0, 1).reshape(x.shape[0], *counts, results).astype(x.dtype)
@@ -278,7 +268,7 @@ def convolution_data_gradient(
         for n, (before, _), count, w, s, d in zip(size, padding, counts, window, strides, dilation)
     ]
     x = xp.zeros((g.shape[0], *whole, channels), dtype)
-    for position, places in _taps(window, counts, strides, dilation):
+    for position, places in window_places(window, counts, strides, dilation):
         part = xp.moveaxis(weight[position].reshape(-1, groups, results // groups), 1, 0)
         spread = xp.matmul(rows, xp.swapaxes(part, 1, 2))
         x[places] += xp.moveaxis(spread, 0, 1).reshape(g.shape[0], *counts, channels)
@@ -363,7 +353,7 @@ def convolution_kernel_gradient(
     data = _padded(xp, x, counts, size, strides, padding, dilation).astype(dtype)
     rows = _by_group(xp, g.astype(dtype), groups)
     kernel = xp.zeros((*size, x.shape[-1] // groups, results), dtype)
-    for position, places in _taps(size, counts, strides, dilation):
+    for position, places in window_places(size, counts, strides, dilation):
         columns = xp.swapaxes(_by_group(xp, data[places], groups), 1, 2)
         part = xp.matmul(columns, rows)
         kernel[position] = xp.moveaxis(part, 0, 1).reshape(-1, results)

@@ -7,7 +7,6 @@ one in C order of the window: that is where the gradient goes.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from kerasish.ops.basic.window import (
     per_axis,
     resolve_padding,
     window_counts,
+    window_places,
 )
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
@@ -70,10 +70,7 @@ def _windows(
 
 def _taps(size: Any, counts: Any, strides: Any) -> list[Any]:
     """Return the slices of the padded data that meet each place of the window, in C order."""
-    return [
-        (slice(None), *(slice(k, k + (n - 1) * s + 1, s) for k, n, s in zip(at, counts, strides)))
-        for at in itertools.product(*map(range, size))
-    ]
+    return [places for _, places in window_places(size, counts, strides, (1,) * len(size))]
 
 
 def _lowest(xp: ArrayModule, dtype: Array) -> Array:

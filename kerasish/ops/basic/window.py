@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import config
@@ -119,3 +120,33 @@ def channels_back(y: Tensor, data_format: str) -> Tensor:
 def layout(data_format: str | None) -> str:
     """Return "channels_last" or "channels_first", the process's default for None."""
     return config.standardize_data_format(data_format)
+
+
+def padding_widths(
+    sizes: Sequence[int], counts: Sequence[int], window: Sequence[int], strides: Sequence[int],
+    padding: Sequence[tuple[int, int]], dilation: Sequence[int],
+) -> list[tuple[int, int]]:  # fmt: skip
+    """Return (before, after) for each spatial axis: zeros that make it long enough for all windows.
+
+    Args:
+        sizes: the spatial sizes.
+        counts: the number of windows along each axis.
+        window, strides, padding, dilation: one for each axis, resolved.
+    """
+    widths = []
+    for size, count, w, s, (before, _), d in zip(sizes, counts, window, strides, padding, dilation):
+        end = (count - 1) * s + (w - 1) * d + 1
+        widths.append((before, max(end - before - size, 0)))
+    return widths
+
+
+def window_places(
+    window: Sequence[int], counts: Sequence[int], strides: Any, dilation: Any
+) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Yield (place in the window, slices of the padded data that meet it), in C order."""
+    for place in itertools.product(*map(range, window)):
+        cuts = (
+            slice(k * d, k * d + (count - 1) * s + 1, s)
+            for k, count, s, d in zip(place, counts, strides, dilation)
+        )
+        yield place, (slice(None), *cuts)
